@@ -1,0 +1,5 @@
+"""Re-run published experiments on sparse-matrix GPU kernels."""
+
+from importlib.metadata import version
+
+__version__ = version("sparse-repro")

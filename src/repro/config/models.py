@@ -1,0 +1,98 @@
+"""The configuration: the only definition of every key, its default and its meaning."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Precision = Literal["single", "double"]
+Cache = Literal["warm", "cold"]
+
+
+class Model(BaseModel):
+    """Base of all configuration models: unknown keys are errors, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Fetch(Model):
+    """How inputs are downloaded."""
+
+    cache: str = Field("resources", description="Folder that keeps what was downloaded.")
+    mirrors: tuple[str, ...] = Field(
+        (), description="Folders or URLs tried before a file's own address; REPRO_MIRROR comes first."
+    )
+    timeout: float = Field(30.0, gt=0, description="Seconds without a byte after which a download is given up.")
+    retries: int = Field(2, ge=0, description="Times a download is tried again.")
+
+
+class Protocol(Model):
+    """How a variant, a baseline or the floor is timed."""
+
+    screen_launches: int = Field(20, ge=3, description="Launches that each variant is screened with.")
+    reach: float = Field(
+        0.10, ge=0, description="A variant this close to the fastest screened one gets the full protocol."
+    )
+    per_layout: int = Field(
+        2, ge=1, description="So many best schedules, static and dynamic, of each layout get it as well."
+    )
+    launches: int = Field(1000, ge=10, description="Launches timed one by one in the full protocol.")
+    graph_launches: int = Field(100, ge=2, description="Launches in one graph (on the CPU: in one batch).")
+    graph_replays: int = Field(20, ge=5, description="Times the graph is replayed.")
+    budget_seconds: float = Field(
+        2.0, gt=0, description="Soft limit for one clock of one variant; the launches made are in the row."
+    )
+    rounds: int = Field(5, ge=2, description="Shuffled rounds in which winners and baselines are timed again.")
+    tie: float = Field(0.01, ge=0, description="Times that differ by less than this are a tie.")
+    timeout: float = Field(60.0, gt=0, description="Seconds after which one variant is given up.")
+    noise: float = Field(
+        0.25, gt=0, description="A variant is noisy when its quartiles lie further apart than this, in medians."
+    )
+
+
+class Study(Model):
+    """What one study runs on. Defaults are in `config/studies/<study>.yaml`."""
+
+    problems: str | tuple[str | OwnProblem, ...] = Field(
+        "generated",
+        description="A set of the registry, or a list of sets, registered names and problems of your own.",
+    )
+    precisions: tuple[Precision, ...] = Field(("single", "double"), min_length=1)
+    layouts: Literal["all"] | tuple[str, ...] = Field("all", description="`all`, or layouts such as Sl-32-SoA-AoS.")
+    space: Literal["paper"] = Field("paper", description="The space of schedules.")
+    baselines: Literal["all"] | tuple[str, ...] = Field("all", description="`all`, or names of routines.")
+    artifacts: Literal["all"] | tuple[str, ...] = Field("all", description="`all`, or names such as table-2.")
+    cache: Cache = Field("warm", description="State of the L2 cache before a launch: warm or cold.")
+    protocol: Protocol = Protocol()
+
+
+class OwnProblem(Model):
+    """A matrix or mesh of your own, from a local file."""
+
+    path: str = Field(description="A Matrix Market file, or a mesh in any format that meshio reads.")
+    entry: Literal["real", "complex", "quaternion", "block3"] | None = Field(
+        None, description="What its non-zeros are; meshes need it: quaternion (surface) or block3 (tetrahedra)."
+    )
+    name: str | None = Field(None, description="Its name in tables; the file's stem if absent.")
+
+
+class Config(Model):
+    """The whole configuration of a campaign."""
+
+    campaign: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")] = Field(
+        "default", description="Names the folders results/<campaign> and figures/<campaign>."
+    )
+    device: Annotated[str, Field(pattern=r"^(auto|cuda(:\d+)?|opencl(:\d+)?)$")] = Field(
+        "auto", description="auto (a GPU if there is one, else the CPU), cuda, cuda:N, opencl or opencl:N."
+    )
+    replay: bool = Field(
+        False, description="Make the artifacts from the recorded results/<campaign>/raw; measure nothing."
+    )
+    seed: int = Field(1, description="Seeds right-hand sides, generated fields and the order of rounds.")
+    kernels: str = Field("kernels", description="Folder of the kernel templates.")
+    registry: str = Field("config/problems.yaml", description="The registry of problems.")
+    fetch: Fetch = Fetch()
+    studies: dict[str, Study] = Field(
+        default_factory=dict, min_length=1, description="Studies to run, with what differs from their defaults."
+    )

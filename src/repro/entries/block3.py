@@ -1,0 +1,16 @@
+"""Dense 3×3 blocks, row-major, on vectors of 3."""
+
+from repro.entries.base import Entry, register
+
+BLOCK3 = register(
+    Entry(
+        name="block3",
+        members=tuple(f"m{i}{j}" for i in range(3) for j in range(3)),
+        vector_members=("x", "y", "z"),
+        mac=tuple(
+            " ".join(f"c.{row} += a.m{i}{j} * b.{column};" for j, column in enumerate("xyz"))
+            for i, row in enumerate("xyz")
+        ),
+        expand=lambda values: values.reshape(-1, 3, 3),
+    )
+)

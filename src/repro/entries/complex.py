@@ -1,0 +1,25 @@
+"""Complex numbers."""
+
+import numpy as np
+
+from repro.entries.base import Array, Entry, register
+
+
+def expand(values: Array) -> Array:
+    """Return the blocks ((re, -im), (im, re)): `(nnz, 2)` to `(nnz, 2, 2)`."""
+    re, im = values.T
+    return np.stack([re, -im, im, re], axis=1).reshape(-1, 2, 2)
+
+
+COMPLEX = register(
+    Entry(
+        name="complex",
+        members=("re", "im"),
+        vector_members=("re", "im"),
+        mac=(
+            "c.re += a.re * b.re; c.re -= a.im * b.im;",
+            "c.im += a.re * b.im; c.im += a.im * b.re;",
+        ),
+        expand=expand,
+    )
+)

@@ -1,0 +1,13 @@
+"""Plain real numbers: the 1×1 case."""
+
+from repro.entries.base import Entry, register
+
+REAL = register(
+    Entry(
+        name="real",
+        members=("v",),
+        vector_members=("v",),
+        mac=("c.v += a.v * b.v;",),
+        expand=lambda values: values.reshape(-1, 1, 1),
+    )
+)

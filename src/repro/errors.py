@@ -1,0 +1,48 @@
+"""The one exception that a user can cause, and the message that it carries."""
+
+from __future__ import annotations
+
+
+class ReproError(Exception):
+    """A failure with a cause outside the program: bad input, a missing file, a missing device.
+
+    The command line prints it as one message and exits with code 1; anything else is a bug and keeps its
+    traceback.
+
+    Parameters
+    ----------
+    what
+        What went wrong, as one sentence without a full stop.
+    where
+        The file, key, problem or module it went wrong in.
+    expected, actual
+        What was expected and what was found instead.
+    todo
+        What the user can do about it.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: object = None,
+        expected: object = None,
+        actual: object = None,
+        todo: str | None = None,
+    ) -> None:
+        self.what, self.where, self.expected, self.actual, self.todo = what, where, expected, actual, todo
+        super().__init__(self.message)
+
+    @property
+    def message(self) -> str:
+        """The whole message, one line a part."""
+        parts = [self.what]
+        for label, value in (
+            ("where", self.where),
+            ("expected", self.expected),
+            ("actual", self.actual),
+            ("what to do", self.todo),
+        ):
+            if value is not None:
+                parts.append(f"  {label}: {value}")
+        return "\n".join(parts)

@@ -1,0 +1,1 @@
+"""Problems: fetched or built matrices with compound entries, their origin and statistics."""
