@@ -1,0 +1,1 @@
+"""Studies: one module a paper; each joins problems, variants, baselines and artifacts."""

@@ -1,0 +1,1 @@
+"""Spaces of variants, searching them, and choosing a winner."""
