@@ -1,0 +1,63 @@
+"""What can be verified and timed: a variant, a routine of a library, the floor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.devices.base import Buffer
+
+if TYPE_CHECKING:
+    from repro.bench.workspace import Workspace
+
+
+class Unsupported(Exception):
+    """This runnable cannot do this problem in this precision on this device; the message says why."""
+
+
+class Runnable(Protocol):
+    """One thing to run. Its life: `prepare`, then `launch` any number of times and `result`, then `release`.
+
+    Attributes
+    ----------
+    kind
+        The row's kind: `variant`, `baseline`, `floor`, `copy` or `empty`.
+    name
+        The row's name, unique for a problem and precision.
+    columns
+        Further columns of its row (`layout`, `schedule`, `routine`, `papers_choice`, `registers`, …).
+    arrangement
+        Names the order of the numbers in `result`; equal names, equal order.
+    """
+
+    kind: str
+    name: str
+    columns: Mapping[str, Any]
+    arrangement: str
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Bring the operands to the device and do the library's own analysis.
+
+        Raises
+        ------
+        Unsupported, OutOfDeviceMemory, LaunchError
+        """
+
+    def launch(self) -> None:
+        """Queue one product y = A x, with all that belongs to it (resetting a counter, say)."""
+
+    def result(self) -> Buffer | None:
+        """Return y in device memory in the working precision; None where there is nothing to verify."""
+
+    def arrange(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bring `(n, k)` members into the order, with the signs, of `result`; flat. Linear."""
+
+    @property
+    def moved(self) -> tuple[int, int]:
+        """(bytes of a launch at the least, bytes of the matrix alone), once prepared."""
+
+    def release(self) -> None:
+        """Give back what is held on the device; harmless before `prepare`."""

@@ -1,0 +1,94 @@
+"""Limits of each device generation, as data: what a schedule may ask for.
+
+Source for the NVIDIA limits: CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability".
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from repro.errors import ReproError
+
+
+@dataclass(frozen=True)
+class Target:
+    """What one multiprocessor of a device generation can hold.
+
+    Attributes
+    ----------
+    name
+        `sm_90`, …, or `cpu`.
+    warp
+        Threads that run in step; rows of ELLPACK are padded to a multiple of it.
+    threads_per_block, threads_per_sm, blocks_per_sm
+        Upper limits.
+    registers_per_sm
+        32-bit registers; 0 where there is no such limit.
+    """
+
+    name: str
+    warp: int
+    threads_per_block: int
+    threads_per_sm: int
+    blocks_per_sm: int
+    registers_per_sm: int
+
+    @property
+    def dialect(self) -> str:
+        """The dialect that is compiled for it: `cuda` or `opencl`."""
+        return "cuda" if self.name.startswith("sm_") else "opencl"
+
+
+def _nvidia(capability: int, threads_per_sm: int, blocks_per_sm: int) -> Target:
+    return Target(f"sm_{capability}", 32, 1024, threads_per_sm, blocks_per_sm, 65536)
+
+
+#: The limits of the CPU are a choice: work-groups small enough to be vectorised whole, few to a core.
+CPU = Target("cpu", warp=16, threads_per_block=64, threads_per_sm=192, blocks_per_sm=3, registers_per_sm=0)
+
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for target in (
+        _nvidia(50, 2048, 32),
+        _nvidia(52, 2048, 32),
+        _nvidia(53, 2048, 32),
+        _nvidia(60, 2048, 32),
+        _nvidia(61, 2048, 32),
+        _nvidia(62, 2048, 32),
+        _nvidia(70, 2048, 32),
+        _nvidia(72, 2048, 32),
+        _nvidia(75, 1024, 16),
+        _nvidia(80, 2048, 32),
+        _nvidia(86, 1536, 16),
+        _nvidia(87, 1536, 16),
+        _nvidia(88, 1536, 16),
+        _nvidia(89, 1536, 24),
+        _nvidia(90, 2048, 32),
+        _nvidia(100, 2048, 32),
+        _nvidia(103, 2048, 32),
+        _nvidia(110, 1536, 24),
+        _nvidia(120, 1536, 24),
+        _nvidia(121, 1536, 24),
+        CPU,
+    )
+}
+
+
+def get_target(name: str) -> Target:
+    """Return the limits of that generation.
+
+    Raises
+    ------
+    ReproError
+        The generation is not in the table.
+    """
+    if name not in TARGETS:
+        known = ", ".join(sorted(TARGETS, key=lambda n: (n == "cpu", int(re.sub(r"\D", "", n) or 0))))
+        raise ReproError(
+            "unknown target",
+            expected=f"one of {known}",
+            actual=name,
+            todo="add its limits to codegen/targets.py",
+        )
+    return TARGETS[name]

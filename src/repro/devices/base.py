@@ -1,0 +1,134 @@
+"""What a device can do, whatever its backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.codegen.targets import Target
+
+
+class Buffer(Protocol):
+    """Memory on a device."""
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+
+    def release(self) -> None:
+        """Give the memory back; the buffer is of no use afterwards."""
+
+
+Kernel = Any  # a backend's own handle of a loaded kernel
+Argument = Buffer | np.integer[Any]
+
+
+class Program(Protocol):
+    """A loaded module."""
+
+    def kernel(self, name: str) -> Kernel:
+        """Return the kernel of that name, ready to launch."""
+
+
+class LaunchError(Exception):
+    """A kernel could not be launched or failed while it ran."""
+
+
+class OutOfDeviceMemory(Exception):
+    """The device has no room for a buffer."""
+
+
+class Device(Protocol):
+    """One GPU, or the CPU through OpenCL. One in-order queue; launches are asynchronous.
+
+    Attributes
+    ----------
+    name, uuid
+        The model, and which one of its kind.
+    backend
+        `cuda` or `opencl`.
+    target
+        The limits of its generation.
+    n_s
+        Multiprocessors (on the CPU: cores).
+    l2_bytes
+        Size of the last-level cache, which `flush` overwrites.
+    """
+
+    name: str
+    uuid: str
+    backend: str
+    target: Target
+    n_s: int
+    l2_bytes: int
+
+    def environment(self) -> dict[str, Any]:
+        """Describe device, driver and runtime: what of the surroundings a time depends on."""
+
+    def free_bytes(self) -> int:
+        """Return the memory that can be allocated."""
+
+    def load(self, binary: Path) -> Program:
+        """Load a compiled module, eagerly."""
+
+    def upload(self, array: NDArray[Any]) -> Buffer:
+        """Copy a host array to new device memory.
+
+        Raises
+        ------
+        OutOfDeviceMemory
+        """
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Return new, uninitialised device memory.
+
+        Raises
+        ------
+        OutOfDeviceMemory
+        """
+
+    def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Wait for the queue, then copy the first bytes of a buffer into a host array."""
+
+    def fill(self, buffer: Buffer, byte: int) -> None:
+        """Set every byte, asynchronously; 0xFF makes every floating-point number NaN."""
+
+    def launch(self, kernel: Kernel, grid: int, block: int, arguments: Sequence[Argument]) -> None:
+        """Put a launch of `grid` blocks of `block` threads into the queue.
+
+        Raises
+        ------
+        LaunchError
+        """
+
+    def synchronize(self) -> None:
+        """Wait for the queue.
+
+        Raises
+        ------
+        LaunchError
+            Something in the queue failed.
+        """
+
+    def flush(self) -> None:
+        """Overwrite the last-level cache, asynchronously."""
+
+    def time_events(self, launch: Callable[[], None], count: int, cold: bool) -> NDArray[np.float64]:
+        """Time single launches, each between two events; seconds, `(count,)`.
+
+        With `cold`, the cache is flushed before each launch, outside the timed region. On the CPU the events are
+        readings of the host's clock around a launch and the wait for its end, for kernels and SciPy alike.
+        """
+
+    def time_graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
+        """Time replays of a graph of launches; seconds per launch, `(replays,)`. On the CPU: of a batch."""
+
+    def clocks(self) -> tuple[float | None, str | None]:
+        """Return the current SM clock in MHz and the reasons for throttling (None: not throttled or unknown)."""
+
+    def close(self) -> None:
+        """Release everything."""
