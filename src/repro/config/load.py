@@ -92,8 +92,11 @@ def resolve(data: Mapping[str, Any], where: object = "the configuration") -> Con
         studies[name] = merge(defaults, over or {})
         if not studies[name].get("problems"):
             raise ReproError(
-                "empty study", where=f"{where}: studies.{name}.problems", expected="at least one problem",
-                actual=studies[name].get("problems"), todo="name a set such as `generated`, or problems",
+                "empty study",
+                where=f"{where}: studies.{name}.problems",
+                expected="at least one problem",
+                actual=studies[name].get("problems"),
+                todo="name a set such as `generated`, or problems",
             )
     return validate(Config, {**data, "studies": studies}, where)
 

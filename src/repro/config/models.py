@@ -47,7 +47,9 @@ class Protocol(Model):
     tie: float = Field(0.01, ge=0, description="Times that differ by less than this are a tie.")
     timeout: float = Field(60.0, gt=0, description="Seconds after which one variant is given up.")
     noise: float = Field(
-        0.25, gt=0, description="A variant is noisy when its quartiles lie further apart than this, in medians."
+        0.25,
+        gt=0,
+        description="A variant is noisy when its quartiles lie further apart than this, in medians.",
     )
 
 
@@ -72,7 +74,8 @@ class OwnProblem(Model):
 
     path: str = Field(description="A Matrix Market file, or a mesh in any format that meshio reads.")
     entry: Literal["real", "complex", "quaternion", "block3"] | None = Field(
-        None, description="What its non-zeros are; meshes need it: quaternion (surface) or block3 (tetrahedra)."
+        None,
+        description="What its non-zeros are; meshes need it: quaternion (surface) or block3 (tetrahedra).",
     )
     name: str | None = Field(None, description="Its name in tables; the file's stem if absent.")
 
@@ -94,5 +97,7 @@ class Config(Model):
     registry: str = Field("config/problems.yaml", description="The registry of problems.")
     fetch: Fetch = Fetch()
     studies: dict[str, Study] = Field(
-        default_factory=dict, min_length=1, description="Studies to run, with what differs from their defaults."
+        default_factory=dict,
+        min_length=1,
+        description="Studies to run, with what differs from their defaults.",
     )

@@ -74,9 +74,7 @@ def pack(problem: Problem, values: NDArray[np.floating], layout: Layout, warp: i
     return Packed({"index": index, "columns": columns, "values": packed.ravel()}, slots, stride)
 
 
-def _outer(
-    problem: Problem, layout: Layout, warp: int
-) -> tuple[NDArray[np.int32], int, int, NDArray[np.int64]]:
+def _outer(problem: Problem, layout: Layout, warp: int) -> tuple[NDArray[np.int32], int, int, NDArray[np.int64]]:
     """Return the index array, the row stride, the number of slots and each entry's slot."""
     lengths = problem.row_lengths
     if layout.outer == "CSR":
@@ -134,9 +132,7 @@ def pack_vector(vector: NDArray[np.floating], order: str) -> NDArray[np.floating
     return np.ascontiguousarray(vector if order == "AoS" else vector.T).ravel()
 
 
-def count_bytes(
-    row_lengths: NDArray[np.int32], members: int, precision_bytes: int, outer: str, warp: int = 1
-) -> int:
+def count_bytes(row_lengths: NDArray[np.int32], members: int, precision_bytes: int, outer: str, warp: int = 1) -> int:
     """Count the bytes of a matrix in an outer format, without packing it (Table 9 of the 2020 paper).
 
     Parameters

@@ -160,9 +160,7 @@ class Unavailable(ReproError):
 
 def save_unavailable(path: Path, name: str, entry: str, reason: str) -> None:
     """Write, in place of the problem, the record that it could not be had and why."""
-    _write(
-        path, {"schema": SCHEMA, "status": "unavailable", "name": name, "entry": entry, "reason": reason}
-    )
+    _write(path, {"schema": SCHEMA, "status": "unavailable", "name": name, "entry": entry, "reason": reason})
 
 
 def _write(path: Path, meta: Mapping[str, Any], **arrays: NDArray[Any]) -> None:
@@ -183,7 +181,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             meta = json.loads(str(file["meta"]))
             arrays = {name: file[name] for name in file.files if name != "meta"}
     except FileNotFoundError:
-        raise ReproError("no such problem file", where=path, todo="build it with `repro problem NAME`") from None
+        raise ReproError(
+            "no such problem file", where=path, todo="build it with `repro problem NAME`"
+        ) from None
     except Exception as error:  # np.load raises a dozen kinds on a damaged archive
         raise ReproError(
             "the problem file is damaged", where=path, actual=error, todo="delete the file and build it again"
