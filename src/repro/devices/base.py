@@ -35,11 +35,25 @@ class Program(Protocol):
 
 
 class LaunchError(Exception):
-    """A kernel could not be launched or failed while it ran."""
+    """A kernel could not be launched or failed while it ran.
+
+    Attributes
+    ----------
+    sticky
+        The device's context is lost with it; only a new process can go on.
+    """
+
+    def __init__(self, message: str, *, sticky: bool = False) -> None:
+        self.sticky = sticky
+        super().__init__(message)
 
 
 class OutOfDeviceMemory(Exception):
     """The device has no room for a buffer."""
+
+
+class CaptureError(Exception):
+    """What was launched cannot be captured into a graph."""
 
 
 class Device(Protocol):
@@ -72,6 +86,9 @@ class Device(Protocol):
     def free_bytes(self) -> int:
         """Return the memory that can be allocated."""
 
+    def other_processes(self) -> list[str]:
+        """Return who else uses the device, a line each."""
+
     def load(self, binary: Path) -> Program:
         """Load a compiled module, eagerly."""
 
@@ -97,12 +114,11 @@ class Device(Protocol):
     def fill(self, buffer: Buffer, byte: int) -> None:
         """Set every byte, asynchronously; 0xFF makes every floating-point number NaN."""
 
-    def launch(self, kernel: Kernel, grid: int, block: int, arguments: Sequence[Argument]) -> None:
-        """Put a launch of `grid` blocks of `block` threads into the queue.
+    def bind(self, kernel: Kernel, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
+        """Return what puts one launch of `grid` blocks of `block` threads into the queue.
 
-        Raises
-        ------
-        LaunchError
+        The arguments are packed once, so that a launch costs the host as little as can be. The launch raises
+        `LaunchError`.
         """
 
     def synchronize(self) -> None:
@@ -125,10 +141,19 @@ class Device(Protocol):
         """
 
     def time_graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
-        """Time replays of a graph of launches; seconds per launch, `(replays,)`. On the CPU: of a batch."""
+        """Time replays of a graph of launches; seconds per launch, `(replays,)`. On the CPU: of a batch.
+
+        Raises
+        ------
+        CaptureError
+            What is launched does not support it.
+        """
 
     def clocks(self) -> tuple[float | None, str | None]:
         """Return the current SM clock in MHz and the reasons for throttling (None: not throttled or unknown)."""
+
+    def use_common(self, program: Program) -> None:
+        """Take what the device itself needs from the common module (the kernel that blocks a stream)."""
 
     def close(self) -> None:
         """Release everything."""

@@ -1,0 +1,54 @@
+"""The OpenCL compiler of the CPU runtime."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from repro.codegen import opencl_runtime
+from repro.codegen.nvcc import CompileError, first_error
+from repro.codegen.targets import Target
+
+FLAGS = ("-cl-std=CL2.0",)
+
+
+@cache
+def _context() -> tuple[Any, Any]:
+    device = opencl_runtime.open_device(0)
+    return opencl_runtime.load().Context([device]), device
+
+
+@cache
+def version() -> str:
+    """Return the runtime's words on itself and on the processor that it compiles for."""
+    _, device = _context()
+    return f"{device.platform.name} {device.driver_version} for {device.name.strip()}"
+
+
+def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
+    """Compile a source file; the CPU reports no registers, so the result is empty.
+
+    Raises
+    ------
+    CompileError
+    """
+    if binary.exists():
+        return {}
+    cl = opencl_runtime.load()
+    context, device = _context()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the runtime greets every build with a warning that it succeeded
+        try:
+            program = cl.Program(context, source.read_text()).build(list(FLAGS), devices=[device])
+        except cl.Error as error:
+            raise CompileError(first_error(str(error))) from None
+    partial = binary.with_name(f".{binary.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(program.get_info(cl.program_info.BINARIES)[0])
+        partial.replace(binary)
+    finally:
+        partial.unlink(missing_ok=True)
+    return {}

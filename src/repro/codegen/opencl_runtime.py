@@ -1,0 +1,91 @@
+"""Finding an OpenCL runtime for the CPU before pyopencl is imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from repro.errors import ReproError
+
+INSTALL = "install one with: pip install -e '.[cpu]'"
+
+
+def find_library() -> Path | None:
+    """Return the CPU runtime that pip installed into this environment, if there is one."""
+    libraries = sorted(Path(sys.prefix, "lib").glob("libintelocl.so*"))
+    return next((path for path in libraries if not path.name.endswith(".py")), None)
+
+
+@cache
+def load() -> Any:
+    """Import pyopencl with the pip-installed CPU runtime made known to it, and return the module.
+
+    The runtime's own `.icd` file holds a placeholder path, so one that names the library is written to a temporary
+    folder and OCL_ICD_VENDORS is pointed there; the loader reads it once, at import. A value that the user has set wins.
+
+    Raises
+    ------
+    ReproError
+        pyopencl is not installed.
+    """
+    library = find_library()
+    if library is not None and "OCL_ICD_VENDORS" not in os.environ:
+        vendors = Path(tempfile.gettempdir(), f"repro-opencl-{os.getuid()}")
+        vendors.mkdir(exist_ok=True)
+        icd = vendors / "cpu.icd"
+        if not icd.exists() or icd.read_text() != f"{library}\n":
+            partial = icd.with_suffix(f".{os.getpid()}")
+            partial.write_text(f"{library}\n")
+            partial.replace(icd)
+        os.environ["OCL_ICD_VENDORS"] = str(vendors)
+    # the compiled kernels are kept by us, under names that hash all that they depend on
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    try:
+        return import_module("pyopencl")
+    except ImportError as error:
+        raise ReproError("pyopencl is not installed", actual=error, todo=INSTALL) from None
+
+
+def find_devices() -> list[Any]:
+    """Return the CPU devices of all OpenCL platforms.
+
+    Raises
+    ------
+    ReproError
+        There is no OpenCL runtime, or none for the CPU.
+    """
+    cl = load()
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise ReproError("no OpenCL runtime", actual=error, todo=INSTALL) from None
+    devices = []
+    for platform in platforms:
+        try:
+            devices += platform.get_devices(cl.device_type.CPU)
+        except cl.Error:  # a platform without a CPU says so by an error
+            continue
+    if not devices:
+        found = ", ".join(p.name for p in platforms) or "none"
+        raise ReproError("no OpenCL device on the CPU", actual=f"platforms: {found}", todo=INSTALL)
+    return devices
+
+
+def open_device(ordinal: int) -> Any:
+    """Return one of the CPU devices.
+
+    Raises
+    ------
+    ReproError
+        There is no device of that number.
+    """
+    devices = find_devices()
+    if ordinal >= len(devices):
+        names = ", ".join(f"opencl:{i} {d.name.strip()}" for i, d in enumerate(devices))
+        raise ReproError("no such OpenCL device", expected=names, actual=f"opencl:{ordinal}")
+    return devices[ordinal]

@@ -1,0 +1,214 @@
+"""The CPU through OpenCL: the same kernels, real barriers and atomics, on any machine."""
+
+from __future__ import annotations
+
+import platform
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from repro.codegen import opencl_runtime
+from repro.codegen.opencl_build import FLAGS
+from repro.codegen.targets import CPU
+from repro.devices.base import Argument, Buffer, LaunchError, OutOfDeviceMemory, Program
+
+_FALLBACK_CACHE = 64 << 20
+
+
+class OpenClBuffer:
+    """Memory that OpenCL manages."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return int(self.handle.size)
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self.handle.release()
+
+
+class OpenClProgram:
+    """A loaded module."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def kernel(self, name: str) -> Any:
+        """Return a kernel object of its own, since arguments are part of it."""
+        return opencl_runtime.load().Kernel(self._handle, name)
+
+
+class OpenClDevice:
+    """The CPU as a `Device`; both clocks are readings of the host's, for kernels and SciPy alike."""
+
+    backend = "opencl"
+    target = CPU
+
+    def __init__(self, ordinal: int = 0) -> None:
+        self._cl = opencl_runtime.load()
+        self._device = opencl_runtime.open_device(ordinal)
+        self._context = self._cl.Context([self._device])
+        self._queue = self._cl.CommandQueue(self._context)
+        self._scratch: NDArray[np.uint8] | None = None
+        self.name = _processor() or self._device.name.strip()
+        self.uuid = f"{platform.node()}/{ordinal}"
+        self.n_s = int(self._device.max_compute_units)
+        self.l2_bytes = _last_level_cache() or _FALLBACK_CACHE
+
+    def environment(self) -> dict[str, Any]:
+        """Describe processor, runtime and Python."""
+        return {
+            "device": self.name,
+            "backend": self.backend,
+            "target": self.target.name,
+            "multiprocessors": self.n_s,
+            "memory_bytes": psutil.virtual_memory().total,
+            "cache_bytes": self.l2_bytes,
+            "opencl": self._device.version,
+            "driver": f"{self._device.platform.name} {self._device.driver_version}",
+            "pyopencl": version("pyopencl"),
+            "system": platform.platform(),
+        }
+
+    def other_processes(self) -> list[str]:
+        """Return nothing: on a CPU there always are others."""
+        return []
+
+    def free_bytes(self) -> int:
+        """Return the memory that the system could give."""
+        return int(psutil.virtual_memory().available)
+
+    def load(self, binary: Path) -> Program:
+        """Load a compiled module."""
+        try:
+            program = self._cl.Program(self._context, [self._device], [binary.read_bytes()])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return OpenClProgram(program.build(list(FLAGS)))
+        except self._cl.Error as error:
+            raise LaunchError(f"the module cannot be loaded: {error}") from None
+
+    def upload(self, array: NDArray[Any]) -> Buffer:
+        """Copy a host array to a new buffer."""
+        flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.COPY_HOST_PTR
+        return self._allocate(lambda: self._cl.Buffer(self._context, flags, hostbuf=np.ascontiguousarray(array)))
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Return a new buffer."""
+        return self._allocate(
+            lambda: self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, size=max(nbytes, 1))
+        )
+
+    def _allocate(self, make: Callable[[], Any]) -> Buffer:
+        try:
+            return OpenClBuffer(make())
+        except self._cl.Error as error:
+            raise OutOfDeviceMemory(str(error)) from None
+
+    def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Copy the first bytes of a buffer into a host array."""
+        self._cl.enqueue_copy(self._queue, array, _handle(buffer), is_blocking=True)
+
+    def fill(self, buffer: Buffer, byte: int) -> None:
+        """Set every byte."""
+        self._cl.enqueue_fill_buffer(self._queue, _handle(buffer), np.uint8(byte), 0, buffer.nbytes)
+
+    def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
+        """Return what queues one launch."""
+        enqueue, queue, error = self._cl.enqueue_nd_range_kernel, self._queue, self._cl.Error
+        try:
+            kernel.set_args(*(a if isinstance(a, np.generic) else _handle(a) for a in arguments))
+        except error as problem:
+            raise LaunchError(str(problem)) from None
+
+        def launch() -> None:
+            try:
+                enqueue(queue, kernel, (grid * block,), (block,))
+            except error as problem:
+                raise LaunchError(str(problem)) from None
+
+        return launch
+
+    def synchronize(self) -> None:
+        """Wait for the queue."""
+        try:
+            self._queue.finish()
+        except self._cl.Error as error:
+            raise LaunchError(str(error)) from None
+
+    def flush(self) -> None:
+        """Overwrite twice the last-level cache."""
+        if self._scratch is None:
+            self._scratch = np.zeros(2 * self.l2_bytes, np.uint8)
+        self._scratch += np.uint8(1)
+
+    def time_events(self, launch: Callable[[], None], count: int, cold: bool) -> NDArray[np.float64]:
+        """Time single launches and the wait for their end by the host's clock."""
+        times = np.empty(count)
+        self.synchronize()
+        for i in range(count):
+            if cold:
+                self.flush()
+            start = time.perf_counter()
+            launch()
+            self._queue.finish()
+            times[i] = time.perf_counter() - start
+        return times
+
+    def time_graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
+        """Time batches of launches, queued back to back, by the host's clock."""
+        times = np.empty(replays)
+        self.synchronize()
+        for i in range(replays):
+            start = time.perf_counter()
+            for _ in range(launches):
+                launch()
+            self._queue.finish()
+            times[i] = time.perf_counter() - start
+        return times / launches
+
+    def clocks(self) -> tuple[float | None, str | None]:
+        """Return the processor's clock in MHz, where the system tells it."""
+        frequency = psutil.cpu_freq()
+        return (float(frequency.current) if frequency else None), None
+
+    def use_common(self, program: Program) -> None:
+        """Need nothing: there is no stream to block."""
+
+    def close(self) -> None:
+        """Wait for what is queued."""
+        self._queue.finish()
+
+
+def _handle(buffer: Any) -> Any:
+    return buffer.handle
+
+
+def _processor() -> str | None:
+    """Return the processor's name as Linux gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
+
+
+def _last_level_cache() -> int | None:
+    """Return the bytes of the largest cache that Linux lists for the first core."""
+    units = {"K": 1 << 10, "M": 1 << 20}
+    sizes = []
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = path.read_text().strip()
+        sizes.append(int(text[:-1]) * units.get(text[-1], 1))
+    return max(sizes, default=None)
