@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ FORMATS = {
     ".vtk": "vtk",
     ".vtu": "vtu",
 }
-PACKED = {".gz": gzip.open, ".xz": lzma.open}
+PACKED = (".gz", ".xz")
 TETGEN_PAIR = {".node": ".ele", ".ele": ".node"}
 
 # An element this thin, in units of its longest edge squared or cubed, has no area or volume beyond rounding.
@@ -184,9 +184,8 @@ def _unpacked(path: Path, suffix: str) -> Iterator[Path]:
         parts[TETGEN_PAIR[suffix]] = _companion(path, suffix)
     with tempfile.TemporaryDirectory(prefix="repro-mesh-") as folder:
         for part, source in parts.items():
-            opener = PACKED.get(source.suffix.lower(), Path.open)
             try:
-                with opener(source, "rb") as packed, Path(folder, f"mesh{part}").open("wb") as plain:
+                with _open(source) as packed, Path(folder, f"mesh{part}").open("wb") as plain:
                     if suffix == ".ply":
                         plain.write(_ply_start(packed.read(1 << 16)))
                     shutil.copyfileobj(packed, plain)
@@ -198,6 +197,16 @@ def _unpacked(path: Path, suffix: str) -> Iterator[Path]:
                     todo="fetch it again",
                 ) from error
         yield Path(folder, f"mesh{suffix}")
+
+
+def _open(path: Path) -> gzip.GzipFile | lzma.LZMAFile | BufferedReader:
+    match path.suffix.lower():
+        case ".gz":
+            return gzip.open(path)
+        case ".xz":
+            return lzma.open(path)
+        case _:
+            return path.open("rb")
 
 
 def _ply_start(start: bytes) -> bytes:
