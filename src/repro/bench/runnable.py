@@ -29,6 +29,8 @@ class Runnable(Protocol):
         The row's name, unique for a problem and precision.
     columns
         Further columns of its row (`layout`, `schedule`, `routine`, `papers_choice`, `registers`, …).
+    identity
+        What tells it from anything else of that name: the hash of a module, the version of a library. Part of the key.
     arrangement
         Names the order of the numbers in `result`; equal names, equal order.
     """
@@ -36,6 +38,7 @@ class Runnable(Protocol):
     kind: str
     name: str
     columns: Mapping[str, Any]
+    identity: str
     arrangement: str
 
     def prepare(self, workspace: Workspace) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.devices.base import Buffer, Device
+from repro.devices.base import Buffer, Device, Program
 from repro.entries import Entry, get_entry
 from repro.formats.layout import Layout
 from repro.formats.pack import Packed, pack, pack_vector
@@ -54,14 +56,9 @@ class Operands:
         """`(nnz, members)` in the working precision."""
         return self.problem.values.astype(self.dtype)
 
-    @cached_property
-    def expanded(self) -> sp.bsr_array:
-        """The real k×k blocks of A in the working precision."""
-        return expand(self.problem, self.values).astype(self.dtype)
-
 
 def expand(problem: Problem, values: NDArray[np.floating]) -> sp.bsr_array:
-    """Return the real expansion of a matrix as a float64 BSR matrix of k×k blocks."""
+    """Return the real expansion of a matrix as a float64 BSR matrix of k×k blocks: `(nk, nk)`."""
     entry = get_entry(problem.entry)
     blocks = entry.expand(values.astype(np.float64))
     size = problem.n * entry.size
@@ -84,25 +81,52 @@ def make_operands(problem: Problem, precision: str, seed: int) -> Operands:
 
 
 class Workspace:
-    """Uploaded operands; the packed matrix of one layout at a time, since variants come layout by layout."""
+    """Operands on a device, and what else runnables share: packed matrices, loaded programs, scratch memory.
 
-    def __init__(self, device: Device, operands: Operands) -> None:
+    Parameters
+    ----------
+    device, operands
+        What to run on.
+    common
+        The loaded common module.
+    resident
+        How many packed matrices, and programs, stay on the device. A search comes layout by layout and needs one.
+    """
+
+    def __init__(self, device: Device, operands: Operands, common: Program, resident: int = 1) -> None:
         self.device = device
         self.operands = operands
-        self._matrix: tuple[tuple[str, str], Packed, dict[str, Buffer]] | None = None
+        self.common = common
+        self._resident = resident
+        self._matrices: OrderedDict[tuple[str, str], tuple[Packed, dict[str, Buffer]]] = OrderedDict()
+        self._programs: OrderedDict[Path, Program] = OrderedDict()
         self._vectors: dict[str, Buffer] = {}
-        self._output: Buffer | None = None
+        self._scratch: Buffer | None = None
 
     def matrix(self, layout: Layout) -> tuple[Packed, dict[str, Buffer]]:
         """Return the matrix packed in a layout, with its arrays on the device."""
         key = (layout.outer, layout.inner)
-        if self._matrix is None or self._matrix[0] != key:
-            self._drop_matrix()
+        if key not in self._matrices:
+            while len(self._matrices) >= self._resident:
+                _release(self._matrices.popitem(last=False)[1][1])
             packed = pack(self.operands.problem, self.operands.values, layout, self.device.target.warp)
-            self._matrix = key, packed, {}
-            for name, array in packed.arrays.items():
-                self._matrix[2][name] = self.device.upload(array)
-        return self._matrix[1], self._matrix[2]
+            buffers: dict[str, Buffer] = {}
+            try:
+                for name, array in packed.arrays.items():
+                    buffers[name] = self.device.upload(array)
+            except Exception:
+                _release(buffers)
+                raise
+            self._matrices[key] = packed, buffers
+        return self._matrices[key]
+
+    def program(self, binary: Path) -> Program:
+        """Return a module, loaded."""
+        if binary not in self._programs:
+            while len(self._programs) >= self._resident:
+                self._programs.popitem(last=False)
+            self._programs[binary] = self.device.load(binary)
+        return self._programs[binary]
 
     def x(self, order: str) -> Buffer:
         """Return x on the device in AoS or SoA order."""
@@ -112,21 +136,33 @@ class Workspace:
 
     @property
     def y(self) -> Buffer:
-        """Device memory for y, n·k numbers in the working precision, shared by all that need no more."""
-        if self._output is None:
-            self._output = self.device.allocate(self.operands.x.nbytes)
-        return self._output
+        """Device memory for y, n·k numbers in whole words of 16 bytes, shared by all that run one after the other."""
+        if "y" not in self._vectors:
+            self._vectors["y"] = self.device.allocate(-(-self.operands.x.nbytes // 16) * 16)
+        return self._vectors["y"]
 
-    def _drop_matrix(self) -> None:
-        if self._matrix is not None:
-            for buffer in self._matrix[2].values():
-                buffer.release()
-        self._matrix = None
+    def scratch(self, nbytes: int) -> Buffer:
+        """Return at least so much device memory full of random bytes: zeros can be faster than data."""
+        if self._scratch is None or self._scratch.nbytes < nbytes:
+            if self._scratch is not None:
+                self._scratch.release()
+            words = np.random.default_rng(0).integers(0, 2**63, -(-nbytes // 8), dtype=np.int64)
+            self._scratch = self.device.upload(words)
+        return self._scratch
 
     def release(self) -> None:
         """Give all device memory back."""
-        self._drop_matrix()
-        for buffer in [*self._vectors.values(), *([self._output] if self._output else [])]:
-            buffer.release()
+        for _, buffers in self._matrices.values():
+            _release(buffers)
+        _release(self._vectors)
+        if self._scratch is not None:
+            self._scratch.release()
+        self._matrices.clear()
+        self._programs.clear()
         self._vectors.clear()
-        self._output = None
+        self._scratch = None
+
+
+def _release(buffers: dict[str, Buffer]) -> None:
+    for buffer in buffers.values():
+        buffer.release()

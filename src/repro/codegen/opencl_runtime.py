@@ -12,6 +12,7 @@ from typing import Any
 
 from repro.errors import ReproError
 
+_VENDORS = tempfile.TemporaryDirectory(prefix="repro-opencl-")
 INSTALL = "install one with: pip install -e '.[cpu]'"
 
 
@@ -26,7 +27,8 @@ def load() -> Any:
     """Import pyopencl with the pip-installed CPU runtime made known to it, and return the module.
 
     The runtime's own `.icd` file holds a placeholder path, so one that names the library is written to a temporary
-    folder and OCL_ICD_VENDORS is pointed there; the loader reads it once, at import. A value that the user has set wins.
+    folder and OCL_ICD_VENDORS is pointed there: the loader reads it once, at its first call. A value that the user has
+    set wins.
 
     Raises
     ------
@@ -35,14 +37,8 @@ def load() -> Any:
     """
     library = find_library()
     if library is not None and "OCL_ICD_VENDORS" not in os.environ:
-        vendors = Path(tempfile.gettempdir(), f"repro-opencl-{os.getuid()}")
-        vendors.mkdir(exist_ok=True)
-        icd = vendors / "cpu.icd"
-        if not icd.exists() or icd.read_text() != f"{library}\n":
-            partial = icd.with_suffix(f".{os.getpid()}")
-            partial.write_text(f"{library}\n")
-            partial.replace(icd)
-        os.environ["OCL_ICD_VENDORS"] = str(vendors)
+        Path(_VENDORS.name, "cpu.icd").write_text(f"{library}\n")
+        os.environ["OCL_ICD_VENDORS"] = _VENDORS.name
     # the compiled kernels are kept by us, under names that hash all that they depend on
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     try:

@@ -114,7 +114,6 @@ def _render(templates: Path, name: str, **context: Any) -> str:
     try:
         return environment.get_template(name).render(**context)
     except TemplateError as error:
-        line = f":{error.lineno}" if getattr(error, "lineno", None) else ""
-        where = f"{getattr(error, 'filename', None) or templates / name}{line}"
+        where = f"{getattr(error, 'filename', None) or templates / name}:{getattr(error, 'lineno', '?')}"
         detail = f"{type(error).__name__}: {error.message}"
         raise ReproError("a template cannot be rendered", where=where, actual=detail, todo="correct it") from error

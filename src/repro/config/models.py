@@ -40,8 +40,11 @@ class Protocol(Model):
     launches: int = Field(1000, ge=10, description="Launches timed one by one in the full protocol.")
     graph_launches: int = Field(100, ge=2, description="Launches in one graph (on the CPU: in one batch).")
     graph_replays: int = Field(20, ge=5, description="Times the graph is replayed.")
-    budget_seconds: float = Field(
-        2.0, gt=0, description="Soft limit for one clock of one variant; the launches made are in the row."
+    gpu_budget: float = Field(
+        2.0, gt=0, description="Seconds for one clock of one variant on a GPU; fewer launches are made beyond it."
+    )
+    cpu_budget: float = Field(
+        0.03, gt=0, description="The same on the CPU, where a launch takes long and the study is a rehearsal."
     )
     rounds: int = Field(5, ge=2, description="Shuffled rounds in which winners and baselines are timed again.")
     tie: float = Field(0.01, ge=0, description="Times that differ by less than this are a tie.")
@@ -51,6 +54,10 @@ class Protocol(Model):
         gt=0,
         description="A variant is noisy when its quartiles lie further apart than this, in medians.",
     )
+
+    def budget(self, backend: str) -> float:
+        """Return the seconds that one clock of one variant may take on a backend."""
+        return self.gpu_budget if backend == "cuda" else self.cpu_budget
 
 
 class Study(Model):

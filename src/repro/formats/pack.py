@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from repro.formats.layout import Layout
 from repro.problems.problem import Problem
 
 INDEX_BYTES = 4
+F = TypeVar("F", bound=np.floating)
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def _check_slots(problem: Problem, layout: Layout, slots: int) -> None:
         )
 
 
-def pack_vector(vector: NDArray[np.floating], order: str) -> NDArray[np.floating]:
+def pack_vector(vector: NDArray[F], order: str) -> NDArray[F]:
     """Flatten `(n, k)` members: side by side (AoS), or member by member (SoA)."""
     return np.ascontiguousarray(vector if order == "AoS" else vector.T).ravel()
 

@@ -1,0 +1,64 @@
+"""The environment record: what a time depends on and a table must name; stored once, linked by its hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+from repro import __version__
+from repro.codegen.compile import compiler_of
+from repro.devices.base import Device
+
+PACKAGES = (
+    "cuda-bindings", "intel-opencl-rt", "jinja2", "numpy", "nvidia-cusparse", "nvmath-python", "pandas", "pycuda",
+    "pyopencl", "scipy", "snakemake",
+)  # fmt: skip
+
+
+def describe(device: Device) -> dict[str, Any]:
+    """Return the environment of measurements on a device: device, compiler, code, packages."""
+    compiler, flags = compiler_of(device.target)
+    installed = {dist.name.lower(): dist.version for dist in distributions()}
+    return {
+        **device.environment(),
+        "compiler": compiler,
+        "flags": list(flags),
+        "repro": __version__,
+        **_commit(),
+        "python": platform.python_version(),
+        "packages": {name: installed[name] for name in PACKAGES if name in installed},
+    }
+
+
+def record(environment: Mapping[str, Any], folder: Path) -> str:
+    """Write an environment record to `folder`, named by its hash; return the hash."""
+    content = json.dumps(environment, indent=1, sort_keys=True, default=str)
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+    path = folder / f"{digest}.json"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        partial.write_text(content + "\n")
+        partial.replace(path)
+    return digest
+
+
+def _commit() -> dict[str, Any]:
+    """Return the commit of the checkout and whether it has changes; nothing outside a checkout."""
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return {"commit": commit, "dirty": bool(_git("status", "--porcelain", "--untracked-files=no"))}
+    except (OSError, subprocess.CalledProcessError):
+        return {"commit": None, "dirty": None}
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], check=True, text=True, capture_output=True)
+    return done.stdout.strip()

@@ -1,0 +1,158 @@
+"""The two clocks: how many launches, which samples count, and what is reported of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.rows import QUANTILES
+from repro.config.models import Protocol
+from repro.devices.base import CaptureError, Device
+
+WARM_UP = 3
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to time: launches one by one, launches in a graph, replays of it (0: no graph clock)."""
+
+    launches: int
+    graph_launches: int = 0
+    graph_replays: int = 0
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Seconds of each launch by the event clock and per launch of each replay by the graph clock.
+
+    Attributes
+    ----------
+    event, graph
+        float64; `graph` is None where it was not asked for, or cannot be had because `graph_message`.
+    graph_launches
+        Launches in one graph.
+    sm_clock, throttle
+        MHz, and why the device held its clock down, as read after the last launch.
+    """
+
+    event: NDArray[np.float64]
+    graph: NDArray[np.float64] | None = None
+    graph_launches: int | None = None
+    graph_message: str | None = None
+    sm_clock: float | None = None
+    throttle: str | None = None
+
+    def join(self, other: Samples) -> Samples:
+        """Return the samples of both."""
+        graphs = [g for g in (self.graph, other.graph) if g is not None]
+        return replace(
+            other,
+            event=np.concatenate([self.event, other.event]),
+            graph=np.concatenate(graphs) if graphs else None,
+            throttle=self.throttle or other.throttle,
+        )
+
+
+class TooSlow(Exception):
+    """A single launch takes longer than the time-out."""
+
+
+def screen(protocol: Protocol) -> Effort:
+    """Return the effort that finds out which variants are worth the full protocol."""
+    return Effort(protocol.screen_launches)
+
+
+def full(protocol: Protocol) -> Effort:
+    """Return the effort behind a reported number."""
+    return Effort(protocol.launches, protocol.graph_launches, protocol.graph_replays)
+
+
+def take_samples(device: Device, launch: Callable[[], None], effort: Effort, protocol: Protocol, cold: bool) -> Samples:
+    """Time a launch by both clocks; a sample that was taken while the device was throttled is taken again.
+
+    Raises
+    ------
+    TooSlow
+        One launch alone takes longer than the protocol's time-out.
+    """
+    once = _estimate(device, launch, protocol.timeout)
+    fitted = fit(effort, once, protocol.budget(device.backend))
+    for _ in range(ATTEMPTS):
+        samples = _sample(device, launch, fitted, cold)
+        if samples.throttle is None:
+            break
+    return samples
+
+
+def _estimate(device: Device, launch: Callable[[], None], timeout: float) -> float:
+    """Warm up; return roughly how long a launch takes, in seconds."""
+    first = _host_seconds(device, launch, 1)
+    if first > timeout:
+        raise TooSlow(f"one launch takes {first:.1f} s, the time-out is {timeout:g} s")
+    return _host_seconds(device, launch, WARM_UP)
+
+
+def _host_seconds(device: Device, launch: Callable[[], None], count: int) -> float:
+    device.synchronize()
+    start = time.perf_counter()
+    for _ in range(count):
+        launch()
+    device.synchronize()
+    return (time.perf_counter() - start) / count
+
+
+def fit(effort: Effort, once: float, budget: float) -> Effort:
+    """Return an effort that stays within a budget of seconds for each clock, but never below a few samples."""
+    once = max(once, 1e-7)
+    affordable = max(1, int(budget / once))
+    graph_launches = min(effort.graph_launches, max(2, affordable // 5)) if effort.graph_launches else 0
+    replays = min(effort.graph_replays, max(5, affordable // max(graph_launches, 1)))
+    return Effort(min(effort.launches, max(5, affordable)), graph_launches, replays)
+
+
+def _sample(device: Device, launch: Callable[[], None], effort: Effort, cold: bool) -> Samples:
+    event = device.time_events(launch, effort.launches, cold)
+    graph, message = None, None
+    if effort.graph_launches and not cold:  # between the launches of a graph nothing could flush the cache
+        try:
+            graph = device.time_graph(launch, effort.graph_launches, effort.graph_replays)
+        except CaptureError as error:
+            message = f"no graph clock: {error}"
+    sm_clock, throttle = device.clocks()
+    return Samples(event, graph, effort.graph_launches or None, message, sm_clock, throttle)
+
+
+def quantiles(samples: NDArray[np.float64] | None) -> dict[str, float | None]:
+    """Return minimum, quartiles, median, maximum and mean; all None where there are no samples."""
+    if samples is None:
+        return dict.fromkeys(QUANTILES)
+    low, q1, median, q3, high = np.quantile(samples, [0, 0.25, 0.5, 0.75, 1])
+    values = (low, q1, median, q3, high, samples.mean())
+    return {name: float(value) for name, value in zip(QUANTILES, values, strict=True)}
+
+
+def columns(samples: Samples) -> dict[str, float | int | str | None]:
+    """Return what a row says of the samples."""
+    return {
+        "event_launches": len(samples.event),
+        "graph_launches": samples.graph_launches if samples.graph is not None else None,
+        **{f"event_{name}": value for name, value in quantiles(samples.event).items()},
+        **{f"graph_{name}": value for name, value in quantiles(samples.graph).items()},
+        "sm_clock": samples.sm_clock,
+        "throttle": samples.throttle,
+    }
+
+
+def spread(samples: Samples) -> float:
+    """Return the distance of the quartiles in medians, of the steadier clock."""
+    spreads = []
+    for clock in (samples.event, samples.graph):
+        if clock is not None:
+            q1, median, q3 = np.quantile(clock, [0.25, 0.5, 0.75])
+            spreads.append(float((q3 - q1) / median))
+    return min(spreads)

@@ -1,0 +1,130 @@
+"""A variant: one layout run under one schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.workspace import Workspace
+from repro.codegen.compile import Module
+from repro.codegen.render import kernel_name
+from repro.codegen.schedules import Schedule
+from repro.devices.base import Buffer, Device
+from repro.formats.layout import Layout
+from repro.formats.pack import pack_vector
+
+
+class ModuleError(Exception):
+    """The variant's module did not compile; the message is the compiler's first error."""
+
+
+class Variant:
+    """A `Runnable` that launches one of our kernels.
+
+    Parameters
+    ----------
+    layout, schedule
+        What it is.
+    module
+        The manifest of its module.
+    folder
+        Where the manifest lies; binaries are relative to it.
+    """
+
+    kind = "variant"
+    launch: Callable[[], None]
+
+    def __init__(self, layout: Layout, schedule: Schedule, module: Module, folder: Path) -> None:
+        self.layout, self.schedule, self.module = layout, schedule, module
+        self.name = f"{layout}/{schedule}"
+        self.arrangement = layout.vector
+        self.identity = f"{module.hash} {schedule}"
+        self._folder = folder
+        self._kernel_resources: Mapping[str, int] = {}
+        self._counter: Buffer | None = None
+        self._y: Buffer | None = None
+        self._moved = (0, 0)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Layout and schedule, and what the compiler said of the kernel."""
+        return {
+            "layout": str(self.layout),
+            "schedule": self.schedule.kind,
+            "n_t": self.schedule.n_t,
+            "n_b": self.schedule.n_b,
+            "width": self.schedule.width,
+            "unroll": self.schedule.unroll,
+            "registers": self._kernel_resources.get("registers"),
+            "spills": self._kernel_resources.get("spills"),
+        }
+
+    @property
+    def moved(self) -> tuple[int, int]:
+        """(matrix in its layout + x once + y, matrix alone), in bytes."""
+        return self._moved
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Pack and upload the matrix, load the module, bind the kernel to its arguments.
+
+        Raises
+        ------
+        ModuleError
+        """
+        if self.module.binary is None:
+            raise ModuleError(self.module.message)
+        device, operands = workspace.device, workspace.operands
+        packed, buffers = workspace.matrix(self.layout)
+        name = kernel_name(self.schedule, device.target)
+        self._kernel_resources = (self.module.resources or {}).get(name, {})
+        self._counter = device.allocate(4)
+        device.fill(self._counter, 0)
+        self._y = workspace.y
+        self._moved = packed.nbytes + 2 * operands.x.nbytes, packed.nbytes
+        kernel = workspace.program(self._folder / self.module.binary).kernel(name)
+        run = device.bind(
+            kernel,
+            device.n_s * self.schedule.n_b,
+            self.schedule.n_t,
+            [
+                np.int32(operands.problem.n),
+                np.int32(packed.slots),
+                np.int32(packed.stride),
+                buffers["index"],
+                buffers["columns"],
+                buffers["values"],
+                workspace.x(self.layout.vector),
+                self._y,
+                self._counter,
+            ],
+        )
+        self.launch = run if self.schedule.kind == "static" else self._after_reset(device, run)
+
+    def _after_reset(self, device: Device, run: Callable[[], None]) -> Callable[[], None]:
+        """Return what sets the row counter to zero and then runs: resetting is part of a dynamic schedule's time."""
+        counter = self._counter
+        assert counter is not None
+
+        def launch() -> None:
+            device.fill(counter, 0)
+            run()
+
+        return launch
+
+    def result(self) -> Buffer | None:
+        """Return y, in the layout's vector order."""
+        return self._y
+
+    def arrange(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bring `(n, k)` members into the layout's vector order."""
+        return pack_vector(values, self.layout.vector)
+
+    def release(self) -> None:
+        """Give the counter back; matrix and vectors belong to the workspace."""
+        if self._counter is not None:
+            self._counter.release()
+            self._counter = None

@@ -1,0 +1,69 @@
+"""Timing the chosen beside the baselines again, in shuffled rounds, all resident on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from repro.bench.rows import Row
+from repro.bench.runnable import Runnable
+from repro.bench.store import Store
+from repro.bench.timing import Effort, Samples
+from repro.bench.trial import FAILURES, Bench
+from repro.config.models import Protocol
+from repro.tuning.search import Progress
+
+PHASE = "report"
+
+
+def effort_of_round(protocol: Protocol) -> Effort:
+    """Return a round's share of the full protocol."""
+    return Effort(
+        -(-protocol.launches // protocol.rounds),
+        protocol.graph_launches,
+        max(5, -(-protocol.graph_replays // protocol.rounds)),
+    )
+
+
+def shuffled_rounds(
+    bench: Bench, runnables: Sequence[Runnable], store: Store, seed: int, progress: Progress = lambda *_: None
+) -> list[Row]:
+    """Time all runnables side by side and return a row each, of the samples of all rounds.
+
+    A winner is the smallest of many noisy numbers and would look faster than it is if those numbers were reported;
+    these samples were not chosen by. The shuffled order spreads drift over all.
+    """
+    effort = effort_of_round(bench.protocol)
+    known = {r.name: row for r in runnables if (row := store.get(bench.key(r, PHASE, effort)))}
+    if len(known) == len(runnables):
+        return [known[r.name] for r in runnables]
+    failed: dict[str, Row] = {}
+    ready: dict[str, tuple[Runnable, float, float | None]] = {}
+    samples: dict[str, Samples] = {}
+    try:
+        for runnable in runnables:
+            try:
+                preprocess = bench.prepare(runnable)
+                ready[runnable.name] = runnable, preprocess, bench.verifier.check(runnable)
+            except tuple(FAILURES) as failure:
+                failed[runnable.name] = bench.failed(runnable, PHASE, effort, failure)
+        random = np.random.default_rng(seed)
+        for number in range(bench.protocol.rounds):
+            progress("rounds", number, bench.protocol.rounds)
+            for name in random.permutation(sorted(ready)):
+                try:
+                    taken = bench.sample(ready[name][0], effort)
+                except tuple(FAILURES) as failure:
+                    failed[name] = bench.failed(ready.pop(name)[0], PHASE, effort, failure)
+                    continue
+                samples[name] = samples[name].join(taken) if name in samples else taken
+        progress("rounds", bench.protocol.rounds, bench.protocol.rounds)
+        rows = {
+            name: bench.measured(runnable, PHASE, effort, samples[name], error=error, preprocess=preprocess)
+            for name, (runnable, preprocess, error) in ready.items()
+        }
+    finally:
+        for runnable in runnables:
+            runnable.release()
+    return [store.add((failed | rows)[runnable.name]) for runnable in runnables]
