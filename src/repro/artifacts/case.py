@@ -1,0 +1,142 @@
+"""One problem at one precision: the winners, baselines and bounds that every table reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from repro.artifacts.data import Campaign
+from repro.config.models import Protocol
+from repro.errors import ReproError
+from repro.formats.layout import Layout
+
+Clock = Literal["event", "graph"]
+Tuning = Literal["schedule", "layout", "joint", "static", "dynamic", "reference"]
+
+TIMED = ("ok", "noisy")
+TIE = float(Protocol.model_fields["tie"].default)
+NOISY = "noisy: the quartiles of this time lie further apart than the protocol allows"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A time of the report phase.
+
+    Attributes
+    ----------
+    name, layout
+        The row's name; the layout is None for a baseline.
+    seconds
+        Median by the clock that was asked for.
+    noisy
+        Whether the row was marked so.
+    bytes, floor_bytes
+        The row's counts.
+    ties
+        Names that the search found within the tie of it.
+    row
+        The whole row.
+    """
+
+    name: str
+    layout: str | None
+    seconds: float
+    noisy: bool
+    bytes: int | None
+    floor_bytes: int | None
+    ties: tuple[str, ...]
+    row: Mapping[str, Any]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Note that the time is noisy, where it is."""
+        return (NOISY,) if self.noisy else ()
+
+    @property
+    def tied_layouts(self) -> tuple[str, ...]:
+        """Other layouts with a variant within the tie."""
+        found = {layout for name in self.ties if (layout := layout_of(name)) not in (None, self.layout)}
+        return tuple(sorted(str(layout) for layout in found))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem at one precision in a campaign."""
+
+    campaign: Campaign
+    problem: str
+    precision: str
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything of it was timed for the report."""
+        return any(row["status"] in TIMED for row in self.rows)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of the report phase."""
+        return self.campaign.report_rows(self.problem, self.precision)
+
+    def winner(self, tuning: Tuning, clock: Clock) -> Timed | None:
+        """Return the reported time of what was chosen, None where there is no choice or no time yet."""
+        for choice in self.campaign.choice_rows(self.problem, self.precision):
+            if choice["tuning"] == tuning and choice["clock"] == clock:
+                ties = choice["ties"]
+                names = () if ties is None else tuple(str(t) for t in ties if t != choice["name"])
+                rows = [r for r in self.rows if r["name"] == choice["name"] and r["kind"] == "variant"]
+                return _fastest(rows, clock, names)
+        return None
+
+    def speedup(self, base: Timed | None, over: Timed | None) -> float | None:
+        """Return how many times faster `over` is than `base`, None if either is missing."""
+        return base.seconds / over.seconds if base and over else None
+
+    def baseline(self, clock: Clock, *, papers_choice: bool = False) -> Timed | None:
+        """Return the library's fastest routine of any representation, or the fastest that the papers used."""
+        rows = [r for r in self.rows if r["kind"] == "baseline" and (r["papers_choice"] or not papers_choice)]
+        return _fastest(rows, clock)
+
+    def bound(self, kind: Literal["floor", "copy", "empty"], clock: Clock) -> Timed | None:
+        """Return the fastest streaming kernel, device copy or empty kernel."""
+        return _fastest([row for row in self.rows if row["kind"] == kind], clock)
+
+    def why_not(self) -> str:
+        """Return why there is no time: unavailable, not measured, failed, or not chosen yet."""
+        record = self.campaign.problems.get(self.problem)
+        if record is not None and not record.available:
+            return str(record.remark)
+        if not self.rows:
+            searched = self.campaign.search_rows(self.problem, self.precision)
+            return "searched but not reported yet" if searched else "not measured in this campaign"
+        variants = [row for row in self.rows if row["kind"] == "variant"]
+        if variants and not any(row["status"] in TIMED for row in variants):
+            return "failed: " + ", ".join(sorted({row["status"] for row in variants}))
+        return "no winner was chosen yet"
+
+
+def layout_of(name: str) -> str | None:
+    """Return the layout that a variant's name starts with, None for other names."""
+    head = name.split("/", 1)[0]
+    try:
+        return str(Layout.parse(head))
+    except ReproError:  # a baseline
+        return None
+
+
+def median(row: Mapping[str, Any], clock: Clock) -> float | None:
+    """Return a row's median by a clock in seconds; None where it has no valid time."""
+    if row["status"] not in TIMED or not row[f"{clock}_median"]:
+        return None
+    return float(row[f"{clock}_median"])
+
+
+def _fastest(rows: Iterable[Mapping[str, Any]], clock: Clock, ties: tuple[str, ...] = ()) -> Timed | None:
+    timed = [(seconds, str(row["name"]), row) for row in rows if (seconds := median(row, clock)) is not None]
+    if not timed:
+        return None
+    seconds, name, row = min(timed, key=lambda item: item[:2])
+    return Timed(
+        name=name, layout=row["layout"], seconds=seconds, noisy=row["status"] == "noisy",
+        bytes=row["bytes"], floor_bytes=row["floor_bytes"], ties=ties, row=row,
+    )  # fmt: skip

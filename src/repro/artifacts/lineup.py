@@ -1,0 +1,102 @@
+"""Which problems a table lists, in which order, and the sentences that captions share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from repro.artifacts.case import Clock
+from repro.artifacts.data import Campaign, ProblemRecord
+from repro.artifacts.document import Cell, Column
+from repro.artifacts.published import Published
+
+STUDY = "compound_spmv"
+PAPER = "the 2020 paper"
+ENTRY_WORDS = {"real": "real", "complex": "complex", "quaternion": "quaternion", "block3": "3×3"}
+ABBREVIATIONS = {"single": "SP", "double": "DP"}
+PROBLEM = Column("problem", "problem", numeric=False)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One problem of a table.
+
+    Attributes
+    ----------
+    problem, entry
+        Its name and entry.
+    published
+        The problem of the papers whose numbers stand beside it, None for ours.
+    record
+        What the campaign has of it, None if it is only published.
+    """
+
+    problem: str
+    entry: str
+    published: str | None
+    record: ProblemRecord | None
+
+    @property
+    def cell(self) -> Cell:
+        """The name, with the remark that belongs to it."""
+        if self.record is None:
+            return Cell(self.problem, notes=("not in this campaign",))
+        return Cell(self.problem, notes=(self.record.remark,) if self.record.remark else ())
+
+
+def lineup(campaign: Campaign, published: Published, entry: str | None = None) -> list[Line]:
+    """Return the papers' problems in their order, each as the campaign has it, then the campaign's others.
+
+    A problem of the papers that the campaign has only a stand-in for is represented by the stand-in.
+    """
+    lines: list[Line] = []
+    for name, kind in published.problems.items():
+        record = campaign.problems.get(name)
+        stand_ins = [r for r in campaign.problems.values() if r.stand_in == name]
+        if record is not None or not stand_ins:
+            lines.append(Line(name, kind, name, record))
+        lines += [Line(r.name, r.entry, name, r) for r in stand_ins]
+    listed = {line.problem for line in lines}
+    rank = {kind: i for i, kind in enumerate(dict.fromkeys(published.problems.values()))}
+    others = [r for r in campaign.problems.values() if r.name not in listed]
+    others.sort(key=lambda r: (rank.get(r.entry, len(rank)), r.entry, r.nnz or 0, r.name))
+    lines += [Line(r.name, r.entry, None, r) for r in others]
+    return [line for line in lines if entry in (None, line.entry)]
+
+
+def ours(campaign: Campaign, published: Published) -> list[Line]:
+    """Return the lines that the campaign has a record of, kind by kind."""
+    lines = [line for line in lineup(campaign, published) if line.record is not None]
+    rank = {kind: i for i, kind in enumerate(dict.fromkeys(line.entry for line in lines))}
+    return sorted(lines, key=lambda line: rank[line.entry])
+
+
+def measured_on(campaign: Campaign, clock: Clock) -> str:
+    """Return the sentence that says on what, by which clock and in which cache state our times were taken."""
+    if campaign.device is None:
+        return "Ours: nothing was measured yet."
+    words = {"event": "events around single launches", "graph": "replayed batches of launches"}
+    clock_words = f"the {clock} clock ({words[clock]})"
+    place = f"the CPU ({campaign.device}, through OpenCL)" if campaign.on_cpu else campaign.device
+    return (
+        f"Ours: {place}, campaign {campaign.name}, medians of the report phase by {clock_words}, "
+        f"L2 cache {campaign.cache}."
+    )
+
+
+def context(campaign: Campaign) -> str:
+    """Return the sentence that keeps a CPU's column apart from the published GPUs'."""
+    return "The published GPU columns are context for the CPU's: no CPU time is compared with a GPU's." * (
+        campaign.on_cpu
+    )
+
+
+def unavailable(campaign: Campaign, entry: str | None = None) -> str:
+    """Return the sentence that names what could not be had."""
+    names = [r.name for r in campaign.problems.values() if not r.available and entry in (None, r.entry)]
+    return f"Unavailable, with the reasons in the report: {', '.join(names)}." if names else ""
+
+
+def sentences(parts: Iterable[str]) -> str:
+    """Join the sentences that are there."""
+    return " ".join(part for part in parts if part)

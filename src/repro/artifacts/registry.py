@@ -1,0 +1,103 @@
+"""The registry of artifacts: one item a table or figure of a paper, and ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from repro.artifacts.data import Campaign
+from repro.artifacts.document import Figure, Table
+from repro.artifacts.published import Published
+from repro.errors import ReproError
+
+Kind = Literal["table", "figure"]
+MakeTable = Callable[[Campaign, Published], Table]
+MakeFigure = Callable[[Campaign, Published], Figure]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One table or figure.
+
+    Attributes
+    ----------
+    study, name
+        Together its key: `compound_spmv`, `table-2`.
+    title
+        One line without a full stop.
+    numbering
+        Where the paper prints it, or `ours`.
+    kind
+        `table` or `figure`.
+    make
+        Builds it from a campaign and the published numbers.
+    """
+
+    study: str
+    name: str
+    title: str
+    numbering: str
+    kind: Kind
+    make: MakeTable | MakeFigure
+
+
+_REGISTRY: dict[tuple[str, str], Artifact] = {}
+
+
+def _register(artifact: Artifact) -> None:
+    key = (artifact.study, artifact.name)
+    if key in _REGISTRY:
+        raise ValueError(f"two artifacts are called {artifact.name} in {artifact.study}")
+    _REGISTRY[key] = artifact
+
+
+def table(study: str, name: str, *, title: str, numbering: str) -> Callable[[MakeTable], MakeTable]:
+    """Register the decorated function as a table."""
+
+    def decorate(make: MakeTable) -> MakeTable:
+        _register(Artifact(study, name, title, numbering, "table", make))
+        return make
+
+    return decorate
+
+
+def figure(study: str, name: str, *, title: str, numbering: str) -> Callable[[MakeFigure], MakeFigure]:
+    """Register the decorated function as a figure."""
+
+    def decorate(make: MakeFigure) -> MakeFigure:
+        _register(Artifact(study, name, title, numbering, "figure", make))
+        return make
+
+    return decorate
+
+
+def _natural(name: str) -> tuple[bool, int, str]:
+    number = re.search(r"-(\d+)", name)
+    return number is None, int(number[1]) if number else 0, name
+
+
+def artifacts(study: str, kind: Kind | None = None) -> list[Artifact]:
+    """Return a study's artifacts: tables before figures, by their numbers, ours last."""
+    found = [a for a in _REGISTRY.values() if a.study == study and kind in (None, a.kind)]
+    return sorted(found, key=lambda a: (a.kind != "table", _natural(a.name)))
+
+
+def get_artifact(study: str, name: str, kind: Kind | None = None) -> Artifact:
+    """Return one artifact.
+
+    Raises
+    ------
+    ReproError
+        The study has none of that name (and kind).
+    """
+    known = {artifact.name: artifact for artifact in artifacts(study, kind)}
+    if name not in known:
+        raise ReproError(
+            f"unknown {kind or 'artifact'}",
+            where=f"study {study}",
+            expected=f"one of {', '.join(known) or '(none: is the study known?)'}",
+            actual=name,
+        )
+    return known[name]

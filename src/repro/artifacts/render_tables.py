@@ -1,0 +1,119 @@
+"""Tables as CSV, Markdown and LaTeX (booktabs)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+
+from repro.artifacts.document import Cell, Table, letter
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': r"\textquotedbl{}", "'": "'", "`": r"\textasciigrave{}",
+    "–": "--", "—": "---", "…": r"\dots{}", "×": r"$\times$", "·": r"$\cdot$", "≤": r"$\leq$", "≥": r"$\geq$",
+    "±": r"$\pm$", "−": r"$-$", "→": r"$\rightarrow$", "≈": r"$\approx$", "⌈": r"$\lceil$", "⌉": r"$\rceil$",
+    "µ": r"\textmu{}", "μ": r"\textmu{}", "§": r"\S{}", "\N{NO-BREAK SPACE}": "~",
+    "’": "'", "‘": "`", "“": "``", "”": "''",
+}  # fmt: skip
+
+
+def latex_escape(text: str) -> str:
+    """Return text that LaTeX prints as it is; letters that plain pdfLaTeX lacks become `?`."""
+    return "".join(_LATEX.get(c, c if c.isascii() or (c.isalpha() and ord(c) < 0x180) else "?") for c in text)
+
+
+def as_csv(table: Table) -> str:
+    """Return the values at full precision, a last column `notes`; summary rows at the end."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([column.key for column in table.columns] + ["notes"])
+    for row in (*table.rows, *table.summary):
+        notes = dict.fromkeys(note for cell in row for note in cell.notes)
+        writer.writerow(["" if cell.value is None else cell.value for cell in row] + ["; ".join(notes)])
+    return out.getvalue()
+
+
+def as_markdown(table: Table) -> str:
+    """Return a table of GitHub's Markdown between its caption and its notes."""
+
+    def escape(text: str) -> str:
+        return text.replace("\\", "\\\\").replace("|", "\\|").replace("_", "\\_").replace("*", "\\*")
+
+    def cell_text(cell: Cell) -> str:
+        letters = table.letters(cell)
+        return escape(cell.shown) + (f"<sup>{letters}</sup>" if letters else "")
+
+    heads = [escape(f"{c.group}: {c.title}" if c.group else c.title) for c in table.columns]
+    lines = [escape(table.caption), "", _pipe(heads)]
+    lines.append(_pipe(["---:" if column.numeric else "---" for column in table.columns]))
+    lines += [_pipe([cell_text(cell) for cell in row]) for row in (*table.rows, *table.summary)]
+    if table.notes:
+        lines.append("")
+        lines += [f"<sup>{letter(i)}</sup> {escape(note)}  " for i, note in enumerate(table.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def _pipe(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def as_latex(table: Table, label: str) -> str:
+    """Return a `table*` float that needs only the package booktabs.
+
+    Parameters
+    ----------
+    label
+        Name for `\\label{tab:…}`.
+    """
+
+    def cell_text(cell: Cell) -> str:
+        letters = table.letters(cell)
+        return latex_escape(cell.shown) + (rf"\textsuperscript{{{letters}}}" if letters else "")
+
+    def line(row: tuple[Cell, ...]) -> str:
+        return " & ".join(cell_text(cell) for cell in row) + r" \\"
+
+    wide = len(table.columns) > 9
+    alignment = "".join("r" if column.numeric else "l" for column in table.columns)
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        r"\begin{table*}",
+        r"\centering",
+        rf"\caption{{{latex_escape(table.caption)}}}",
+        rf"\label{{tab:{label}}}",
+        r"\scriptsize" if wide else r"\footnotesize",
+        rf"\setlength{{\tabcolsep}}{{{'2.5' if wide else '4'}pt}}",
+        rf"\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
+        r"\toprule",
+    ]
+    if table.grouped:
+        heads, rules, first = [], [], 1
+        for group, span in table.groups():
+            heads.append(rf"\multicolumn{{{span}}}{{c}}{{{latex_escape(group)}}}" if group else "")
+            if group:
+                rules.append(rf"\cmidrule(lr){{{first}-{first + span - 1}}}")
+            first += span
+        lines += [" & ".join(heads) + r" \\", " ".join(rules)]
+    lines.append(" & ".join(latex_escape(column.title) for column in table.columns) + r" \\")
+    lines.append(r"\midrule")
+    lines += [line(row) for row in table.rows]
+    if table.summary:
+        lines += [r"\midrule", *(line(row) for row in table.summary)]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    if table.notes:
+        lines += [
+            r"\par\smallskip",
+            r"\begin{minipage}{\linewidth}\scriptsize\raggedright",
+            *(rf"\textsuperscript{{{letter(i)}}}~{latex_escape(note)}\par" for i, note in enumerate(table.notes)),
+            r"\end{minipage}",
+        ]
+    return "\n".join([*lines, r"\end{table*}"]) + "\n"
+
+
+TABLE_FORMATS: Mapping[str, Callable[[Table, str], str]] = {
+    "csv": lambda table, name: as_csv(table),
+    "md": lambda table, name: as_markdown(table),
+    "tex": as_latex,
+}

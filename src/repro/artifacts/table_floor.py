@@ -1,0 +1,117 @@
+"""How close the winners are to the streaming floor."""
+
+from __future__ import annotations
+
+from repro.artifacts.case import Case, Timed
+from repro.artifacts.data import PRECISIONS, Campaign
+from repro.artifacts.document import Cell, Column, Table
+from repro.artifacts.lineup import PROBLEM, STUDY, measured_on, ours, sentences, unavailable
+from repro.artifacts.published import Published
+from repro.artifacts.registry import table
+
+MICRO = 1e6
+GIGA = 1e-9
+
+
+@table(STUDY, "table-floor", title="Fraction of the streaming floor, effective bandwidth", numbering="ours")
+def floor(campaign: Campaign, published: Published) -> Table:
+    """Winner, fastest baseline and floor of every problem and precision."""
+    rows: list[tuple[Cell, ...]] = []
+    ties = 0
+    for line in ours(campaign, published):
+        for precision in PRECISIONS:
+            case = Case(campaign, line.problem, precision)
+            best = case.winner("joint", "graph")
+            base = case.baseline("graph")
+            bound, copy, empty = (case.bound(k, "graph") for k in ("floor", "copy", "empty"))
+            ties += bool(best and best.ties)
+            why = (case.why_not(),) if best is None and line.record and line.record.available else ()
+            tied = (f"{len(best.ties)} other variants within 1 %",) if best and best.ties else ()
+            rows.append(
+                (
+                    line.cell,
+                    Cell(precision),
+                    Cell(best.name if best else None, notes=why + tied),
+                    micro(best),
+                    micro(bound),
+                    percent(case.speedup(bound, best)),
+                    bandwidth(best),
+                    Cell(base.name if base else None),
+                    micro(base),
+                    percent(case.speedup(bound, base)),
+                    ratio(case.speedup(base, best)),
+                    copied(copy),
+                    micro(empty),
+                )
+            )
+    library = campaign.library
+    columns = (
+        PROBLEM,
+        Column("precision", "precision", numeric=False),
+        Column("winner", "variant", "winner", numeric=False),
+        Column("winner_us", "µs", "winner"),
+        Column("floor_us", "µs", "floor"),
+        Column("winner_percent_of_floor", "fraction", "floor"),
+        Column("effective_GB_per_s", "GB/s", "winner’s"),
+        Column("baseline", "routine", f"fastest {library}", numeric=False),
+        Column("baseline_us", "µs", f"fastest {library}"),
+        Column("baseline_percent_of_floor", "of floor", f"fastest {library}"),
+        Column("speedup_over_baseline", "speedup", f"fastest {library}"),
+        Column("copy_GB_per_s", "copy GB/s"),
+        Column("empty_us", "empty µs"),
+    )
+    caption = sentences(
+        [
+            "Distance from the streaming floor: a kernel that only reads the bytes of the CSR-AoS matrix and of",
+            "the vector and writes the result. Fraction: the floor’s time over the time. Effective bandwidth:",
+            "the bytes of matrix (CSR-AoS), x read once and y written once, over the winner’s time, whatever its",
+            "layout. Beside them the bandwidth of a device copy (bytes read and written) and what an empty",
+            "kernel reads. Nothing of this is published.",
+            measured_on(campaign, "graph"),
+            f"Winners with other variants within 1 %: {ties} of {len(rows)}.",
+            unavailable(campaign),
+        ]
+    )
+    return Table(columns, rows, caption)
+
+
+def micro(timed: Timed | None) -> Cell:
+    """Return a time in microseconds, three significant digits."""
+    if timed is None:
+        return Cell()
+    value = timed.seconds * MICRO
+    return Cell(value, digits(value), timed.notes)
+
+
+def digits(value: float) -> str:
+    """Return a positive number with three significant digits and no exponent."""
+    for limit, places in ((9.995, 2), (99.95, 1)):
+        if value < limit:
+            return f"{value:.{places}f}"
+    return f"{value:.0f}"
+
+
+def percent(fraction: float | None) -> Cell:
+    """Return a fraction in percent."""
+    return Cell() if fraction is None else Cell(100 * fraction, f"{100 * fraction:.0f} %")
+
+
+def ratio(value: float | None) -> Cell:
+    """Return a speedup."""
+    return Cell() if value is None else Cell(value, f"{value:.2f}")
+
+
+def bandwidth(timed: Timed | None) -> Cell:
+    """Return GB/s by the count of bytes that is the same for all rows of a problem."""
+    if timed is None or not timed.floor_bytes:
+        return Cell()
+    value = timed.floor_bytes / timed.seconds * GIGA
+    return Cell(value, digits(value))
+
+
+def copied(timed: Timed | None) -> Cell:
+    """Return the bandwidth of a device copy in GB/s, by its own bytes."""
+    if timed is None or not timed.bytes:
+        return Cell()
+    value = timed.bytes / timed.seconds * GIGA
+    return Cell(value, digits(value))

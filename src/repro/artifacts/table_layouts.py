@@ -1,0 +1,94 @@
+"""Tables 2 to 7: best layout, and what layout tuning gains over schedule tuning alone."""
+
+from __future__ import annotations
+
+from repro.artifacts.case import Case, Timed
+from repro.artifacts.data import Campaign
+from repro.artifacts.document import Cell, Column, Table
+from repro.artifacts.lineup import (
+    ENTRY_WORDS,
+    PAPER,
+    PROBLEM,
+    STUDY,
+    context,
+    lineup,
+    measured_on,
+    sentences,
+    unavailable,
+)
+from repro.artifacts.published import Published
+from repro.artifacts.registry import table
+
+NUMBERS = {
+    2: ("complex", "single"),
+    3: ("complex", "double"),
+    4: ("quaternion", "single"),
+    5: ("quaternion", "double"),
+    6: ("block3", "single"),
+    7: ("block3", "double"),
+}
+
+
+def best_layouts(campaign: Campaign, published: Published, number: int) -> Table:
+    """Return one of the six tables."""
+    entry, precision = NUMBERS[number]
+    printed = {(i["problem"], i["gpu"]): i for i in published.layouts if i["table"] == str(number)}
+    rows, ties = [], 0
+    for line in lineup(campaign, published, entry):
+        cells = [line.cell]
+        for gpu in published.gpus:
+            if line.published:
+                item = printed[line.published, gpu]
+                cells += [Cell(item["layout"]), Cell(float(item["speedup"]), item["speedup"])]
+            else:
+                cells += [Cell(), Cell()]
+        case = Case(campaign, line.problem, precision)
+        best = case.winner("joint", "event")
+        ties += bool(best and best.tied_layouts)
+        rows.append((*cells, *_ours(case, best, known=line.record is not None and line.record.available)))
+    columns = [PROBLEM]
+    for group, prefix in [(f"published: {gpu}", gpu) for gpu in published.gpus] + [
+        (f"ours: {campaign.column}", "ours")
+    ]:
+        columns.append(Column(f"{prefix}_layout", "layout", group, numeric=False))
+        columns.append(Column(f"{prefix}_speedup", "speedup", group))
+    caption = sentences(
+        [
+            f"Best layout for {ENTRY_WORDS[entry]} entries in {precision} precision, and the speedup of layout",
+            "tuning: time of the best schedule for CSR-AoS-AoS over time of the best layout and schedule.",
+            f"Published in Table {number} of {PAPER}.",
+            measured_on(campaign, "event"),
+            f"Layouts within 1 % of the best are a tie and named below: {ties} of {len(rows)}.",
+            context(campaign),
+            unavailable(campaign, entry),
+        ]
+    )
+    return Table(tuple(columns), rows, caption)
+
+
+def _ours(case: Case, best: Timed | None, *, known: bool) -> tuple[Cell, Cell]:
+    if best is None:
+        return Cell(notes=(case.why_not(),) if known else ()), Cell()
+    ties = (f"tie with {', '.join(best.tied_layouts)}",) if best.tied_layouts else ()
+    base = case.winner("schedule", "event")
+    gain = case.speedup(base, best)
+    if base is None or gain is None:
+        return Cell(best.layout, notes=ties), Cell(notes=("no time for CSR-AoS-AoS",))
+    return Cell(best.layout, notes=ties), Cell(gain, f"{gain:.2f}", (*base.notes, *best.notes))
+
+
+def _register(number: int) -> None:
+    entry, precision = NUMBERS[number]
+
+    @table(
+        STUDY,
+        f"table-{number}",
+        title=f"Best layout and speedup by layout tuning, {ENTRY_WORDS[entry]}, {precision} precision",
+        numbering=f"Table {number} of {PAPER}",
+    )
+    def make(campaign: Campaign, published: Published) -> Table:
+        return best_layouts(campaign, published, number)
+
+
+for _number in NUMBERS:
+    _register(_number)

@@ -1,0 +1,83 @@
+"""Writing artifacts: every file whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+from repro.artifacts import style
+from repro.artifacts.data import Campaign
+from repro.artifacts.document import Figure, Table
+from repro.artifacts.published import Published
+from repro.artifacts.registry import Artifact
+from repro.artifacts.render_tables import TABLE_FORMATS
+from repro.errors import ReproError
+
+
+def tables_folder(results: Path, campaign: str, study: str) -> Path:
+    """Where a study's tables of a campaign lie."""
+    return results / campaign / "tables" / study
+
+
+def figures_folder(figures: Path, campaign: str, study: str) -> Path:
+    """Where a study's figures of a campaign lie."""
+    return figures / campaign / study
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary file beside `path` that takes its place at the end, or vanishes on an error.
+
+    Raises
+    ------
+    ReproError
+        The folder cannot be written or the disk is full.
+    """
+    partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+        partial.replace(path)
+    except OSError as error:
+        raise ReproError(
+            "cannot write an artifact",
+            where=path,
+            actual=error.strerror or error,
+            todo="check the permissions and the free space of the folder",
+        ) from error
+    finally:
+        if path.parent.is_dir() and os.access(path.parent, os.W_OK):
+            partial.unlink(missing_ok=True)
+
+
+def write_table(artifact: Artifact, table: Table, folder: Path) -> list[Path]:
+    """Write one table as CSV, Markdown and LaTeX; return the files."""
+    paths = []
+    for suffix, render in TABLE_FORMATS.items():
+        path = folder / f"{artifact.name}.{suffix}"
+        with replacing(path) as partial:
+            partial.write_text(render(table, artifact.name), encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def write_figure(artifact: Artifact, figure: Figure, folder: Path) -> list[Path]:
+    """Write one figure as PDF, SVG and PNG; return the files."""
+    paths = []
+    for suffix in style.FORMATS:
+        path = folder / f"{artifact.name}.{suffix}"
+        with replacing(path) as partial:
+            style.save(figure, partial, artifact.title)
+        paths.append(path)
+    return paths
+
+
+def write(artifact: Artifact, campaign: Campaign, published: Published, folder: Path) -> list[Path]:
+    """Make one artifact of a campaign and write all its files; return them."""
+    made = artifact.make(campaign, published)
+    if artifact.kind == "table":
+        return write_table(artifact, cast(Table, made), folder)
+    return write_figure(artifact, cast(Figure, made), folder)
