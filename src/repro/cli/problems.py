@@ -1,0 +1,172 @@
+"""`repro fetch` and `repro problem`: get inputs, and build problems from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from repro.config import Config, load
+from repro.config.models import OwnProblem
+from repro.errors import ReproError
+from repro.problems.build import build, find
+from repro.problems.meshfiles import read_stanford, read_tetmesh
+from repro.problems.problem import Problem, save_unavailable
+from repro.problems.registry import Recipe, Spec, Stanford, Suitesparse, Tetmesh, load_registry
+from repro.problems.suitesparse import read_suitesparse
+
+ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The campaign's configuration.")]
+DEFAULT_CONFIG = Path("config/config.yaml")
+
+_out, _err = Console(soft_wrap=True, highlight=False), Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def fetch(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Problems or sets.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Everything in the registry.")] = False,
+    config: ConfigFile = DEFAULT_CONFIG,
+) -> None:
+    """Get the input files of problems: from the mirrors, else from their own addresses.
+
+    Generated problems need none. What is fetched is read and checked; what fails is named with every place tried.
+
+    Examples:
+
+        repro fetch mhd1280b surfaces/bunny
+
+        repro fetch papers
+
+        REPRO_MIRROR=/data/mirror repro fetch --all
+    """
+    settings = load(config)
+    registry = load_registry(Path(settings.registry))
+    if bool(names) == all_:
+        raise ReproError(
+            "both names and --all are given" if names else "nothing to fetch is named",
+            expected="names of problems or sets, or --all",
+            todo="`repro list problems` prints all names and sets",
+        )
+    items = list(registry.problems) if all_ else registry.expand(names or [])
+    wanted: dict[str, Spec] = {}
+    for item in items:
+        if not isinstance(item, OwnProblem):
+            inputs = item.inputs if isinstance(item, Recipe) else ()
+            wanted.update({each.name: each for each in (*map(registry.find, inputs), item)})
+    failed = []
+    for name, item in wanted.items():
+        try:
+            _out.print(f"{name}: {_fetch(item, settings)}", markup=False)
+        except ReproError as error:
+            failed.append(name)
+            _err.print(f"{name}: {error}", markup=False)
+    if failed:
+        raise ReproError(
+            f"{len(failed)} of {len(wanted)} could not be fetched",
+            actual=", ".join(failed),
+            todo="see the messages above for where to put the files by hand",
+        )
+
+
+def _fetch(item: Spec, config: Config) -> str:
+    """Fetch one problem's file and say where it is from."""
+    found: Any
+    match item:
+        case Suitesparse():
+            found = read_suitesparse(item, config.fetch)
+        case Stanford():
+            found = read_stanford(item, config.fetch)
+        case Tetmesh():
+            found = read_tetmesh(item, config.fetch)
+        case _:
+            return f"{item.source}, nothing to fetch"
+    return f"{found.address} ({found.content.checksum['state']})"
+
+
+def problem(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A registered problem, or one of the configuration's.")],
+    config: ConfigFile = DEFAULT_CONFIG,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to; else <fetch.cache>/problems/NAME.npz."),
+    ] = None,
+    info: Annotated[bool, typer.Option("--info", help="Print what the built problem is; build it if need be.")] = False,
+    record_unavailable: Annotated[
+        bool,
+        typer.Option(
+            "--record-unavailable", help="Where it cannot be had, write a file that says why, and exit with 0."
+        ),
+    ] = False,
+) -> None:
+    """Build a problem into one file: matrix, entry, statistics, origin and checksums.
+
+    Examples:
+
+        repro problem surfaces/bunny --output bunny.npz
+
+        repro problem helmholtz_box --info
+
+        repro problem my_matrix --config my_campaign.yaml
+    """
+    settings = load(config)
+    item = find(name, settings)
+    path = output or Path(settings.fetch.cache) / "problems" / f"{name}.npz"
+    if info and path.exists():
+        _out.print(describe(Problem.load(path), path))
+        return
+    try:
+        built = build(name, settings)
+    except ReproError as error:
+        if not record_unavailable:
+            raise
+        _save(lambda: save_unavailable(path, name, item.entry or "real", str(error)), path)
+        _err.print(f"warning: {name} is unavailable: {error}", markup=False)
+        return
+    _save(lambda: built.save(path), path)
+    _out.print(describe(built, path) if info else f"{name}: {built.n} rows, {built.nnz} non-zeros -> {path}")
+
+
+def _save(write: Callable[[], None], path: Path) -> None:
+    try:
+        write()
+    except OSError as error:
+        raise ReproError(
+            "cannot write the problem", where=path, actual=error, todo="make room there, or name another --output"
+        ) from None
+
+
+def describe(built: Problem, path: Path) -> Table:
+    """Return a table of what a built problem is: size, statistics, origin, checksums."""
+    table = Table("", built.name, title=f"problem {built.name}", title_justify="left", show_header=False)
+    table.add_row("file", str(path))
+    table.add_row("entry", built.entry)
+    table.add_row("rows", f"{built.n:,}")
+    table.add_row("non-zeros", f"{built.nnz:,}")
+    table.add_row("checksum", f"sha256 {built.checksum()}", end_section=True)
+    for part in (built.statistics, built.origin):
+        for key, value in part.items():
+            # both are above
+            if key not in ("rows", "nonzeros"):
+                table.add_row(key.replace("_", " "), _text(value))
+        table.add_section()
+    return table
+
+
+def _text(value: object) -> str:
+    """Write a value of the statistics or the origin on as few lines as can be read."""
+    match value:
+        case Mapping():
+            return ", ".join(f"{key} {_text(each)}" for key, each in value.items())
+        case list() | tuple():
+            return "\n".join(map(_text, value)) or "-"
+        case bool() | None:
+            return {True: "yes", False: "no", None: "-"}[value]
+        case float():
+            return f"{value:.4g}"
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)

@@ -1,0 +1,223 @@
+"""From a name to a problem: get the input, assemble or fold the matrix, check it, and say where it came from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from repro.config.models import Config, OwnProblem
+from repro.errors import ReproError
+from repro.problems.assembled import Assembled
+from repro.problems.content import mesh_checksum
+from repro.problems.dirac import assemble_dirac
+from repro.problems.elasticity import assemble_elasticity
+from repro.problems.fetch import Found
+from repro.problems.fold import fold
+from repro.problems.generated import KINDS, generate
+from repro.problems.meshfiles import MeshFile, read_stanford, read_tetmesh
+from repro.problems.own import assemble_own
+from repro.problems.problem import Problem
+from repro.problems.registry import (
+    Generated,
+    Own,
+    Recipe,
+    Spec,
+    Stanford,
+    Suitesparse,
+    Tetmesh,
+    load_registry,
+    own_name,
+)
+from repro.problems.statistics import describe
+from repro.problems.suitesparse import read_suitesparse
+
+# How far a rebuilt mesh's matrix may be from the published size, relatively
+ROWS_TOLERANCE, NONZEROS_TOLERANCE = 0.01, 0.05
+
+Result = tuple[str, Assembled, dict[str, Any]]
+
+
+def build(problem: str | OwnProblem, config: Config) -> Problem:
+    """Build a problem.
+
+    Parameters
+    ----------
+    problem
+        The name of a registered problem or of one of the configuration's own, or such a problem itself.
+    config
+        For the registry, the mirrors and the seed of generated fields.
+
+    Returns
+    -------
+    Problem
+        Validated, with its statistics, and with the `origin`: source, address, checksum and its state, counts,
+        parameters, licence, credit, notes, and `rebuilt` or `stand_in` where it is one.
+
+    Raises
+    ------
+    ReproError
+        The name is unknown, the input cannot be had or used, or the matrix is of another size than published.
+    """
+    item = find(problem, config) if isinstance(problem, str) else problem
+    name = own_name(item) if isinstance(item, OwnProblem) else item.name
+    try:
+        entry, assembled, origin = _assemble(item, config)
+    except MemoryError:
+        raise ReproError("not enough memory to build the problem", where=name) from None
+    if not isinstance(item, OwnProblem):
+        _check_size(item, assembled)
+    return Problem(
+        name=name,
+        entry=entry,
+        n=assembled.n,
+        indptr=assembled.indptr,
+        indices=assembled.indices,
+        values=assembled.values,
+        origin={**_description(item), **origin, "notes": list(assembled.notes)},
+        statistics=describe(assembled.indptr, assembled.indices),
+    ).validate()
+
+
+def find(name: str, config: Config) -> Spec | OwnProblem:
+    """Return what a name stands for: one of the configuration's own problems, or a registered one.
+
+    Raises
+    ------
+    ReproError
+        It stands for nothing.
+    """
+    for study in config.studies.values():
+        for wish in () if isinstance(study.problems, str) else study.problems:
+            if isinstance(wish, OwnProblem) and own_name(wish) == name:
+                return wish
+    return load_registry(Path(config.registry)).find(name)
+
+
+def _assemble(item: Spec | OwnProblem, config: Config) -> Result:
+    match item:
+        case Suitesparse():
+            return _suitesparse(item, config)
+        case Stanford():
+            found = read_stanford(item, config.fetch)
+            surface = found.content
+            rho = item.rho
+            assembled = assemble_dirac(surface.vertices, surface.cells, rho, seed=config.seed)
+            parameters: dict[str, Any] = {"seed": config.seed} if rho is None else {"rho": rho}
+            return item.entry, *_from_mesh(found, assembled, parameters)
+        case Tetmesh():
+            solid = read_tetmesh(item, config.fetch)
+            elastic = {"young": item.young, "poisson": item.poisson}
+            assembled = assemble_elasticity(solid.content.vertices, solid.content.cells, **elastic)
+            return item.entry, *_from_mesh(solid, assembled, elastic)
+        case Recipe():
+            return _recipe(item, config)
+        case Generated():
+            return _generated(item, config)
+        case Own() | OwnProblem():
+            entry, assembled, origin = assemble_own(Path(item.path), item.entry, config.seed)
+            return entry, assembled, {"address": item.path, **origin}
+
+
+def _suitesparse(item: Suitesparse, config: Config) -> Result:
+    found = read_suitesparse(item, config.fetch)
+    file = found.content.file
+    notes = []
+    if file.counts["explicit_zeros"]:
+        notes.append(f"{file.counts['explicit_zeros']} explicit zeros dropped")
+    if file.counts["duplicates"]:
+        notes.append(f"{file.counts['duplicates']} duplicate entries added up")
+    folded = fold(file.matrix, item.entry, found.paths[0])
+    origin = {
+        "address": found.address,
+        "group": item.group,
+        "matrix": item.matrix,
+        "header": file.header,
+        "index": found.details.get("index"),
+        "checksum": found.content.checksum,
+        "counts": file.counts,
+    }
+    return item.entry, replace(folded, notes=(*notes, *folded.notes)), origin
+
+
+def _from_mesh(
+    found: Found[MeshFile], assembled: Assembled, parameters: dict[str, Any]
+) -> tuple[Assembled, dict[str, Any]]:
+    mesh = found.content
+    origin = {
+        "address": found.address,
+        "checksum": mesh.checksum,
+        "counts": {"vertices": len(mesh.vertices), "cells": len(mesh.cells)},
+        "parameters": parameters,
+    }
+    return replace(assembled, notes=(*mesh.notes, *assembled.notes)), origin
+
+
+def _recipe(item: Recipe, config: Config) -> Result:
+    from repro.problems import recipes  # noqa: PLC0415 (meshing packages are optional and slow to import)
+
+    vertices, cells, notes = recipes.build(item.recipe, config.fetch)
+    parameters = {"young": item.young, "poisson": item.poisson}
+    assembled = assemble_elasticity(vertices, cells, **parameters)
+    origin = {
+        "address": f"recipe: {item.recipe}",
+        "inputs": list(item.inputs),
+        "checksum": {"sha256": mesh_checksum(vertices, cells), "state": "rebuilt"},
+        "counts": {"vertices": len(vertices), "cells": len(cells)},
+        "parameters": parameters,
+    }
+    return item.entry, replace(assembled, notes=(*notes, *assembled.notes)), origin
+
+
+def _generated(item: Generated, config: Config) -> Result:
+    parameters = dict(item.parameters)
+    kind = KINDS.get(item.kind)
+    if kind is not None:
+        if kind.entry != item.entry:
+            raise ReproError(
+                "the kind of generated problem has another entry",
+                where=f"{config.registry}: {item.name}",
+                expected=f"entry: {kind.entry}",
+                actual=f"entry: {item.entry}",
+            )
+        if "seed" in signature(kind.build).parameters:
+            parameters.setdefault("seed", config.seed)
+    assembled = generate(item.kind, **parameters)
+    return item.entry, assembled, {"address": f"generated: {item.kind}", "parameters": parameters}
+
+
+def _description(item: Spec | OwnProblem) -> dict[str, Any]:
+    """Return what the registry itself says of a problem, without what it leaves empty."""
+    if isinstance(item, OwnProblem):
+        return {"source": "own"}
+    said = {
+        "source": item.source,
+        "licence": item.licence,
+        "credit": item.credit,
+        "published": item.published.model_dump() if item.published else None,
+        "rebuilt": item.rebuilt,
+        "stand_in": item.stand_in,
+        "note": item.note,
+    }
+    return {key: value for key, value in said.items() if value}
+
+
+def _check_size(item: Spec, assembled: Assembled) -> None:
+    if item.published is None:
+        return
+    for what, found, published, tolerance in (
+        ("rows", assembled.n, item.published.rows, ROWS_TOLERANCE),
+        ("non-zeros", len(assembled.indices), item.published.nonzeros, NONZEROS_TOLERANCE),
+    ):
+        allowed = tolerance * published if item.rebuilt else 0
+        if abs(found - published) > allowed:
+            raise ReproError(
+                "the matrix is of another size than published",
+                where=item.name,
+                expected=f"{published} {what}" + (f" within {tolerance:.0%}" if item.rebuilt else ""),
+                actual=f"{found} {what}",
+                todo="the input is another one than the papers': delete it and fetch it again"
+                if not item.rebuilt
+                else "a newer meshing package may cut differently: try the versions in pyproject.toml",
+            )

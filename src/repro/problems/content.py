@@ -1,0 +1,184 @@
+"""What a file holds, apart from its wrapping: unpacking, and the checksum of the content.
+
+The same matrix comes as `.mtx`, `.mtx.gz` and inside a `.tar.gz`, and the same mesh from several sites, so a
+checksum of a file says little. Ours are of the content: a matrix in CSR with sorted columns and no explicit
+zeros, a mesh as its vertices and cells.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import tarfile
+import zlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from repro.errors import ReproError
+
+_DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError)
+
+
+def unpack(path: Path, member: str | None = None) -> bytes:
+    """Return a file's bytes without the compression and the archive around them.
+
+    Wrappings are told from their first bytes, not from the name: some servers undo a `.gz` on the way.
+
+    Parameters
+    ----------
+    path
+        A plain, gzip or xz file, or a tar archive in one of them.
+    member
+        How the path of the wanted file inside an archive ends, such as `bunny/reconstruction/bun_zipper.ply`.
+
+    Raises
+    ------
+    ReproError
+        The file is missing or unreadable, truncated or corrupt, or the archive has no such member.
+    """
+    try:
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        elif data[:6] == b"\xfd7zXZ\x00":
+            data = _unxz(data)
+        if tarfile.is_tarfile(io.BytesIO(data)):
+            return _untar(data, path, member)
+    except FileNotFoundError:
+        raise ReproError("no such file", where=path) from None
+    except OSError as error:
+        if not isinstance(error, gzip.BadGzipFile):
+            raise ReproError("the file cannot be read", where=path, actual=error) from None
+        raise _damaged(path, error) from None
+    except _DAMAGED as error:
+        raise _damaged(path, error) from None
+    return data
+
+
+def _unxz(data: bytes) -> bytes:
+    decoder = lzma.LZMADecompressor()
+    plain = decoder.decompress(data)
+    if not decoder.eof:
+        raise EOFError("the compressed data end early")
+    return plain
+
+
+def _untar(data: bytes, path: Path, member: str | None) -> bytes:
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        files = [info for info in archive.getmembers() if info.isfile()]
+        fitting = [info for info in files if member and f"/{info.name}".endswith(f"/{member}")]
+        if not fitting:
+            raise ReproError(
+                "the archive lacks the file",
+                where=path,
+                expected=member,
+                actual=", ".join(info.name for info in files[:10]) or "an empty archive",
+            )
+        stream = archive.extractfile(fitting[0])
+        assert stream is not None  # only for members that are no files
+        return stream.read()
+
+
+def _damaged(path: Path, error: Exception) -> ReproError:
+    return ReproError(
+        "the file is truncated or corrupt",
+        where=path,
+        actual=error,
+        todo="delete it and fetch it again",
+    )
+
+
+def matrix_checksum(matrix: sp.csr_array) -> str:
+    """SHA-256 of a matrix in CSR with sorted columns and no explicit zeros, the same on every machine."""
+    kind = "complex" if np.iscomplexobj(matrix.data) else "real"
+    digest = hashlib.sha256(f"matrix {kind} {matrix.shape[0]} {matrix.nnz}".encode())
+    digest.update(matrix.indptr.astype("<i8").tobytes())
+    digest.update(matrix.indices.astype("<i8").tobytes())
+    values = matrix.data + 0.0  # makes a zero of a -0, which not every program writes as such
+    digest.update(values.astype("<c16" if kind == "complex" else "<f8").tobytes())
+    return digest.hexdigest()
+
+
+def mesh_checksum(vertices: NDArray[np.float64], cells: NDArray[np.integer[Any]]) -> str:
+    """SHA-256 of a mesh: its vertices rounded to single precision, as PLY keeps them, and its cells."""
+    digest = hashlib.sha256(f"mesh {len(vertices)} {len(cells)}".encode())
+    digest.update((vertices + 0.0).astype("<f4").tobytes())
+    digest.update(cells.astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def record_path(cache: Path, name: str) -> Path:
+    """Return the file that keeps what is known of a fetched problem."""
+    return cache / "records" / f"{name}.json"
+
+
+def read_record(cache: Path, name: str) -> dict[str, Any]:
+    """Return what is known of a problem's file: `address`, `fetched_at`, `details`, `sha256`; empty if nothing."""
+    try:
+        record: dict[str, Any] = json.loads(record_path(cache, name).read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return record
+
+
+def update_record(cache: Path, name: str, fields: Mapping[str, Any]) -> None:
+    """Add to what is known of a problem's file.
+
+    Raises
+    ------
+    ReproError
+        The folder cannot be written to.
+    """
+    path = record_path(cache, name)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps({**read_record(cache, name), **fields}, indent=1) + "\n")
+        partial.replace(path)
+    except OSError as error:
+        raise ReproError(
+            "cannot write to the download folder", where=path, actual=error, todo="set fetch.cache to another folder"
+        ) from None
+
+
+def check_content(name: str, sha256: str, pinned: str | None, cache: Path, where: object) -> dict[str, str]:
+    """Compare a content's checksum with the registry's, or else with the one recorded at first use.
+
+    Returns
+    -------
+    dict
+        `sha256` and `state`: `pinned` (the registry's) or `unpinned` (as at first use).
+
+    Raises
+    ------
+    ReproError
+        They differ.
+    """
+    known = pinned or read_record(cache, name).get("sha256")
+    if known not in (None, sha256):
+        raise ReproError(
+            "wrong checksum",
+            where=where,
+            expected=f"{known} ({'registry' if pinned else 'recorded at first use'})",
+            actual=sha256,
+            todo="delete the file and fetch it again"
+            + ("" if pinned else f"; if the new content is right, delete {record_path(cache, name)} too"),
+        )
+    if pinned is None and known is None:
+        update_record(cache, name, {"sha256": sha256, "first_used_at": now()})
+    return {"sha256": sha256, "state": "pinned" if pinned else "unpinned"}
+
+
+def now() -> str:
+    """Return the time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,318 @@
+"""Getting files: from the download folder, from mirrors, and from their own addresses, in this order.
+
+All three have one layout, `suitesparse/<group>/<name>.mtx.gz` and so on, so a file put into the download folder by
+hand is as good as a downloaded one. A candidate counts only once its content has been read and checked; a mirror
+that serves something else does not hide the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import pooch
+
+from repro.config.models import Fetch
+from repro.errors import ReproError
+from repro.problems.content import now, read_record, unpack, update_record
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+CHUNK = 1 << 16
+TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
+
+
+@dataclass(frozen=True)
+class Address:
+    """One place on the network that has all parts of a file.
+
+    Attributes
+    ----------
+    urls
+        One for each part.
+    member
+        Path inside the archive that the (only) URL leads to; None where it leads to the file itself.
+    details
+        What the record of a download keeps beside the address.
+    remark
+        Said beside the reason when this address fails.
+    """
+
+    urls: tuple[str, ...]
+    member: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file, or several that belong together, and where it may be.
+
+    Attributes
+    ----------
+    name
+        The problem it is for.
+    stem
+        Its path in a mirror without suffixes, such as `suitesparse/Bai/mhd1280b`.
+    suffixes
+        The wrappings it may come in, each with one suffix for each part.
+    addresses
+        Called when neither the download folder nor a mirror has it: asking an index may need the network.
+    """
+
+    name: str
+    stem: str
+    suffixes: tuple[tuple[str, ...], ...]
+    addresses: Callable[[], Iterable[Address]]
+
+    @property
+    def pattern(self) -> str:
+        """The stem with all suffixes, for messages."""
+        every = list(dict.fromkeys(suffix for parts in self.suffixes for suffix in parts))
+        return self.stem + (every[0] if len(every) == 1 else "{" + ",".join(every) + "}")
+
+
+@dataclass(frozen=True)
+class Found(Generic[T]):
+    """A file that is there, with its content.
+
+    Attributes
+    ----------
+    paths
+        The parts on this machine.
+    address
+        Where they came from: a URL, `mirror: ` and the path in it, or `put by hand: ` and the path.
+    content
+        What `read` made of them.
+    details
+        What the download's address said of itself, such as the index entry.
+    """
+
+    paths: tuple[Path, ...]
+    address: str
+    content: T
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class _Failures:
+    """What was tried, and why it did not do."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def add(self, place: object, reason: object) -> None:
+        if isinstance(reason, ReproError):
+            told = [f"expected {reason.expected}"] if reason.expected else []
+            told += [f"found {reason.actual}"] if reason.actual else []
+            reason = ", ".join([reason.what, *told])
+        self.lines.append(f"{place}: {reason}")
+
+
+def obtain(wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T]) -> Found[T]:
+    """Find a file or download it, and read it.
+
+    Parameters
+    ----------
+    wanted
+        What to look for and where.
+    settings
+        Download folder, mirrors, time-out and retries; the environment variable `REPRO_MIRROR` comes before the
+        mirrors given here.
+    read
+        Reads the parts and checks the content; a `ReproError` makes the next candidate be tried.
+
+    Raises
+    ------
+    ReproError
+        No candidate did. The message names each address and path tried with its reason, and where to put the
+        file by hand.
+    """
+    cache = Path(settings.cache)
+    failures = _Failures()
+    for place in [settings.cache, *mirrors(settings)]:
+        found = (
+            _from_web_mirror(wanted, place, settings, read, failures)
+            if _is_url(place)
+            else _from_folder(wanted, Path(place), cache, read, failures)
+        )
+        if found:
+            return found
+    for address in wanted.addresses():
+        suffixes = _suffixes_of(address, wanted)
+        if found := _download_all(wanted, address, suffixes, settings, read, failures):
+            return found
+    raise ReproError(
+        f"{wanted.name} could not be fetched",
+        expected=f"the file at one of {len(failures.lines)} places",
+        actual="".join(f"\n    {line}" for line in failures.lines),
+        todo=f"put the file at {cache / wanted.pattern}, or name a mirror that has it in REPRO_MIRROR",
+    )
+
+
+def mirrors(settings: Fetch) -> list[str]:
+    """Return the mirrors, folders or URLs, in the order in which they are tried."""
+    first = os.environ.get("REPRO_MIRROR", "")
+    return list(dict.fromkeys([*([first] if first else []), *settings.mirrors]))
+
+
+def _is_url(place: str) -> bool:
+    return place.startswith(("http://", "https://"))
+
+
+def _from_folder(
+    wanted: Wanted, folder: Path, cache: Path, read: Callable[[tuple[Path, ...]], T], failures: _Failures
+) -> Found[T] | None:
+    seen = False
+    for suffixes in wanted.suffixes:
+        paths = tuple(folder / f"{wanted.stem}{suffix}" for suffix in suffixes)
+        if not all(path.is_file() for path in paths):
+            continue
+        seen = True
+        try:
+            content = read(paths)
+        except ReproError as error:
+            failures.add(paths[0], error)
+            continue
+        # what is recorded must not name this machine's folders: results are shared
+        place = f"{wanted.stem}{suffixes[0]}"
+        if folder != cache:
+            return Found(paths, f"mirror: {place}", content)
+        record = read_record(cache, wanted.name)
+        address = record.get("address", f"put by hand: {place}")
+        return Found(paths, address, content, record.get("details", {}))
+    if not seen:
+        failures.add(folder / wanted.pattern, "no such file")
+    return None
+
+
+def _from_web_mirror(
+    wanted: Wanted, root: str, settings: Fetch, read: Callable[[tuple[Path, ...]], T], failures: _Failures
+) -> Found[T] | None:
+    for suffixes in wanted.suffixes:
+        address = Address(tuple(f"{root.rstrip('/')}/{wanted.stem}{suffix}" for suffix in suffixes))
+        if found := _download_all(wanted, address, suffixes, settings, read, failures):
+            return found
+    return None
+
+
+def _suffixes_of(address: Address, wanted: Wanted) -> tuple[str, ...]:
+    """Return the suffixes under which to keep what an address gives: those that its own name ends with."""
+    names = [address.member] if address.member else address.urls
+    for suffixes in sorted(wanted.suffixes, key=lambda parts: -len(parts[0])):
+        if all(name.endswith(suffix) for name, suffix in zip(names, suffixes, strict=True)):
+            return suffixes
+    return wanted.suffixes[0]
+
+
+def _download_all(
+    wanted: Wanted,
+    address: Address,
+    suffixes: Sequence[str],
+    settings: Fetch,
+    read: Callable[[tuple[Path, ...]], T],
+    failures: _Failures,
+) -> Found[T] | None:
+    """Download all parts into a folder of their own, read them, and only then move them into the cache."""
+    cache = Path(settings.cache)
+    target = (cache / wanted.stem).parent
+    name = Path(wanted.stem).name
+    url = address.urls[0]
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=target) as folder:
+            partial: list[Path] = []
+            for url, suffix in zip(address.urls, suffixes, strict=True):
+                file = Path(folder, name + suffix)
+                _download(url, file, settings)
+                partial.append(_unwrap(file, address.member))
+            content = read(tuple(partial))
+            for file in partial:
+                file.replace(target / file.name)
+            paths = tuple(target / file.name for file in partial)
+    except (ReproError, _Refused) as error:
+        failures.add(url, error)
+        if address.remark:
+            failures.lines[-1] += f" ({address.remark})"
+        return None
+    except OSError as error:
+        raise ReproError(
+            "cannot write to the download folder",
+            where=target,
+            actual=error,
+            todo="make room and allow writing there, or set fetch.cache to another folder",
+        ) from None
+    details = dict(address.details)
+    update_record(cache, wanted.name, {"address": address.urls[0], "fetched_at": now(), "details": details})
+    return Found(paths, address.urls[0], content, details)
+
+
+def _unwrap(file: Path, member: str | None) -> Path:
+    """Take the member out of an archive, and drop a `.gz` from the name of a file that the server unpacked."""
+    if member is not None:
+        file.write_bytes(unpack(file, member))
+    elif file.suffix == ".gz":
+        with file.open("rb") as stream:
+            packed = stream.read(2) == b"\x1f\x8b"
+        if not packed:
+            return file.rename(file.with_suffix(""))
+    return file
+
+
+class _Refused(Exception):
+    """A download that failed, with the reason in words."""
+
+
+def _download(url: str, target: Path, settings: Fetch) -> None:
+    """Download one URL to a file that does not exist yet, trying again where that may help."""
+    import requests  # noqa: PLC0415 (slow to import, and only needed here)
+
+    downloader = pooch.HTTPDownloader(
+        # what it draws is for people; a log gets the lines below
+        progressbar=sys.stderr.isatty(),
+        chunk_size=CHUNK,
+        timeout=settings.timeout,
+        headers={"Accept-Encoding": "identity"},
+    )
+    pooch.get_logger().setLevel(logging.WARNING)
+    reason = ""
+    for attempt in range(settings.retries + 1):
+        if attempt:
+            time.sleep(min(0.25 * 2**attempt, 8))
+            log.info("trying %s again (%s)", url, reason)
+        else:
+            log.info("downloading %s", url)
+        try:
+            pooch.retrieve(url, known_hash=None, fname=target.name, path=target.parent, downloader=downloader)
+            return
+        except requests.HTTPError as error:
+            answer = error.response
+            reason = f"HTTP {answer.status_code} {answer.reason}" if answer is not None else str(error)
+            if answer is not None and answer.status_code < SERVER_ERROR and answer.status_code != TOO_MANY_REQUESTS:
+                break
+        except requests.Timeout:
+            reason = f"no answer in {settings.timeout:g} s"
+        except requests.RequestException as error:
+            text = str(error)
+            if "Read timed out" in text:
+                reason = f"stalled: not a byte in {settings.timeout:g} s"
+            elif "IncompleteRead" in text:
+                reason = f"cut off before the end ({_innermost(error)})"
+            else:
+                reason = f"no connection ({_innermost(error)})"
+    raise _Refused(reason)
+
+
+def _innermost(error: BaseException) -> str:
+    """Return what the bottom of a chain of exceptions says: the upper ones only repeat it in brackets."""
+    while True:
+        below = error.__cause__ or error.__context__
+        if below is None:
+            return str(error) or type(error).__name__
+        error = below

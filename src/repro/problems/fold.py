@@ -1,0 +1,96 @@
+"""Giving a scalar matrix compound entries: complex numbers as they are, real blocks folded."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from repro.entries import get_entry
+from repro.errors import ReproError
+from repro.problems.assembled import Assembled
+
+
+def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0) -> Assembled:
+    """Turn a square scalar matrix into one with the given entry.
+
+    A real 3n×3n matrix becomes n×n blocks, and a real 4n×4n matrix n×n quaternions where every 4×4 block has the
+    form of eq. 1 of Mueller-Roemer et al. 2020. Real and complex matrices stay what they are.
+
+    Parameters
+    ----------
+    matrix
+        Square, float64 or complex128, columns sorted.
+    entry
+        `real`, `complex`, `quaternion` or `block3`.
+    where
+        What to name in errors.
+    tolerance
+        How far a 4×4 block may be from a quaternion's, relative to the block's largest value.
+
+    Raises
+    ------
+    ReproError
+        The values are of another kind, the size is no multiple of the block's, or a block is no quaternion.
+    """
+    is_complex = bool(np.iscomplexobj(matrix.data))
+    if is_complex != (entry == "complex"):
+        raise ReproError(
+            "the matrix does not fit the entry",
+            where=where,
+            expected="complex values" if entry == "complex" else f"real values for the entry {entry}",
+            actual="complex values" if is_complex else "real values",
+            todo="give the problem another `entry:`",
+        )
+    indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
+    notes: tuple[str, ...] = ()
+    n = matrix.shape[0]
+    if entry == "complex":
+        values = np.stack([data.real, data.imag], axis=1)
+    elif entry == "real":
+        values = data.reshape(-1, 1)
+    else:
+        k = get_entry(entry).size
+        blocks = _blocks(matrix, k, entry, where)
+        n //= k
+        indptr, indices = blocks.indptr, blocks.indices
+        stack = np.asarray(blocks.data, dtype=np.float64)
+        values = _quaternions(blocks, where, tolerance) if entry == "quaternion" else stack.reshape(len(stack), -1)
+        filled = matrix.nnz / stack.size
+        notes = (f"folded from a real {k * n} x {k * n} matrix; {filled:.1%} of the blocks' values are non-zeros",)
+    return Assembled(
+        n, indptr.astype(np.int32), indices.astype(np.int32), np.ascontiguousarray(values, np.float64), notes
+    )
+
+
+def _blocks(matrix: sp.csr_array, k: int, entry: str, where: object) -> sp.bsr_array:
+    if matrix.shape[0] % k:
+        raise ReproError(
+            f"the matrix cannot be folded into {k} x {k} blocks",
+            where=where,
+            expected=f"a multiple of {k} rows for the entry {entry}",
+            actual=f"{matrix.shape[0]} rows",
+            todo="give the problem `entry: real`",
+        )
+    blocks = sp.bsr_array(matrix, blocksize=(k, k))
+    blocks.sort_indices()
+    return blocks
+
+
+def _quaternions(
+    blocks: sp.bsr_array, where: object, tolerance: float
+) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Return w, x, y, z of 4×4 blocks, `(nnz, 4)`, after checking that the blocks hold nothing else."""
+    data = blocks.data
+    members = np.ascontiguousarray(data[:, :, 0])  # eq. 1: the first column is w, x, y, z
+    excess = np.abs(data - get_entry("quaternion").expand(members)).max(axis=(1, 2))
+    bad = np.flatnonzero(excess > tolerance * np.abs(data).max(axis=(1, 2)))
+    if bad.size:
+        row = int(np.searchsorted(blocks.indptr, bad[0], side="right")) - 1
+        raise ReproError(
+            "the matrix is no quaternion matrix",
+            where=f"{where}, first at block row {row}, block column {blocks.indices[bad[0]]} (counted from 0)",
+            expected="4 x 4 blocks w -x -y -z / x w -z y / y z w -x / z -y x w",
+            actual=f"{bad.size} of {len(data)} blocks of another form, the first {data[bad[0]].tolist()}",
+            todo="give the problem `entry: real`",
+        )
+    return members

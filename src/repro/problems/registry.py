@@ -1,0 +1,221 @@
+"""The registry of problems: what `config/problems.yaml` may say, and looking things up in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from repro.config.load import read_yaml, validate
+from repro.config.models import Model, OwnProblem
+from repro.errors import ReproError
+
+REGISTRY = Path("config/problems.yaml")
+
+Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$")]
+EntryName = Literal["real", "complex", "quaternion", "block3"]
+
+
+class Size(Model):
+    """Rows and non-zeros of a built matrix, counted in its entries."""
+
+    rows: int = Field(gt=0)
+    nonzeros: int = Field(gt=0)
+
+
+class Item(Model):
+    """What every problem in the registry says of itself."""
+
+    name: Name
+    entry: EntryName
+    published: Size | None = Field(None, description="Size that the papers or the collection print.")
+    checksum: Checksum | None = Field(None, description="SHA-256 of the content; absent: recorded at first use.")
+    licence: str = Field("", description="Terms of the data.")
+    credit: str = Field("", description="Whom to name.")
+    sets: tuple[str, ...] = ()
+    stand_in: str | None = Field(None, description="The problem that this one stands in for.")
+    note: str | None = Field(None, description="What a reader of a table should know.")
+
+    @property
+    def rebuilt(self) -> bool:
+        """Whether the original is not public and this is a reconstruction of it."""
+        return False
+
+
+class Suitesparse(Item):
+    """A matrix of the SuiteSparse Matrix Collection."""
+
+    source: Literal["suitesparse"]
+    group: str
+    matrix: str
+    urls: tuple[str, ...] = Field((), description="Addresses tried before the one that the index gives.")
+
+
+class Stanford(Item):
+    """A surface of the Stanford 3D Scanning Repository; its matrix is the Dirac operator."""
+
+    source: Literal["stanford"]
+    entry: Literal["quaternion"] = "quaternion"
+    model: str = Field(description="Name of the file in a mirror: stanford/<model>.ply[.gz|.xz].")
+    urls: tuple[str, ...] = ()
+    member: str | None = Field(None, description="The file's path inside the archive that `urls` lead to.")
+    rho: float | None = Field(None, description="Constant curvature potential; absent: a smooth seeded field.")
+
+
+class Tetmesh(Item):
+    """A tetrahedral mesh in a file; its matrix is linear elasticity."""
+
+    source: Literal["tetmesh"]
+    entry: Literal["block3"] = "block3"
+    mesh: str = Field(description="Name of the file in a mirror: tetmesh/<mesh>.*.")
+    parts: tuple[str, ...] = Field((".msh",), min_length=1, description="Suffixes of the files it consists of.")
+    urls: tuple[tuple[str, ...], ...] = Field((), description="Addresses, each a list with one for each part.")
+    young: float = Field(1.0, gt=0)
+    poisson: float = Field(0.3, gt=-1, lt=0.5)
+
+    @model_validator(mode="after")
+    def _one_address_a_part(self) -> Tetmesh:
+        if any(len(urls) != len(self.parts) for urls in self.urls):
+            raise ValueError(f"each item of urls needs {len(self.parts)} addresses, one for each of {self.parts}")
+        return self
+
+
+class Recipe(Item):
+    """A mesh of the papers that is not public, made again by a named recipe."""
+
+    source: Literal["recipe"]
+    entry: Literal["block3"] = "block3"
+    recipe: str
+    inputs: tuple[str, ...] = Field((), description="Problems of the registry whose files the recipe starts from.")
+    young: float = Field(1.0, gt=0)
+    poisson: float = Field(0.3, gt=-1, lt=0.5)
+
+    @property
+    def rebuilt(self) -> bool:
+        """Always: that is what recipes are for."""
+        return True
+
+
+class Generated(Item):
+    """A problem computed on the spot."""
+
+    source: Literal["generated"]
+    kind: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class Own(Item):
+    """A local Matrix Market file or mesh, registered under a name."""
+
+    source: Literal["own"]
+    path: str
+
+
+Spec = Annotated[Suitesparse | Stanford | Tetmesh | Recipe | Generated | Own, Field(discriminator="source")]
+
+
+class Registry(Model):
+    """All problems that can be asked for by name."""
+
+    defaults: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="YAML anchors that the problems share; not read by themselves."
+    )
+    problems: tuple[Spec, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Registry:
+        seen: set[str] = set()
+        for item in self.problems:
+            if item.name in seen:
+                raise ValueError(f"two problems are called {item.name}")
+            seen.add(item.name)
+        if both := seen & self.sets():
+            raise ValueError(f"both a problem and a set: {', '.join(sorted(both))}")
+        for item in self.problems:
+            asked = {*getattr(item, "inputs", ()), *([item.stand_in] if item.stand_in else [])}
+            if unknown := asked - seen:
+                raise ValueError(f"{item.name} names problems that are not registered: {sorted(unknown)}")
+        return self
+
+    def names(self) -> list[str]:
+        """Return all names, in the registry's order."""
+        return [item.name for item in self.problems]
+
+    def sets(self) -> set[str]:
+        """Return the names of all sets."""
+        return {name for item in self.problems for name in item.sets}
+
+    def find(self, name: str) -> Spec:
+        """Return the problem of that name.
+
+        Raises
+        ------
+        ReproError
+            There is none; close names are suggested.
+        """
+        for item in self.problems:
+            if item.name == name:
+                return item
+        raise self._unknown(name, self.names())
+
+    def expand(self, asked: str | Iterable[str | OwnProblem]) -> list[Spec | OwnProblem]:
+        """Return the problems that a study's `problems:` means, each once, in the order asked for.
+
+        Parameters
+        ----------
+        asked
+            A set, or a list of sets, registered names and problems of the user's own.
+
+        Raises
+        ------
+        ReproError
+            An unknown name or set, or a problem of the user's own under a name that is taken.
+        """
+        found: dict[str, Spec | OwnProblem] = {}
+        for wish in [asked] if isinstance(asked, str) else asked:
+            if isinstance(wish, OwnProblem):
+                name = own_name(wish)
+                if name in self.names() or found.get(name, wish) != wish:
+                    raise ReproError(
+                        "the name of a problem is taken", where=wish.path, actual=name, todo="give it a `name:`"
+                    )
+                found[name] = wish
+            elif wish in self.sets():
+                found.update({item.name: item for item in self.problems if wish in item.sets})
+            elif wish in self.names():
+                found[wish] = self.find(wish)
+            else:
+                raise self._unknown(wish, [*self.names(), *sorted(self.sets())])
+        return list(found.values())
+
+    def _unknown(self, name: str, known: list[str]) -> ReproError:
+        # people remember `bunny`, the papers print `surfaces/bunny`: compare with the last part as well
+        last = {each.rsplit("/", 1)[-1]: each for each in known}
+        close = [last[each] for each in get_close_matches(name, list(last), n=3)]
+        close = list(dict.fromkeys([*close, *get_close_matches(name, known, n=3)]))
+        return ReproError(
+            "unknown problem",
+            expected=f"{', '.join(close)}?" if close else f"one of {', '.join(known)}",
+            actual=name,
+            todo="`repro list problems` prints all names and sets",
+        )
+
+
+def own_name(problem: OwnProblem) -> str:
+    """Return the name of a user's own problem: as given, else the file's name without its suffixes."""
+    return problem.name or Path(problem.path).name.split(".", 1)[0]
+
+
+def load_registry(path: Path = REGISTRY) -> Registry:
+    """Read the registry.
+
+    Raises
+    ------
+    ReproError
+        The file is missing, is not YAML, or says something that a problem cannot have.
+    """
+    return validate(Registry, read_yaml(path), path)

@@ -1,0 +1,120 @@
+"""Matrices of the SuiteSparse Matrix Collection: its index through ssgetpy, its files through `fetch`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro.config.models import Fetch
+from repro.errors import ReproError
+from repro.problems.content import check_content
+from repro.problems.fetch import Address, Found, Wanted, obtain
+from repro.problems.matrixmarket import MatrixFile, read_matrix
+from repro.problems.registry import Suitesparse
+
+SITE = "https://sparse.tamu.edu/MM"
+SUFFIXES = ((".tar.gz",), (".mtx.gz",), (".mtx",))
+
+# ssgetpy downloads the whole index, without a time-out, while it is imported: so in a process of its own
+_LOOKUP = """
+import json, sys
+import ssgetpy
+found = [m for m in ssgetpy.search(name=sys.argv[1], limit=100000) if m.name == sys.argv[1]]
+fields = ("id", "group", "name", "rows", "cols", "nnz", "dtype", "kind")
+print(json.dumps([{**{f: getattr(m, f) for f in fields}, "url": m.url("MM")} for m in found]))
+"""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A matrix, and the state of its checksum."""
+
+    file: MatrixFile
+    checksum: dict[str, str]
+
+
+def read_suitesparse(item: Suitesparse, settings: Fetch) -> Found[Checked]:
+    """Find or download a matrix of the collection, and read it.
+
+    Raises
+    ------
+    ReproError
+        It is nowhere to be had, or what there is has another content.
+    """
+    cache = Path(settings.cache)
+
+    def read(paths: tuple[Path, ...]) -> Checked:
+        file = read_matrix(paths[0])
+        return Checked(file, check_content(item.name, file.checksum(), item.checksum, cache, paths[0]))
+
+    return obtain(
+        Wanted(
+            name=item.name,
+            stem=f"suitesparse/{item.group}/{item.matrix}",
+            suffixes=SUFFIXES,
+            addresses=lambda: _addresses(item, settings),
+        ),
+        settings,
+        read,
+    )
+
+
+def _addresses(item: Suitesparse, settings: Fetch) -> Iterator[Address]:
+    for url in item.urls:
+        yield Address((url,))
+    try:
+        entry = look_up(item.group, item.matrix, settings)
+        yield Address((entry["url"],), details={"index": entry})
+    except ReproError as error:
+        # the registry's group is a good guess where the index cannot be asked
+        url = f"{SITE}/{item.group}/{item.matrix}.tar.gz"
+        yield Address((url,), details={"index": None}, remark=f"{error.what}: {error.actual}")
+
+
+def look_up(group: str, matrix: str, settings: Fetch) -> dict[str, Any]:
+    """Return the entry of the collection's index for a matrix: id, group, name, size, kind and address.
+
+    The index decides the group: `group` only chooses where several matrices share a name.
+
+    Raises
+    ------
+    ReproError
+        The index cannot be reached or read, or does not have the matrix.
+    """
+    cache = Path(settings.cache).absolute()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-c", _LOOKUP, matrix],
+            env={**os.environ, "HOME": str(cache)},  # ssgetpy keeps its index in ~/.ssgetpy
+            capture_output=True,
+            text=True,
+            timeout=settings.timeout,
+            check=True,
+        )
+        found: list[dict[str, Any]] = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        raise _unreachable(f"no answer in {settings.timeout:g} s") from None
+    except subprocess.CalledProcessError as error:
+        raise _unreachable((error.stderr.strip() or "no reason given").splitlines()[-1]) from None
+    except (OSError, ValueError) as error:
+        raise _unreachable(error) from None
+    for entry in found:
+        if entry["group"] == group:
+            return entry
+    if len(found) != 1:
+        groups = ", ".join(entry["group"] for entry in found)
+        raise ReproError(
+            "the SuiteSparse index does not have the matrix", expected=f"{group}/{matrix}", actual=groups or "none"
+        )
+    return found[0]
+
+
+def _unreachable(reason: object) -> ReproError:
+    return ReproError("the SuiteSparse index could not be read", actual=reason)
