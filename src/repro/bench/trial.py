@@ -60,6 +60,7 @@ class Bench:
         self.workspace = workspace
         self.protocol = protocol
         self.verifier = Verifier(device, operands, workspace.common)
+        self.lost = False
         self._cache = cache
         self._surroundings = [device.name, driver, operands.problem.checksum(), operands.precision, seed, cache]
         self._common: Mapping[str, Any] = {
@@ -102,23 +103,17 @@ class Bench:
     def try_once(self, runnable: Runnable, phase: str, effort: Effort) -> Row:
         """Prepare, verify and time one runnable; whatever goes wrong is the row's status and message.
 
-        Raises
-        ------
-        LaunchError
-            With `sticky` set: the device's context is lost. The exception's `row` is what to record first.
+        After a failure that loses the device's context `lost` is set, and nothing more can be tried in this process.
         """
         try:
             preprocess = self.prepare(runnable)
             error = self.verifier.check(runnable)
             samples = self.sample(runnable, effort)
         except tuple(FAILURES) as failure:
-            row = self.failed(runnable, phase, effort, failure)
-            if getattr(failure, "sticky", False):
-                failure.row = row  # type: ignore[attr-defined]
-                raise
-            return row
+            return self.failed(runnable, phase, effort, failure)
         finally:
-            runnable.release()
+            if not self.lost:
+                runnable.release()
         return self.measured(runnable, phase, effort, samples, error=error, preprocess=preprocess)
 
     def prepare(self, runnable: Runnable) -> float:
@@ -148,11 +143,14 @@ class Bench:
 
     def failed(self, runnable: Runnable, phase: str, effort: Effort, failure: Exception) -> Row:
         """Return the row of a failure: its status, its message, no time."""
+        self.lost = self.lost or getattr(failure, "sticky", False)
         status = next(status for kind, status in FAILURES.items() if isinstance(failure, kind))
         error = getattr(failure, "error", None)
         return self.row(runnable, phase, effort, status, message=str(failure), error=error)
 
     def release(self) -> None:
-        """Give all device memory back."""
+        """Give all device memory back, unless it is lost already."""
+        if self.lost:
+            return
         self.verifier.release()
         self.workspace.release()

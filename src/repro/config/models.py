@@ -34,6 +34,7 @@ class Protocol(Model):
     reach: float = Field(
         0.10, ge=0, description="A variant this close to the fastest screened one gets the full protocol."
     )
+    finalists: int = Field(64, ge=1, description="No more than so many of those within reach get it.")
     per_layout: int = Field(
         2, ge=1, description="So many best schedules, static and dynamic, of each layout get it as well."
     )

@@ -11,6 +11,7 @@ from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import Effort, Samples
 from repro.bench.trial import FAILURES, Bench
+from repro.bench.watchdog import ContextLost
 from repro.config.models import Protocol
 from repro.tuning.search import Progress
 
@@ -38,32 +39,39 @@ def shuffled_rounds(
     known = {r.name: row for r in runnables if (row := store.get(bench.key(r, PHASE, effort)))}
     if len(known) == len(runnables):
         return [known[r.name] for r in runnables]
-    failed: dict[str, Row] = {}
-    ready: dict[str, tuple[Runnable, float, float | None]] = {}
+    rows = {name: row for name, row in known.items() if row.status not in {"ok", "noisy"}}
+    todo = {runnable.name: runnable for runnable in runnables if runnable.name not in rows}
+    ready: dict[str, tuple[float, float | None]] = {}
     samples: dict[str, Samples] = {}
+
+    def give_up(name: str, failure: Exception) -> None:
+        rows[name] = store.add(bench.failed(todo[name], PHASE, effort, failure))
+        ready.pop(name, None)
+        if bench.lost:
+            raise ContextLost(f"{name}: {failure}")
+
     try:
-        for runnable in runnables:
+        for name, runnable in todo.items():
             try:
-                preprocess = bench.prepare(runnable)
-                ready[runnable.name] = runnable, preprocess, bench.verifier.check(runnable)
+                ready[name] = bench.prepare(runnable), bench.verifier.check(runnable)
             except tuple(FAILURES) as failure:
-                failed[runnable.name] = bench.failed(runnable, PHASE, effort, failure)
+                give_up(name, failure)
         random = np.random.default_rng(seed)
         for number in range(bench.protocol.rounds):
             progress("rounds", number, bench.protocol.rounds)
             for name in random.permutation(sorted(ready)):
                 try:
-                    taken = bench.sample(ready[name][0], effort)
+                    taken = bench.sample(todo[name], effort)
                 except tuple(FAILURES) as failure:
-                    failed[name] = bench.failed(ready.pop(name)[0], PHASE, effort, failure)
-                    continue
-                samples[name] = samples[name].join(taken) if name in samples else taken
+                    give_up(name, failure)
+                else:
+                    samples[name] = samples[name].join(taken) if name in samples else taken
         progress("rounds", bench.protocol.rounds, bench.protocol.rounds)
-        rows = {
-            name: bench.measured(runnable, PHASE, effort, samples[name], error=error, preprocess=preprocess)
-            for name, (runnable, preprocess, error) in ready.items()
-        }
+        for name, (preprocess, error) in ready.items():
+            row = bench.measured(todo[name], PHASE, effort, samples[name], error=error, preprocess=preprocess)
+            rows[name] = store.add(row)
     finally:
-        for runnable in runnables:
-            runnable.release()
-    return [store.add((failed | rows)[runnable.name]) for runnable in runnables]
+        if not bench.lost:
+            for runnable in todo.values():
+                runnable.release()
+    return [rows[runnable.name] for runnable in runnables]

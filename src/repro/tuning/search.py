@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from repro.bench.rows import Row
@@ -9,10 +10,13 @@ from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import Effort, full, screen
 from repro.bench.trial import Bench
+from repro.bench.watchdog import ContextLost, Watchdog, restart
 from repro.config.models import Protocol
+from repro.tuning.choose import choose
 
 Progress = Callable[[str, int, int], None]
 PHASE = "search"
+PATIENCE = 5
 
 
 def exhaustive(
@@ -22,12 +26,25 @@ def exhaustive(
 
     Rows that the store has are not measured again.
     """
-    screened = _try_all(bench, runnables, screen(bench.protocol), store, "screening", progress)
-    names = within_reach(screened, bench.protocol)
-    finalists = [runnable for runnable in runnables if runnable.name in names]
-    timed = _try_all(bench, finalists, full(bench.protocol), store, "timing", progress)
-    best = {row.name: row for row in timed}
-    return [best.get(row.name, row) for row in screened]
+    effort = full(bench.protocol)
+    rows = {row.name: row for row in _try_all(bench, runnables, screen(bench.protocol), store, "screening", progress)}
+    finalists = within_reach(rows.values(), bench.protocol)
+    rows |= _timed(bench, [r for r in runnables if r.name in finalists], effort, store, progress)
+    # layout tuning alone asks how the best schedule of the reference layout does in every other layout
+    fixed = {_schedule(rows[c.name]) for c in choose(list(rows.values()), 0) if c.tuning == "schedule"}
+    missing = [r for r in runnables if r.name not in finalists and _schedule(rows[r.name]) in fixed]
+    rows |= _timed(bench, [r for r in missing if rows[r.name].status == "ok"], effort, store, progress)
+    return list(rows.values())
+
+
+def _timed(
+    bench: Bench, runnables: Sequence[Runnable], effort: Effort, store: Store, progress: Progress
+) -> dict[str, Row]:
+    return {row.name: row for row in _try_all(bench, runnables, effort, store, "timing", progress)}
+
+
+def _schedule(row: Row) -> str:
+    return row.name.partition("/")[2]
 
 
 def _try_all(
@@ -42,26 +59,44 @@ def _try_all(
     for done, runnable in enumerate(runnables):
         progress(stage, done, len(runnables))
         row = store.get(bench.key(runnable, PHASE, effort))
-        rows.append(row or store.add(bench.try_once(runnable, PHASE, effort)))
+        rows.append(row or _try_one(bench, runnable, effort, store))
     progress(stage, len(runnables), len(runnables))
     return rows
+
+
+def _try_one(bench: Bench, runnable: Runnable, effort: Effort, store: Store) -> Row:
+    limit = PATIENCE * bench.protocol.timeout
+
+    def expired() -> None:
+        reason = f"{runnable.name} did not end within {limit:g} s"
+        store.add(bench.row(runnable, PHASE, effort, "timeout", message=reason))
+        restart(reason)
+
+    with Watchdog(limit, expired):
+        row = store.add(bench.try_once(runnable, PHASE, effort))
+    if bench.lost:
+        raise ContextLost(f"{runnable.name}: {row.message}")
+    return row
 
 
 def within_reach(rows: Iterable[Row], protocol: Protocol) -> set[str]:
     """Return the names that deserve the full protocol.
 
-    Those within `reach` of the fastest, and the best `per_layout` of each layout and kind of schedule, so that tables
-    by layout and by kind stand on full measurements as well.
+    Those within `reach` of the fastest, at most `finalists` of them, and the best `per_layout` of each layout and kind
+    of schedule, so that tables by layout and by kind stand on full measurements as well.
     """
-    ranked = sorted((r for r in rows if r.status == "ok"), key=lambda r: r.event_median or 0.0)
+    ranked = sorted((r for r in rows if r.status == "ok"), key=_time)
     if not ranked:
         return set()
-    limit = (ranked[0].event_median or 0.0) * (1 + protocol.reach)
-    names = {row.name for row in ranked if (row.event_median or 0.0) <= limit}
-    taken: dict[tuple[str | None, str | None], int] = {}
+    limit = _time(ranked[0]) * (1 + protocol.reach)
+    names = {row.name for row in ranked[: protocol.finalists] if _time(row) <= limit}
+    taken: Counter[tuple[str | None, str | None]] = Counter()
     for row in ranked:
-        group = (row.layout, row.schedule)
-        taken[group] = taken.get(group, 0) + 1
-        if taken[group] <= protocol.per_layout:
+        taken[row.layout, row.schedule] += 1
+        if taken[row.layout, row.schedule] <= protocol.per_layout:
             names.add(row.name)
     return names
+
+
+def _time(row: Row) -> float:
+    return row.event_median or 0.0

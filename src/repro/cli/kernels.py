@@ -1,0 +1,97 @@
+"""`repro render` and `repro compile`: from templates to modules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+StudyName = Annotated[str, typer.Argument(help="A study, or `common` for the kernels that every campaign needs.")]
+Entry = Annotated[str | None, typer.Argument(help="real, complex, quaternion or block3.")]
+Precision = Annotated[str | None, typer.Argument(help="single or double.")]
+LayoutName = Annotated[str | None, typer.Argument(metavar="[LAYOUT]", help="For example Sl-32-SoA-AoS.")]
+TargetName = Annotated[str, typer.Option("--target", help="sm_90, … for a GPU generation, or cpu for OpenCL.")]
+Kernels = Annotated[Path, typer.Option(help="Folder of the templates.")]
+
+
+def render(
+    study: StudyName,
+    entry: Entry = None,
+    precision: Precision = None,
+    layout: LayoutName = None,
+    target: TargetName = "cpu",
+    kernels: Kernels = Path("kernels"),
+) -> None:
+    """Print the source of one module.
+
+    Examples:
+
+        repro render compound_spmv quaternion single Sl-32-SoA-AoS --target sm_90
+
+        repro render common --target cpu
+    """
+    typer.echo(_source(study, entry, precision, layout, target, kernels), nl=False)
+
+
+def compile_(
+    study: StudyName,
+    entry: Entry = None,
+    precision: Precision = None,
+    layout: LayoutName = None,
+    target: TargetName = "cpu",
+    kernels: Kernels = Path("kernels"),
+    output: Annotated[Path | None, typer.Option(help="Manifest to write; binaries lie in `objects` beside it.")] = None,
+    record_errors: Annotated[
+        bool, typer.Option("--record-errors", help="Write what the compiler refuses into the manifest; exit with 0.")
+    ] = False,
+) -> None:
+    """Compile one module: every schedule of one entry, precision and layout. No device is needed.
+
+    Examples:
+
+        repro compile compound_spmv block3 double ELL-SoA-AoS --target sm_90
+
+        repro compile common --target cpu
+    """
+    from repro.codegen.compile import compile_module
+    from repro.codegen.targets import get_target
+    from repro.studies.session import modules_folder
+
+    source = _source(study, entry, precision, layout, target, kernels)
+    if output is None:
+        folder = modules_folder(target)
+        output = folder / "common.json" if entry is None else folder / study / f"{entry}-{precision}" / f"{layout}.json"
+    module = compile_module(source, get_target(target), output, record_errors=record_errors)
+    typer.echo(_summary(output, module.status, module.resources or {}, module.message))
+
+
+def _source(
+    study: str, entry: str | None, precision: str | None, layout: str | None, target: str, kernels: Path
+) -> str:
+    from repro.codegen.render import COMMON, SCALARS, render_common
+    from repro.codegen.targets import get_target
+    from repro.errors import ReproError
+    from repro.formats.layout import Layout
+    from repro.studies.registry import get_study
+
+    if study == COMMON:
+        return render_common(kernels, get_target(target))
+    if entry is None or precision not in SCALARS or layout is None:
+        raise ReproError(
+            "a module of a study has an entry, a precision and a layout",
+            expected=f"{study} ENTRY single|double LAYOUT",
+            actual=" ".join(str(word) for word in (study, entry, precision, layout) if word),
+        )
+    return get_study(study).render(kernels, entry, precision, Layout.parse(layout), get_target(target))
+
+
+def _summary(output: Path, status: str, resources: dict[str, dict[str, int]], message: str | None) -> str:
+    if message:
+        return f"{output}: {status}: {message}"
+    if not resources:
+        return f"{output}: {status}"
+    registers = [kernel["registers"] for kernel in resources.values()]
+    spilling = sum(kernel["spills"] > 0 for kernel in resources.values())
+    used = f"{min(registers)} to {max(registers)} registers"
+    return f"{output}: {status}, {len(resources)} kernels, {used}, {spilling} spill"

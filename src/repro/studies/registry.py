@@ -1,0 +1,65 @@
+"""The studies, by name: a module of this folder that has `NAME` and what `StudyModule` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from repro.bench.variant import Variant
+from repro.codegen.compile import Module
+from repro.codegen.schedules import Schedule
+from repro.codegen.targets import Target
+from repro.config.models import Study
+from repro.errors import ReproError
+from repro.formats.layout import Layout
+
+STUDIES = ("compound_spmv",)
+
+
+class StudyModule(Protocol):
+    """What a study's module offers to the commands."""
+
+    NAME: str
+
+    def layouts(self, settings: Study) -> list[Layout]:
+        """Return the layouts to try."""
+
+    def schedules(self, target: Target) -> Sequence[Schedule]:
+        """Return the space of schedules on a target."""
+
+    def render(self, templates: Path, entry: str, precision: str, layout: Layout, target: Target) -> str:
+        """Return the source of one module."""
+
+    def manifest(self, target: Target, entry: str, precision: str, layout: Layout) -> Path:
+        """Return where the manifest of a module lies."""
+
+    def build(
+        self,
+        templates: Path,
+        entry: str,
+        precision: str,
+        layout: Layout,
+        target: Target,
+        output: Path,
+        *,
+        record_errors: bool,
+    ) -> Module:
+        """Render and compile one module."""
+
+    def variants(self, settings: Study, entry: str, precision: str, target: Target) -> list[Variant]:
+        """Return the whole space for an entry and precision."""
+
+
+def get_study(name: str) -> StudyModule:
+    """Return the module of a study.
+
+    Raises
+    ------
+    ReproError
+        There is none of that name.
+    """
+    if name not in STUDIES:
+        raise ReproError("unknown study", expected=f"one of {', '.join(STUDIES)}", actual=name)
+    return cast(StudyModule, import_module(f"repro.studies.{name}"))
