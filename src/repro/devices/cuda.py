@@ -1,0 +1,339 @@
+"""An NVIDIA GPU, driven by PyCUDA on the primary context, which cuSPARSE and CUDA graphs share."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.codegen.targets import get_target
+from repro.devices.base import Argument, Buffer, LaunchError, OutOfDeviceMemory, Program
+from repro.devices.cuda_blocker import Blocker, may_block
+from repro.devices.cuda_timing import Timer
+from repro.devices.nvml import Monitor
+from repro.errors import ReproError
+
+#: Seconds that a blocked stream waits for the host, which queues a batch of launches in a few milliseconds.
+BLOCKED_SECONDS = 1.0
+INSTALL = "pip install -e '.[cuda]'"
+
+
+class CudaBuffer:
+    """Memory on the GPU.
+
+    Attributes
+    ----------
+    pointer
+        Its address.
+    """
+
+    def __init__(self, allocation: Any, nbytes: int) -> None:
+        self._allocation = allocation
+        self._nbytes = nbytes
+        self.pointer = int(allocation)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self._nbytes
+
+    def release(self) -> None:
+        """Give the memory back."""
+        if self._allocation is not None:
+            self._allocation.free()
+            self._allocation = None
+
+
+class CudaProgram:
+    """A loaded module."""
+
+    def __init__(self, module: Any, failure: type[Exception]) -> None:
+        self._module = module
+        self._failure = failure
+
+    def kernel(self, name: str) -> Any:
+        """Return a function object of its own, since PyCUDA keeps the types of the arguments in it."""
+        try:
+            return self._module.get_function(name)
+        except self._failure as error:
+            raise LaunchError(f"no kernel {name} in the module: {error}") from None
+
+
+class CudaDevice:
+    """One GPU as a `Device`: one stream of its own, on which everything is queued.
+
+    Made by `open_cuda`.
+
+    Parameters
+    ----------
+    cuda
+        `pycuda.driver`, initialised.
+    ordinal
+        Which GPU.
+    """
+
+    backend = "cuda"
+
+    def __init__(self, cuda: Any, ordinal: int) -> None:
+        self._cuda = cuda
+        gpu = cuda.Device(ordinal)
+        attribute = cuda.device_attribute
+        major, minor = gpu.compute_capability()
+        self.target = get_target(f"sm_{major}{minor}")
+        self.name: str = gpu.name()
+        self.uuid = _uuid(ordinal)
+        self.n_s: int = gpu.get_attribute(attribute.MULTIPROCESSOR_COUNT)
+        self.l2_bytes: int = gpu.get_attribute(attribute.L2_CACHE_SIZE)
+        self._memory_bytes: int = gpu.total_memory()
+        self._monitor = Monitor(gpu.pci_bus_id())
+        self._context = gpu.retain_primary_context()
+        self._context.push()
+        self._open = True
+        atexit.register(self.close)  # PyCUDA aborts a process that ends with a context in use
+        self._stream = cuda.Stream()
+        self._scratch: CudaBuffer | None = None
+        self._timer = Timer(cuda, self._stream, self.synchronize)
+
+    @property
+    def stream(self) -> int:
+        """The handle of the stream, for a library that queues its own kernels."""
+        return int(self._stream.handle)
+
+    def environment(self) -> dict[str, Any]:
+        """Describe GPU, driver, its settings, and the libraries between it and Python."""
+        api = _dotted(self._cuda.get_driver_version())
+        settings = self._monitor.settings()
+        return {
+            "device": self.name,
+            "backend": self.backend,
+            "target": self.target.name,
+            "multiprocessors": self.n_s,
+            "memory_bytes": self._memory_bytes,
+            "cache_bytes": self.l2_bytes,
+            **settings,
+            "driver": settings["driver"] or f"for CUDA {api}",
+            "cuda_driver_api": api,
+            "cuda_runtime": _runtime_version(),
+            "cuda_of_pycuda": ".".join(map(str, self._cuda.get_version())),
+            "pycuda": _package("pycuda"),
+            "nvmath": _package("nvmath-python"),
+            "cusparse": _cusparse_version(),
+            "module_loading": os.environ.get("CUDA_MODULE_LOADING"),
+            "blocking": may_block(os.environ),
+        }
+
+    def other_processes(self) -> list[str]:
+        """Return the other processes that compute on the GPU, a line each."""
+        return self._monitor.other_processes()
+
+    def free_bytes(self) -> int:
+        """Return the free memory."""
+        return int(self._cuda.mem_get_info()[0])
+
+    def load(self, binary: Path) -> Program:
+        """Load a compiled module."""
+        with self._mapped():
+            return CudaProgram(self._cuda.module_from_file(str(binary)), self._cuda.Error)
+
+    def upload(self, array: NDArray[Any]) -> CudaBuffer:
+        """Copy a host array to new memory."""
+        buffer = self.allocate(array.nbytes)
+        if array.nbytes:
+            with self._mapped():
+                self._cuda.memcpy_htod(buffer.pointer, np.ascontiguousarray(array))
+        return buffer
+
+    def allocate(self, nbytes: int) -> CudaBuffer:
+        """Return new memory, aligned to 256 bytes."""
+        with self._mapped():
+            return CudaBuffer(self._cuda.mem_alloc(max(int(nbytes), 1)), int(nbytes))
+
+    def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Wait for the stream, then copy the first bytes of a buffer into a host array."""
+        self.synchronize()
+        with self._mapped():
+            self._cuda.memcpy_dtoh(array, _pointer(buffer))
+
+    def fill(self, buffer: Buffer, byte: int) -> None:
+        """Set every byte."""
+        try:
+            self._cuda.memset_d8_async(_pointer(buffer), byte, buffer.nbytes, self._stream)
+        except self._cuda.Error as error:
+            raise self._failure(error) from None
+
+    def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
+        """Return what queues one launch."""
+        kernel.prepare([a.dtype if isinstance(a, np.generic) else "P" for a in arguments])
+        values = [a if isinstance(a, np.generic) else _pointer(a) for a in arguments]
+        run = partial(kernel.prepared_async_call, (int(grid), 1), (int(block), 1, 1), self._stream, *values)
+        error = self._cuda.Error
+
+        def launch() -> None:
+            try:
+                run()
+            except error as problem:
+                raise self._failure(problem) from None
+
+        return launch
+
+    def synchronize(self) -> None:
+        """Wait for the stream."""
+        with self._mapped():
+            self._stream.synchronize()
+
+    def flush(self) -> None:
+        """Overwrite twice the L2 cache."""
+        if self._scratch is None:
+            self._scratch = self.allocate(2 * self.l2_bytes)
+        self.fill(self._scratch, 0)
+
+    def time_events(self, launch: Callable[[], None], count: int, cold: bool) -> NDArray[np.float64]:
+        """Time single launches, queued while the stream is blocked, each between two events; seconds, `(count,)`."""
+        with self._mapped():
+            return self._timer.events(launch, count, self.flush if cold else None)
+
+    def time_graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
+        """Time replays of a graph of launches; seconds per launch, `(replays,)`."""
+        with self._mapped():
+            return self._timer.graph(launch, launches, replays)
+
+    def clocks(self) -> tuple[float | None, str | None]:
+        """Return the SM clock in MHz, and why it is held down."""
+        return self._monitor.clocks()
+
+    def use_common(self, program: Program) -> None:
+        """Take the kernel that blocks the stream while launches are queued to be timed."""
+        if may_block(os.environ):
+            kernel = program.kernel("block_stream")
+            self._timer.blocker = Blocker(self._cuda, kernel, self._stream, BLOCKED_SECONDS)
+
+    def close(self) -> None:
+        """Give everything back; a second time does nothing."""
+        if not self._open:
+            return
+        self._open = False
+        atexit.unregister(self.close)
+        if self._scratch is not None:
+            self._scratch.release()
+        self._timer.close()
+        self._cuda.Context.pop()
+
+    @contextmanager
+    def _mapped(self) -> Iterator[None]:
+        """Turn an error of PyCUDA that leaves the body into ours."""
+        try:
+            yield
+        except self._cuda.MemoryError as error:
+            raise OutOfDeviceMemory(str(error)) from None
+        except self._cuda.Error as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: Exception) -> LaunchError:
+        return LaunchError(str(error), sticky=self._lost())
+
+    def _lost(self) -> bool:
+        """Say whether the context is beyond use: after an illegal address, every call fails with the same error."""
+        try:
+            self._stream.is_done()
+        except self._cuda.Error:
+            return True
+        return False
+
+
+def open_cuda(ordinal: int) -> CudaDevice:
+    """Open a GPU, numbered in the order of the PCI addresses.
+
+    Raises
+    ------
+    ReproError
+        PyCUDA, the driver or the GPU is not there, or its generation is not in the table of targets.
+    """
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # NVML's order, so that `find_gpus` means the same
+    # a kernel that is loaded at its first launch waits for the device, which a blocked stream never lets finish
+    os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
+    where = f"device: cuda:{ordinal}"
+    try:
+        import_module("cuda.bindings.driver")
+        cuda: Any = import_module("pycuda.driver")
+    except ModuleNotFoundError as error:
+        raise ReproError(
+            "the packages for NVIDIA GPUs are not installed", where=where, actual=error, todo=INSTALL
+        ) from None
+    except ImportError as error:
+        raise ReproError(
+            "PyCUDA cannot be loaded",
+            where=where,
+            actual=error,
+            todo="install NVIDIA's driver (`nvidia-smi` must work); `device: opencl` runs on the CPU",
+        ) from None
+    try:
+        cuda.init()
+        count = cuda.Device.count()
+    except cuda.Error as error:
+        raise ReproError(
+            "no NVIDIA GPU can be used",
+            where=where,
+            actual=error,
+            todo="`nvidia-smi` must list it, CUDA_VISIBLE_DEVICES must not hide it; `device: opencl` runs on the CPU",
+        ) from None
+    if not 0 <= ordinal < count:
+        raise ReproError("no such GPU", where=where, expected=f"cuda:0 to cuda:{count - 1}", actual=f"cuda:{ordinal}")
+    try:
+        return CudaDevice(cuda, ordinal)
+    except cuda.Error as error:
+        raise ReproError(
+            "the GPU cannot be opened",
+            where=where,
+            actual=error,
+            todo="see with `nvidia-smi` whether another process has it to itself or has filled its memory",
+        ) from None
+
+
+def _pointer(buffer: Any) -> int:
+    return int(buffer.pointer)
+
+
+def _uuid(ordinal: int) -> str:
+    """Return the UUID as `nvidia-smi` spells it."""
+    from cuda.bindings import driver
+
+    _, gpu = driver.cuDeviceGet(ordinal)
+    _, uuid = driver.cuDeviceGetUuid(gpu)
+    return f"GPU-{UUID(bytes=bytes(uuid.bytes))}"
+
+
+def _dotted(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _package(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _runtime_version() -> str | None:
+    from cuda.bindings import runtime
+
+    _, number = runtime.cudaRuntimeGetVersion()
+    return None if number is None else _dotted(number)
+
+
+def _cusparse_version() -> str | None:
+    """Return the version of the library that nvmath-python finds; None without it."""
+    with suppress(Exception):  # not installed, or a library that does not load: the baselines say which
+        from nvmath.bindings import cusparse
+
+        return ".".join(str(cusparse.get_property(part)) for part in range(3))
+    return None

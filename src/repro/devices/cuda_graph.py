@@ -1,0 +1,77 @@
+"""CUDA graphs, which PyCUDA does not have: its stream is captured through NVIDIA's own bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cuda.bindings import driver
+
+from repro.devices.base import CaptureError, LaunchError
+
+
+class Graph:
+    """A number of launches as one executable graph.
+
+    Parameters
+    ----------
+    stream
+        The handle of the stream that `launch` queues to; not the default stream.
+    launch
+        What to capture.
+    count
+        How many times.
+
+    Raises
+    ------
+    CaptureError
+        Something that `launch` does cannot be captured.
+    """
+
+    def __init__(self, stream: int, launch: Callable[[], None], count: int) -> None:
+        self._stream = driver.CUstream(stream)
+        graph = _capture(self._stream, launch, count)
+        try:
+            self._executable = _value(driver.cuGraphInstantiate(graph, 0), CaptureError)
+        finally:
+            driver.cuGraphDestroy(graph)
+        _value(driver.cuGraphUpload(self._executable, self._stream), LaunchError)
+
+    def replay(self) -> None:
+        """Queue all launches at once."""
+        (error,) = driver.cuGraphLaunch(self._executable, self._stream)
+        if error != driver.CUresult.CUDA_SUCCESS:
+            raise LaunchError(_name(error))
+
+    def close(self) -> None:
+        """Give the graph back, once no replay is queued any more."""
+        driver.cuGraphExecDestroy(self._executable)
+
+
+def _capture(stream: Any, launch: Callable[[], None], count: int) -> Any:
+    # of this thread alone: what other threads do is none of its business, and what cannot be replayed is an error
+    mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+    _value(driver.cuStreamBeginCapture(stream, mode), CaptureError)
+    try:
+        for _ in range(count):
+            launch()
+    except BaseException as error:
+        _, graph = driver.cuStreamEndCapture(stream)
+        if graph is not None and int(graph):
+            driver.cuGraphDestroy(graph)
+        if isinstance(error, Exception):
+            raise CaptureError(str(error)) from error
+        raise
+    return _value(driver.cuStreamEndCapture(stream), CaptureError)
+
+
+def _value(answer: tuple[Any, ...], failure: type[Exception]) -> Any:
+    """Return what a call of the driver gives beside its error code."""
+    error, *values = answer
+    if error != driver.CUresult.CUDA_SUCCESS:
+        raise failure(_name(error))
+    return values[0] if values else None
+
+
+def _name(error: Any) -> str:
+    return str(error.name)

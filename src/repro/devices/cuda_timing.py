@@ -1,0 +1,118 @@
+"""The two clocks of a GPU: events around single launches, and replays of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.devices.base import LaunchError
+from repro.devices.cuda_blocker import Blocker
+
+#: A GPU's queue holds about 1024 operations, and a host that waits for room in it can never unblock it. A group is two
+#: events, a launch of at most a few operations, and a flush.
+GROUPS = 100
+#: Launches of all graphs that are queued at a time; a launch is a node or, with a counter to reset, two.
+GRAPH_NODES = 400
+
+
+class Timer:
+    """Times launches on one stream.
+
+    Parameters
+    ----------
+    cuda
+        `pycuda.driver`.
+    stream
+        What is timed on.
+    synchronize
+        Waits for the stream; raises `LaunchError`.
+    """
+
+    def __init__(self, cuda: Any, stream: Any, synchronize: Callable[[], None]) -> None:
+        self._cuda = cuda
+        self._stream = stream
+        self._synchronize = synchronize
+        self._events: list[tuple[Any, Any]] = []
+        self.blocker: Blocker | None = None
+
+    def events(
+        self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
+    ) -> NDArray[np.float64]:
+        """Time single launches, each between two events; `before` runs ahead of the first of them. Seconds."""
+        stream = self._stream
+
+        def group(start: Any, end: Any) -> None:
+            if before is not None:
+                before()
+            start.record(stream)
+            launch()
+            end.record(stream)
+
+        if before is not None:
+            before()
+        launch()  # unblocked: whatever a library sets up at its first call may wait for the device
+        self._synchronize()
+        return self._time(group, count, GROUPS)
+
+    def graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
+        """Time replays of a graph of launches; seconds per launch.
+
+        Raises
+        ------
+        CaptureError
+            What is launched cannot be captured.
+        """
+        from repro.devices.cuda_graph import Graph  # NVIDIA's bindings are an extra
+
+        launch()
+        self._synchronize()
+        graph = Graph(int(self._stream.handle), launch, launches)
+        stream = self._stream
+
+        def group(start: Any, end: Any) -> None:
+            start.record(stream)
+            graph.replay()
+            end.record(stream)
+
+        try:
+            graph.replay()
+            self._synchronize()
+            return self._time(group, replays, max(1, GRAPH_NODES // launches)) / launches
+        finally:
+            graph.close()
+
+    def _time(self, group: Callable[[Any, Any], None], count: int, batch: int) -> NDArray[np.float64]:
+        """Time groups, up to `batch` of them queued while the stream is blocked; fewer if the blocker gives up."""
+        times = np.empty(count)
+        done = 0
+        while done < count:
+            events = self._some_events(min(batch, count - done))
+            with self.blocker.hold() if self.blocker else nullcontext():
+                for start, end in events:
+                    group(start, end)
+            self._synchronize()
+            if self.blocker and self.blocker.expired:
+                if batch == 1:
+                    raise LaunchError(
+                        "a launch waits for the device, so that the device cannot be kept from starting it; "
+                        "under a profiler or debugger set REPRO_BLOCKING=0"
+                    )
+                batch = max(1, batch // 4)
+                continue
+            times[done : done + len(events)] = [end.time_since(start) for start, end in events]
+            done += len(events)
+        return times * 1e-3
+
+    def _some_events(self, count: int) -> list[tuple[Any, Any]]:
+        while len(self._events) < count:
+            self._events.append((self._cuda.Event(), self._cuda.Event()))
+        return self._events[:count]
+
+    def close(self) -> None:
+        """Give events and blocker back."""
+        self._events.clear()
+        self.blocker = None
