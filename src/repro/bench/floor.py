@@ -14,7 +14,8 @@ from repro.codegen.targets import Target
 from repro.devices.base import Buffer
 from repro.formats.pack import count_bytes
 
-WORD = 16
+#: Bytes of the word that the dialects' streaming kernels move.
+WORD = {"cuda": 16, "opencl": 4}
 COPY_BYTES = {"cuda": 1 << 30, "opencl": 1 << 26}
 
 
@@ -66,14 +67,15 @@ class Floor(_Measured):
 
     def prepare(self, workspace: Workspace) -> None:
         """Take the bytes from the workspace's scratch memory."""
-        read, written = (-(-size // WORD) for size in floor_bytes(workspace.operands))
         device = workspace.device
-        self._moved = (read + written) * WORD, 0
+        word = WORD[device.backend]
+        read, written = (-(-size // word) for size in floor_bytes(workspace.operands))
+        self._moved = (read + written) * word, 0
         self.launch = device.bind(
             workspace.common.kernel(self._stream.kernel),
             _grid(device.target, device.n_s, self._stream, read),
             self._stream.n_t,
-            [np.int32(read), np.int32(written), workspace.scratch(read * WORD), workspace.y],
+            [np.int32(read), np.int32(written), workspace.scratch(read * word), workspace.y],
         )
 
 
@@ -87,14 +89,15 @@ class Copy(_Measured):
     def prepare(self, workspace: Workspace) -> None:
         """Take memory for both halves."""
         device = workspace.device
-        words = min(COPY_BYTES[device.backend], device.free_bytes() // 8) // 2 // WORD
-        self._moved = 2 * words * WORD, 0
-        self._target = device.allocate(words * WORD)
+        word = WORD[device.backend]
+        words = min(COPY_BYTES[device.backend], device.free_bytes() // 8) // 2 // word
+        self._moved = 2 * words * word, 0
+        self._target = device.allocate(words * word)
         self.launch = device.bind(
             workspace.common.kernel(self._stream.kernel.replace("stream", "copy")),
             _grid(device.target, device.n_s, self._stream, words),
             self._stream.n_t,
-            [np.int32(words), workspace.scratch(words * WORD), self._target],
+            [np.int32(words), workspace.scratch(words * word), self._target],
         )
 
     def release(self) -> None:
