@@ -8,10 +8,10 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from repro.artifacts.registry import Artifact, artifacts, get_artifact
+from repro.artifacts.registry import Artifact, artifacts, get_artifact, studies
 
 for _module in iter_modules(__path__):
     if _module.name.startswith(("table_", "figure_")):
         import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["Artifact", "artifacts", "get_artifact"]
+__all__ = ["Artifact", "artifacts", "get_artifact", "studies"]

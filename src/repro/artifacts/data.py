@@ -65,7 +65,7 @@ class ProblemRecord:
         if origin.get("stand_in"):
             return f"stand-in for {self.stand_in}" if self.stand_in else "stand-in"
         if origin.get("rebuilt"):
-            return "rebuilt: the paper's own mesh is not public"
+            return "rebuilt: the papers’ own mesh is not public"
         return None
 
 
@@ -184,6 +184,12 @@ class Campaign:
     def library(self) -> str:
         """The library that the baselines are from."""
         return "SciPy" if self.on_cpu else "cuSPARSE"
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """The precisions that something was recorded in, single first; both where nothing was."""
+        seen = set(self.report["precision"]) | set(self.search["precision"])
+        return tuple(p for p in PRECISIONS if p in seen) or PRECISIONS
 
     @property
     def cache(self) -> str:

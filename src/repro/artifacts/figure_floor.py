@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 
 from repro.artifacts import style
 from repro.artifacts.case import Case
-from repro.artifacts.data import PRECISIONS, Campaign
+from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
 from repro.artifacts.lineup import STUDY, measured_on, ours, sentences, unavailable
 from repro.artifacts.published import Published
@@ -40,7 +40,7 @@ def fractions(campaign: Campaign, published: Published) -> Figure:
     points: list[Point] = []
     for row, line in enumerate(ours(campaign, published)):
         names.append(line.problem)
-        cases = [Case(campaign, line.problem, precision) for precision in PRECISIONS]
+        cases = [Case(campaign, line.problem, precision) for precision in campaign.precisions]
         for case in cases:
             floor = case.bound("floor", "graph")
             winner, baseline = case.winner("joint", "graph"), case.baseline("graph")

@@ -117,7 +117,7 @@ def _make(campaign: Campaign, number: int, pairs: tuple[tuple[str, str], ...], w
         f"{'; '.join(shown)}." if shown else "",
         f"{screened} of {timed} times are from the few launches of the screening.",
         f"{failed} variants without a valid time." if failed else "",
-        measured_on(campaign, "event").replace("the report phase", "the search"),
+        measured_on(campaign, "event", "the search"),
         context(campaign),
     ]
     return Figure(lambda: _draw(surfaces, f"{problem}, {PRECISION}"), sentences(caption))
@@ -163,8 +163,8 @@ def _draw(surfaces: list[Surface], what: str) -> Canvas:
 def _panel(axes: Axes, one: Surface, norm: LogNorm) -> None:
     axes.set_title(one.title)
     axes.set_xlabel("threads per block $n_t$")
-    axes.set_xticks(range(len(one.n_t)), [str(v) for v in one.n_t], rotation=45)
-    axes.set_yticks(range(len(one.n_b)), [str(v) for v in one.n_b])
+    axes.set_xticks(np.arange(len(one.n_t)) + 0.5, [str(v) for v in one.n_t], rotation=45)
+    axes.set_yticks(np.arange(len(one.n_b)) + 0.5, [str(v) for v in one.n_b])
     axes.tick_params(length=0)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
@@ -172,9 +172,9 @@ def _panel(axes: Axes, one: Surface, norm: LogNorm) -> None:
         axes.text(0.5, 0.5, "not searched", ha="center", color=style.GREY, transform=axes.transAxes)
         return
     shown = np.ma.masked_invalid(one.seconds * MICRO)
-    axes.imshow(shown, cmap=style.HEAT, norm=norm, aspect="auto", origin="lower", interpolation="nearest")
+    axes.pcolormesh(shown, cmap=style.HEAT, norm=norm, edgecolors="white", linewidth=0.3)
     for i, j in zip(*np.nonzero(one.failed), strict=True):
-        axes.plot(j, i, "x", color=style.ACCENT, markersize=5, markeredgewidth=1)
+        axes.plot(j + 0.5, i + 0.5, "x", color=style.ACCENT, markersize=5, markeredgewidth=1)
     if np.isfinite(one.seconds).any():
         i, j = np.unravel_index(int(np.nanargmin(one.seconds)), one.seconds.shape)
-        axes.plot(j, i, "*", color="white", markeredgecolor="black", markeredgewidth=0.6, markersize=8)
+        axes.plot(j + 0.5, i + 0.5, "*", color="white", markeredgecolor="black", markeredgewidth=0.6, markersize=8)

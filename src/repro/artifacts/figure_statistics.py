@@ -91,8 +91,13 @@ def _boxes(lines: list[Line], key: str, label: str, *, log: bool) -> Canvas:
             capprops={"color": style.DARK, "linewidth": 0.7},
         )
     if log:
-        axes.set_xscale("symlog", linthresh=1, linscale=0.4)
-        axes.set_xlim(0, 2 * max([box["whishi"] for box in boxes], default=10))
+        shortest = min([box["whislo"] for box in boxes], default=1)
+        longest = max([box["whishi"] for box in boxes], default=10)
+        if shortest < 1:  # empty rows: a logarithmic axis has no place for 0
+            axes.set_xscale("symlog", linthresh=1, linscale=0.4)
+        else:
+            axes.set_xscale("log")
+        axes.set_xlim(0 if shortest < 1 else 0.8, 2 * longest)
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     else:
         axes.set_xlim(0, 100)

@@ -71,17 +71,14 @@ def ours(campaign: Campaign, published: Published) -> list[Line]:
     return sorted(lines, key=lambda line: rank[line.entry])
 
 
-def measured_on(campaign: Campaign, clock: Clock) -> str:
+def measured_on(campaign: Campaign, clock: Clock, phase: str = "the report phase") -> str:
     """Return the sentence that says on what, by which clock and in which cache state our times were taken."""
     if campaign.device is None:
         return "Ours: nothing was measured yet."
     words = {"event": "events around single launches", "graph": "replayed batches of launches"}
     clock_words = f"the {clock} clock ({words[clock]})"
     place = f"the CPU ({campaign.device}, through OpenCL)" if campaign.on_cpu else campaign.device
-    return (
-        f"Ours: {place}, campaign {campaign.name}, medians of the report phase by {clock_words}, "
-        f"L2 cache {campaign.cache}."
-    )
+    return f"Ours: {place}, campaign {campaign.name}, medians of {phase} by {clock_words}, L2 cache {campaign.cache}."
 
 
 def context(campaign: Campaign) -> str:

@@ -78,6 +78,11 @@ def _natural(name: str) -> tuple[bool, int, str]:
     return number is None, int(number[1]) if number else 0, name
 
 
+def studies() -> list[str]:
+    """Return the names of the studies that have artifacts."""
+    return sorted({artifact.study for artifact in _REGISTRY.values()})
+
+
 def artifacts(study: str, kind: Kind | None = None) -> list[Artifact]:
     """Return a study's artifacts: tables before figures, by their numbers, ours last."""
     found = [a for a in _REGISTRY.values() if a.study == study and kind in (None, a.kind)]

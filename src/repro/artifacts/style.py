@@ -86,7 +86,7 @@ def rows_axis(axes: Axes, names: Sequence[str], *, missing: Sequence[str | None]
         if why:
             axes.text(
                 0.015, row, why, transform=axes.get_yaxis_transform(), va="center", color=GREY,
-                fontsize=6, style="italic",
+                fontsize=6, style="italic", zorder=5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
             )  # fmt: skip
 
 

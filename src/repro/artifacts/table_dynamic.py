@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from repro.artifacts.case import TIE, Case, Clock, median
-from repro.artifacts.data import PRECISIONS, Campaign
+from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import (
     ABBREVIATIONS,
@@ -44,7 +44,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
             cells.append(_kind(printed[line.published, gpu]) if line.published else Cell())
         answers: dict[str, bool] = {}
         notes: dict[str, None] = {}
-        for precision in PRECISIONS if line.record else ():
+        for precision in campaign.precisions if line.record else ():
             case = Case(campaign, line.problem, precision)
             static, dynamic = case.winner("static", "event"), case.winner("dynamic", "event")
             wins = dynamic_wins(case)
@@ -62,7 +62,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
     columns = (
         PROBLEM,
         Column("entry", "entry", numeric=False),
-        *(Column(gpu, gpu, "published", numeric=False) for gpu in published.gpus),
+        *(Column(f"published_{gpu}".replace(" ", "_"), gpu, "published", numeric=False) for gpu in published.gpus),
         Column("ours", campaign.column, "ours", numeric=False),
     )
     shares = []
@@ -74,7 +74,8 @@ def preferred(campaign: Campaign, published: Published) -> Table:
     caption = sentences(
         [
             "Precisions (SP single, DP double) in which the best dynamic schedule is faster than the best static",
-            "one in the best layout; a difference within 1 % is a tie and counts as not preferred.",
+            "one in the best layout; a difference within 1 % is a tie and counts as not preferred (–);",
+            "a blank cell has no time.",
             f"Published in Table 8 of {PAPER}, whose section 5.4 puts it at about {percent} % of all cases.",
             measured_on(campaign, "event"),
             f"Ties of static and dynamic: {ties} of {known}.",
@@ -112,7 +113,7 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
     rows = []
     more = cases = layouts_won = layouts = 0
     for line in ours(campaign, published):
-        for precision in PRECISIONS:
+        for precision in campaign.precisions:
             case = Case(campaign, line.problem, precision)
             best = case.winner("joint", "event")
             search = campaign.search_rows(line.problem, precision)
@@ -145,7 +146,7 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
         Column("layout", "best layout", numeric=False),
         Column("static_worst_over_best", "static", "slowest / fastest"),
         Column("dynamic_worst_over_best", "dynamic", "slowest / fastest"),
-        Column("registers", "registers"),
+        Column("registers", "registers", numeric=False),
         Column("spilled_bytes", "spills [B]"),
     )
     few, most = (published.quantity(f"{word} registers") for word in ("fewest", "most"))
@@ -157,7 +158,7 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
             f"beats static's by more than 1 % in {layouts_won} of {layouts}.",
             f"Section 5.4 of {PAPER} also finds dynamic more sensitive, with {few} to {most} registers a thread",
             "and no spills.",
-            measured_on(campaign, "event").replace("the report phase", "the search"),
+            measured_on(campaign, "event", "the search"),
             unavailable(campaign),
         ]
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from repro.artifacts.case import Case, Timed
-from repro.artifacts.data import PRECISIONS, Campaign
+from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import PROBLEM, STUDY, measured_on, ours, sentences, unavailable
 from repro.artifacts.published import Published
@@ -17,16 +17,16 @@ GIGA = 1e-9
 def floor(campaign: Campaign, published: Published) -> Table:
     """Winner, fastest baseline and floor of every problem and precision."""
     rows: list[tuple[Cell, ...]] = []
-    ties = 0
+    ties = timed = 0
     for line in ours(campaign, published):
-        for precision in PRECISIONS:
+        for precision in campaign.precisions:
             case = Case(campaign, line.problem, precision)
             best = case.winner("joint", "graph")
             base = case.baseline("graph")
             bound, copy, empty = (case.bound(k, "graph") for k in ("floor", "copy", "empty"))
-            ties += bool(best and best.ties)
+            ties, timed = ties + bool(best and best.ties), timed + (best is not None)
             why = (case.why_not(),) if best is None and line.record and line.record.available else ()
-            tied = (f"{len(best.ties)} other variants within 1 %",) if best and best.ties else ()
+            tied = (f"tie: {len(best.ties)} more within 1 %",) if best and best.ties else ()
             rows.append(
                 (
                     line.cell,
@@ -68,7 +68,7 @@ def floor(campaign: Campaign, published: Published) -> Table:
             "layout. Beside them the bandwidth of a device copy (bytes read and written) and what an empty",
             "kernel reads. Nothing of this is published.",
             measured_on(campaign, "graph"),
-            f"Winners with other variants within 1 %: {ties} of {len(rows)}.",
+            f"Winners with other variants within 1 %: {ties} of {timed}.",
             unavailable(campaign),
         ]
     )

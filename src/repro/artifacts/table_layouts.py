@@ -33,7 +33,8 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
     """Return one of the six tables."""
     entry, precision = NUMBERS[number]
     printed = {(i["problem"], i["gpu"]): i for i in published.layouts if i["table"] == str(number)}
-    rows, ties = [], 0
+    rows = []
+    ties = timed = 0
     for line in lineup(campaign, published, entry):
         cells = [line.cell]
         for gpu in published.gpus:
@@ -44,10 +45,10 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
                 cells += [Cell(), Cell()]
         case = Case(campaign, line.problem, precision)
         best = case.winner("joint", "event")
-        ties += bool(best and best.tied_layouts)
+        ties, timed = ties + bool(best and best.tied_layouts), timed + (best is not None)
         rows.append((*cells, *_ours(case, best, known=line.record is not None and line.record.available)))
     columns = [PROBLEM]
-    for group, prefix in [(f"published: {gpu}", gpu) for gpu in published.gpus] + [
+    for group, prefix in [(f"published: {gpu}", f"published_{gpu}".replace(" ", "_")) for gpu in published.gpus] + [
         (f"ours: {campaign.column}", "ours")
     ]:
         columns.append(Column(f"{prefix}_layout", "layout", group, numeric=False))
@@ -58,7 +59,7 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
             "tuning: time of the best schedule for CSR-AoS-AoS over time of the best layout and schedule.",
             f"Published in Table {number} of {PAPER}.",
             measured_on(campaign, "event"),
-            f"Layouts within 1 % of the best are a tie and named below: {ties} of {len(rows)}.",
+            f"Layouts within 1 % of the best are a tie and named below: {ties} of {timed}.",
             context(campaign),
             unavailable(campaign, entry),
         ]
