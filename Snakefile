@@ -1,0 +1,38 @@
+"""The campaign that config/config.yaml describes; `--configfile` lays another file over it."""
+
+import sys
+
+from repro.errors import ReproError
+from repro.studies.plan import prepare
+
+
+configfile: "config/config.yaml"
+
+
+try:
+    plan = prepare(config, ", ".join(map(str, workflow.configfiles)))
+except ReproError as error:
+    sys.exit(str(error))
+
+
+include: "workflow/rules/problems.smk"
+include: "workflow/rules/codegen.smk"
+include: "workflow/rules/bench.smk"
+include: "workflow/rules/artifacts.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        rules.report.output,
+        plan.artifact_files,
+        [] if plan.config.replay else rules.check.output,
+
+
+onsuccess:
+    print(f"\nreport   {plan.results}/report.html\ntables   {plan.results}/tables\nfigures  {plan.figures}")
+
+
+onerror:
+    print(f"\nnot complete: the messages above name what failed; logs are in {plan.logs} and {log}")

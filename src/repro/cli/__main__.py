@@ -1,0 +1,5 @@
+"""`python -m repro.cli` is `repro`."""
+
+from repro.cli import main
+
+main()

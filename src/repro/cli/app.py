@@ -1,0 +1,145 @@
+"""The commands put together, and what becomes of a failure: one message, and no traceback unless asked for."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Collection, Sequence
+from functools import wraps
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from repro.errors import ReproError
+
+DEBUG = "--debug"
+INTERRUPTED = 130
+
+
+class Command(NamedTuple):
+    """Where a command is defined, and its line in `repro --help`."""
+
+    panel: str
+    module: str
+    function: str
+    line: str
+
+
+#: In the order of a campaign. A command's module is imported only when the command is on the line.
+COMMANDS = {
+    "doctor": Command("Before a run", "doctor", "doctor", "Say what this machine has, and what to install."),
+    "list": Command("Before a run", "listing", "list_", "List what can be named in a configuration."),
+    "config": Command("Before a run", "config", "config", "Print the configuration in full, or write its schema."),
+    "plan": Command("Before a run", "planning", "plan", "Say what a campaign will do and what it needs."),
+    "fetch": Command("Problems", "problems", "fetch", "Get the input files of problems."),
+    "problem": Command("Problems", "problems", "problem", "Build a problem into one file."),
+    "render": Command("Kernels", "kernels", "render", "Print the source of one module."),
+    "compile": Command("Kernels", "kernels", "compile_", "Compile one module, without a device."),
+    "measure": Command("Measuring", "measuring", "measure", "Verify and time every variant on one problem."),
+    "baseline": Command("Measuring", "measuring", "baseline", "Verify and time the baselines and the floor."),
+    "select": Command("Measuring", "measuring", "select", "Choose the winners and time them again."),
+    "table": Command("Results", "artifacts", "table", "Make tables of a measured campaign."),
+    "figure": Command("Results", "artifacts", "figure", "Make figures of a measured campaign."),
+    "report": Command("Results", "artifacts", "report", "Write the report of a measured campaign."),
+    "check": Command("Results", "checking", "check", "Fail if anything of a campaign is missing or failed."),
+}
+
+
+def explain(error: OSError) -> ReproError | None:
+    """Return the message for a failure of the file system that the user can do something about, else None."""
+    where = error.filename or "a file"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        todo = "make room and run the same command again: it goes on where it was"
+        return ReproError("the disk is full", where=where, actual=error.strerror, todo=todo)
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        todo = "check the permissions of the file and its folder"
+        return ReproError("no permission", where=where, actual=error.strerror, todo=todo)
+    return None
+
+
+def reported(command: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a command so that what a user can cause ends in one message on stderr and exit code 1."""
+
+    @wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except ReproError as error:
+            _fail(error, error)
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # `repro list … | head`
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise typer.Exit(1) from None
+            explained = explain(error)
+            if explained is None:
+                raise
+            _fail(explained, error)
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
+    return run
+
+
+def _fail(message: ReproError, error: Exception) -> None:
+    if _state["debug"]:
+        raise error
+    typer.echo(f"{typer.style('error:', fg='red', bold=True)} {message}", err=True)
+    raise typer.Exit(1) from None
+
+
+_state = {"debug": False}
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from repro import __version__
+
+        typer.echo(f"sparse-repro {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of a failure.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Re-run published experiments on sparse-matrix GPU kernels, and print their tables beside the published ones.
+
+    The workflow calls these commands (`snakemake --cores 8 all`); each is of use by hand. `repro COMMAND --help` has
+    examples.
+    """
+    _state["debug"] = debug
+
+
+def build(wanted: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
+    """Return the application; commands that are not wanted have their line in the help and no more."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for name, command in COMMANDS.items():
+        if name in wanted:
+            function = getattr(import_module(f"repro.cli.{command.module}"), command.function)
+            app.command(name, rich_help_panel=command.panel, short_help=command.line)(reported(function))
+        else:
+            app.command(name, rich_help_panel=command.panel, help=command.line)(_not_loaded)
+    return app
+
+
+def _not_loaded() -> None:
+    raise AssertionError("a command was run that was not on the line")
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Run the application; `--debug` may stand anywhere on the line."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if DEBUG in words:
+        words = [DEBUG, *(word for word in words if word != DEBUG)]
+    build(words)(words, prog_name="repro")

@@ -1,0 +1,62 @@
+"""`repro config`: the configuration in full, and its schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+SCHEMAS = Path("workflow/schemas")
+Files = Annotated[
+    list[Path] | None, typer.Option("--config", help="A configuration file; given again, later ones lie over earlier.")
+]
+
+
+def config(
+    files: Files = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Write the JSON schemas instead, for editors.")] = False,
+    folder: Annotated[Path, typer.Option(help="Where the schemas go.")] = SCHEMAS,
+) -> None:
+    """Print the resolved configuration, every default included, as YAML.
+
+    Examples:
+
+        repro config
+
+        repro config --config config/config.yaml --config config/paper.yaml
+
+        repro config --schema
+    """
+    if schema:
+        for path in write_schemas(folder):
+            typer.echo(f"wrote {path}")
+        return
+    from repro.config import load
+    from repro.studies.plan import as_yaml
+
+    typer.echo(as_yaml(load(*(files or [Path("config/config.yaml")]))), nl=False)
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Return the JSON schemas of configuration, study and registry files, by file name."""
+    from pydantic import BaseModel
+
+    from repro.config import Config, Study
+    from repro.problems.registry import Registry
+
+    models: dict[str, type[BaseModel]] = {"config": Config, "study": Study, "problems": Registry}
+    return {f"{name}.schema.json": model.model_json_schema() for name, model in models.items()}
+
+
+def write_schemas(folder: Path) -> list[Path]:
+    """Write the schemas and return their paths."""
+    import json
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, schema in schemas().items():
+        path = folder / name
+        path.write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        paths.append(path)
+    return paths

@@ -1,0 +1,73 @@
+"""`repro plan`: what a campaign will do, before it does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def plan(
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--config", help="A configuration file; given again, later ones lie over earlier."),
+    ] = None,
+    cores: Annotated[int | None, typer.Option(help="Cores to compile on; all of this machine's by default.")] = None,
+) -> None:
+    """Print what a campaign will compile and measure, and the disk, device memory and time it will take.
+
+    Examples:
+
+        repro plan
+
+        repro plan --config config/config.yaml --config config/paper.yaml --cores 16
+    """
+    import os
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from repro.cli.progress import duration
+    from repro.config import load
+    from repro.studies.estimate import RATES, estimate
+    from repro.studies.plan import make_plan
+
+    out = Console(soft_wrap=True, highlight=False)
+    planned = make_plan(load(*(files or [Path("config/config.yaml")])))
+    if planned.target is None:
+        out.print(f"replay of {planned.results}: {len(planned.artifact_files)} tables and figures, nothing is measured")
+        return
+    cores = cores or len(os.sched_getaffinity(0))
+    needs = estimate(planned, planned.target)
+    table = Table("study", "problem", "entry", "precision", "rows", "non-zeros", "size", "variants", "expected")
+    for job in needs.jobs:
+        rows, nonzeros = (f"{number:,}" for number in job.size)
+        time = duration(job.seconds)
+        table.add_row(
+            job.study, job.problem, job.entry, job.precision, rows, nonzeros, job.size_from, f"{job.variants:,}", time
+        )
+    rates = RATES[planned.target.dialect]
+    total, absent = needs.modules
+    out.print(f"campaign {planned.config.campaign} on {planned.device} ({planned.target.name})")
+    out.print(table)
+    out.print(f"modules        {total}, {absent} of them to compile, on {cores} cores")
+    out.print(f"variants       {sum(job.variants for job in needs.jobs):,}")
+    out.print(f"artifacts      {len(planned.artifact_files)}")
+    out.print(f"disk           about {_size(needs.disk_bytes)}, inputs that are downloaded aside")
+    out.print(f"device memory  about {_size(needs.device_bytes)}")
+    out.print(f"expected       about {duration(needs.seconds(cores))}")
+    out.print(
+        f"\nReckoned with {rates.bandwidth / 1e9:g} GB/s for the average variant, {rates.launch * 1e6:g} µs a launch, "
+        f"{rates.variant * 1e3:g} ms to verify a variant, {rates.compile:g} s to compile a module. Sizes are `built` "
+        "(known exactly), `stated` (by the registry or the file's header) or `assumed`. What is measured or compiled "
+        "already is not done again."
+    )
+
+
+def _size(nbytes: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.3g} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.3g} GiB"

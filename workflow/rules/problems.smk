@@ -1,0 +1,23 @@
+"""Fetch or build each problem into one file; one that cannot be had becomes a record of the reason."""
+
+
+rule problem:
+    input:
+        source=lambda wildcards: plan.problems[wildcards.problem].source or [],
+        code=plan.code("entries", "problems"),
+    output:
+        matrix=f"{plan.results}/problems/{{problem}}.npz",
+        record=f"{plan.results}/raw/problems/{{problem}}.json",
+    log:
+        f"{plan.logs}/problem/{{problem}}.log",
+    params:
+        config=plan.config_file,
+        definition=lambda wildcards: plan.problems[wildcards.problem].definition,
+        seed=plan.config.seed,
+    message:
+        "Building {wildcards.problem}"
+    conda:
+        "../../environment.yml"
+    shell:
+        "repro problem {wildcards.problem:q} --config {params.config:q} --output {output.matrix:q}"
+        " --record {output.record:q} --record-unavailable > {log:q} 2>&1"
