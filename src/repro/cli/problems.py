@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +43,7 @@ def fetch(
 
         REPRO_MIRROR=/data/mirror repro fetch --all
     """
+    _talk()
     settings = load(config)
     registry = load_registry(Path(settings.registry))
     if bool(names) == all_:
@@ -62,13 +64,19 @@ def fetch(
             _out.print(f"{name}: {_fetch(item, settings)}", markup=False)
         except ReproError as error:
             failed.append(name)
-            _err.print(f"{name}: {error}", markup=False)
+            _err.print(str(error), markup=False)
     if failed:
         raise ReproError(
             f"{len(failed)} of {len(wanted)} could not be fetched",
             actual=", ".join(failed),
             todo="see the messages above for where to put the files by hand",
         )
+
+
+def _talk() -> None:
+    """Let downloads be told of, one line each, on standard error."""
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("repro.problems").setLevel(logging.INFO)
 
 
 def _fetch(item: Spec, config: Config) -> str:
@@ -111,6 +119,7 @@ def problem(
 
         repro problem my_matrix --config my_campaign.yaml
     """
+    _talk()
     settings = load(config)
     item = find(name, settings)
     path = output or Path(settings.fetch.cache) / "problems" / f"{name}.npz"
@@ -122,8 +131,9 @@ def problem(
     except ReproError as error:
         if not record_unavailable:
             raise
-        _save(lambda: save_unavailable(path, name, item.entry or "real", str(error)), path)
-        _err.print(f"warning: {name} is unavailable: {error}", markup=False)
+        reason = str(error)
+        _save(lambda: save_unavailable(path, name, item.entry or "real", reason), path)
+        _err.print(f"warning: {name} is unavailable\n{reason}", markup=False)
         return
     _save(lambda: built.save(path), path)
     _out.print(describe(built, path) if info else f"{name}: {built.n} rows, {built.nnz} non-zeros -> {path}")
@@ -140,7 +150,9 @@ def _save(write: Callable[[], None], path: Path) -> None:
 
 def describe(built: Problem, path: Path) -> Table:
     """Return a table of what a built problem is: size, statistics, origin, checksums."""
-    table = Table("", built.name, title=f"problem {built.name}", title_justify="left", show_header=False)
+    table = Table(title=f"problem {built.name}", title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
     table.add_row("file", str(path))
     table.add_row("entry", built.entry)
     table.add_row("rows", f"{built.n:,}")

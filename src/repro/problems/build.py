@@ -155,7 +155,7 @@ def _from_mesh(
 
 
 def _recipe(item: Recipe, config: Config) -> Result:
-    from repro.problems import recipes  # noqa: PLC0415 (meshing packages are optional and slow to import)
+    from repro.problems import recipes  # meshing packages are optional and slow to import
 
     vertices, cells, notes = recipes.build(item.recipe, config.fetch)
     parameters = {"young": item.young, "poisson": item.poisson}

@@ -271,7 +271,7 @@ class _Refused(Exception):
 
 def _download(url: str, target: Path, settings: Fetch) -> None:
     """Download one URL to a file that does not exist yet, trying again where that may help."""
-    import requests  # noqa: PLC0415 (slow to import, and only needed here)
+    import requests  # slow to import, and only needed here
 
     downloader = pooch.HTTPDownloader(
         # what it draws is for people; a log gets the lines below

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,7 +17,9 @@ from repro.errors import ReproError
 REGISTRY = Path("config/problems.yaml")
 
 Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$")]
+# names become paths of results: no part may be empty or start with a dot
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
+Name = Annotated[str, Field(pattern=NAME)]
 EntryName = Literal["real", "complex", "quaternion", "block3"]
 
 
@@ -206,8 +209,23 @@ class Registry(Model):
 
 
 def own_name(problem: OwnProblem) -> str:
-    """Return the name of a user's own problem: as given, else the file's name without its suffixes."""
-    return problem.name or Path(problem.path).name.split(".", 1)[0]
+    """Return the name of a user's own problem: as given, else the file's name without its suffixes.
+
+    Raises
+    ------
+    ReproError
+        It cannot be the name of a file of results.
+    """
+    name = problem.name or Path(problem.path).name.split(".", 1)[0]
+    if not re.match(NAME, name):
+        raise ReproError(
+            "not a name for a problem",
+            where=problem.path,
+            expected="letters, digits and . _ - with / between parts",
+            actual=name,
+            todo="give it a `name:`",
+        )
+    return name
 
 
 def load_registry(path: Path = REGISTRY) -> Registry:

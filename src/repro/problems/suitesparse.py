@@ -24,7 +24,12 @@ SUFFIXES = ((".tar.gz",), (".mtx.gz",), (".mtx",))
 # ssgetpy downloads the whole index, without a time-out, while it is imported: so in a process of its own
 _LOOKUP = """
 import json, sys
-import ssgetpy
+try:
+    import ssgetpy
+except Exception as error:
+    while error.__context__ is not None:  # the innermost says it best
+        error = error.__context__
+    sys.exit(f"{type(error).__name__}: {error}")
 found = [m for m in ssgetpy.search(name=sys.argv[1], limit=100000) if m.name == sys.argv[1]]
 fields = ("id", "group", "name", "rows", "cols", "nnz", "dtype", "kind")
 print(json.dumps([{**{f: getattr(m, f) for f in fields}, "url": m.url("MM")} for m in found]))

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from repro.cli import problems as commands
+from repro.config.models import Config, OwnProblem, Study
+from repro.entries import get_entry
+from repro.errors import ReproError
+from repro.problems import shapes
+from repro.problems.build import build, find
+from repro.problems.problem import Problem, Unavailable
+
+MTX = "%%MatrixMarket matrix coordinate real general\n4 4 4\n1 1 1\n2 2 2\n3 3 3\n4 1 4\n"
+Make = Callable[..., Config]
+
+
+@pytest.fixture
+def registered(tmp_path: Path, make_config: Make) -> Callable[..., Config]:
+    """A configuration whose registry holds the given problems, in YAML's flow style."""
+
+    def register(*items: str, **keys: Any) -> Config:
+        path = tmp_path / "problems.yaml"
+        path.write_text("problems:\n" + "".join(f"  - {item}\n" for item in items))
+        return make_config(registry=str(path), **keys)
+
+    return register
+
+
+@pytest.mark.parametrize("name", ["tiny/helmholtz", "tiny/dirac", "tiny/elasticity", "tiny/poisson"])
+def test_a_generated_problem_of_each_entry(make_config: Make, name: str) -> None:
+    problem = build(name, make_config())
+    assert problem.values.shape == (problem.nnz, len(get_entry(problem.entry).members))
+    assert problem.statistics["rows"] == problem.n < 1000
+    assert problem.origin["source"] == "generated"
+    assert problem.checksum() == build(name, make_config()).checksum()
+
+
+def test_the_campaigns_seed_reaches_generated_fields(make_config: Make) -> None:
+    one, two = (build("tiny/dirac", make_config(seed=seed)) for seed in (1, 2))
+    assert two.origin["parameters"]["seed"] == 2
+    assert not np.array_equal(one.values, two.values)
+    np.testing.assert_array_equal(one.indices, two.indices)
+
+
+def test_a_problem_of_ones_own(tmp_path: Path, make_config: Make) -> None:
+    (tmp_path / "mine.mtx").write_text(MTX)
+    own = OwnProblem(path=str(tmp_path / "mine.mtx"), name="my/matrix")
+    config = make_config(studies={"compound_spmv": Study(problems=("generated", own))})
+    assert find("my/matrix", config) == own
+    problem = build("my/matrix", config)
+    assert (problem.name, problem.entry, problem.n) == ("my/matrix", "real", 4)
+    assert problem.origin["source"] == "own"
+    assert build(own, config).checksum() == problem.checksum()
+
+
+def test_a_size_that_differs_from_the_published_one(tmp_path: Path, registered: Make) -> None:
+    (tmp_path / "mine.mtx").write_text(MTX)
+    item = f"{{name: toy, source: own, entry: real, path: {tmp_path}/mine.mtx, published: {{rows: %d, nonzeros: %d}}}}"
+    assert build("toy", registered(item % (4, 4))).origin["published"] == {"rows": 4, "nonzeros": 4}
+    with pytest.raises(ReproError, match=r"another size[\s\S]*5 rows\n  actual: 4 rows"):
+        build("toy", registered(item % (5, 4)))
+    with pytest.raises(ReproError, match=r"another size[\s\S]*3 non-zeros\n  actual: 4 non-zeros"):
+        build("toy", registered(item % (4, 3)))
+
+
+def test_a_rebuilt_mesh_may_differ_a_little(registered: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def rebuilt(recipe: str, _: object) -> tuple[Any, ...]:
+        asked.append(recipe)
+        return *shapes.lattice_box((4, 4, 4)), ("made again",)
+
+    module = ModuleType("repro.problems.recipes")
+    module.build = rebuilt  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "repro.problems.recipes", module)
+    monkeypatch.setattr(sys.modules["repro.problems"], "recipes", module, raising=False)
+
+    def size(rows: int, nonzeros: int) -> Config:
+        published = f"{{rows: {rows}, nonzeros: {nonzeros}}}"
+        return registered(f"{{name: fem/toy, source: recipe, recipe: toy_1, published: {published}}}")
+
+    problem = build("fem/toy", size(125, 1333))
+    assert (problem.n, problem.nnz, asked) == (125, 1333, ["toy_1"])
+    assert problem.origin["rebuilt"] is True
+    assert problem.origin["notes"] == ["made again"]
+    build("fem/toy", size(126, 1395))
+    with pytest.raises(ReproError, match="127 rows within 1%"):
+        build("fem/toy", size(127, 1333))
+    with pytest.raises(ReproError, match="1420 non-zeros within 5%"):
+        build("fem/toy", size(125, 1420))
+
+
+def test_a_kind_with_another_entry(registered: Make) -> None:
+    with pytest.raises(ReproError, match=r"another entry[\s\S]*expected: entry: real"):
+        build("toy", registered("{name: toy, source: generated, entry: block3, kind: poisson}"))
+
+
+@pytest.mark.mirror
+@pytest.mark.parametrize(
+    ("name", "entry", "rows", "nonzeros"),
+    [
+        ("mhd1280b", "complex", 1280, 22778),
+        ("qc324", "complex", 324, 26730),
+        ("surfaces/bunny", "quaternion", 34834, 243410),
+        ("dragon_dithered", "quaternion", 435545, 3049463),
+        ("dragon_res3", "quaternion", 22982, 162000),
+        ("armadillo_4k", "block3", 1180, 13074),
+        ("bunny_closed", "block3", 13897, 163583),
+        ("armadillo_13k", "block3", 13230, 166954),
+        ("bcsstk16", "block3", 1628, 32890),
+        ("bayer10", "real", 13436, 71594),
+        ("rajat01", "real", 6833, 43250),
+    ],
+)
+def test_real_problems(make_config: Make, name: str, entry: str, rows: int, nonzeros: int) -> None:
+    problem = build(name, make_config())
+    assert (problem.entry, problem.n, problem.nnz) == (entry, rows, nonzeros)
+    assert problem.origin["checksum"]["state"] == "pinned"
+    assert problem.origin["address"].startswith("mirror: ")
+    notes = " ".join(problem.origin["notes"])
+    assert ("duplicate faces" in notes) == (name == "dragon_res3")
+    assert ("explicit zeros" in notes) == (name == "bayer10")
+    assert problem.origin.get("stand_in") == ("surfaces/dragon" if name == "dragon_dithered" else None)
+
+
+# The commands ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Run a command on a registry with one problem that is there, one that cannot be had, and one that is computed."""
+    monkeypatch.delenv("REPRO_MIRROR", raising=False)
+    (tmp_path / "cache/suitesparse/G").mkdir(parents=True)
+    (tmp_path / "cache/suitesparse/G/toy.mtx").write_text(MTX)
+    (tmp_path / "problems.yaml").write_text(
+        "problems:\n"
+        "  - {name: toy, source: suitesparse, entry: real, group: G, matrix: toy, sets: [all]}\n"
+        "  - {name: lost/surface, source: stanford, model: lost, urls: ['http://127.0.0.1:9/lost.ply'], sets: [all]}\n"
+        "  - {name: box, source: generated, entry: real, kind: poisson, parameters: {points: [4, 5, 6]}, sets: [all]}\n"
+    )
+    (tmp_path / "config.yaml").write_text(
+        f"registry: {tmp_path}/problems.yaml\n"
+        f"fetch: {{cache: {tmp_path}/cache, retries: 0, timeout: 2}}\n"
+        "studies: {compound_spmv: {problems: [toy]}}\n"
+    )
+    monkeypatch.chdir(Path(__file__).parents[2])
+    app = typer.Typer()
+    app.command()(commands.fetch)
+    app.command()(commands.problem)
+
+    def invoke(*arguments: str) -> Any:
+        return CliRunner().invoke(app, [*arguments, "--config", str(tmp_path / "config.yaml")])
+
+    return invoke
+
+
+def test_problem_writes_one_file_that_loads(run: Callable[..., Any], tmp_path: Path) -> None:
+    result = run("problem", "toy", "--output", str(tmp_path / "out/toy.npz"))
+    assert result.exit_code == 0, result.exception
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["toy.npz"]
+    problem = Problem.load(tmp_path / "out/toy.npz")
+    assert (problem.name, problem.n, problem.nnz) == ("toy", 4, 4)
+    assert problem.origin["address"] == "put by hand: suitesparse/G/toy.mtx"
+
+
+def test_info_prints_what_a_problem_is_and_builds_it_if_need_be(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    first = run("problem", "toy", "--info")
+    for word in ("real", "ell factor", "bandwidth percent", "unpinned", "suitesparse/G/toy.mtx", "explicit_zeros 0"):
+        assert word in first.output
+    monkeypatch.setattr(commands, "build", None)  # not built again
+    again = run("problem", "toy", "--info")
+    assert again.exit_code == 0
+    assert again.output == first.output
+
+
+def test_a_problem_that_cannot_be_had_fails_and_writes_nothing(run: Callable[..., Any], tmp_path: Path) -> None:
+    result = run("problem", "lost/surface", "--output", str(tmp_path / "lost.npz"))
+    assert isinstance(result.exception, ReproError)
+    assert not (tmp_path / "lost.npz").exists()
+
+
+def test_a_problem_that_cannot_be_had_is_recorded_when_asked(run: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "lost.npz"
+    result = run("problem", "lost/surface", "--record-unavailable", "--output", str(path))
+    assert result.exit_code == 0
+    assert "warning: lost/surface is unavailable" in result.stderr
+    with pytest.raises(Unavailable, match="stanford/lost") as caught:
+        Problem.load(path)
+    assert caught.value.entry == "quaternion"
+
+
+def test_an_unknown_problem_is_an_error_even_when_recording(run: Callable[..., Any], tmp_path: Path) -> None:
+    result = run("problem", "toi", "--record-unavailable", "--output", str(tmp_path / "toi.npz"))
+    assert isinstance(result.exception, ReproError)
+    assert "toy" in str(result.exception.expected)
+    assert not (tmp_path / "toi.npz").exists()
+
+
+def test_a_place_that_cannot_be_written(run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    result = run("problem", "box", "--output", str(tmp_path / "file/box.npz"))
+    assert isinstance(result.exception, ReproError)
+    assert result.exception.what == "cannot write the problem"
+
+
+def test_fetch_does_what_it_can_and_then_fails(run: Callable[..., Any]) -> None:
+    result = run("fetch", "all")
+    assert "toy: put by hand: suitesparse/G/toy.mtx (unpinned)" in result.stdout
+    assert "box: generated, nothing to fetch" in result.stdout
+    assert "http://127.0.0.1:9/lost.ply: no connection" in result.stderr
+    assert isinstance(result.exception, ReproError)
+    assert (result.exception.what, result.exception.actual) == ("1 of 3 could not be fetched", "lost/surface")
+    assert run("fetch", "--all").stdout == result.stdout
+    assert run("fetch", "toy", "box").exit_code == 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("toy", "--all")])
+def test_fetch_wants_names_or_all(run: Callable[..., Any], arguments: tuple[str, ...]) -> None:
+    result = run("fetch", *arguments)
+    assert isinstance(result.exception, ReproError)
+
+
+@pytest.mark.parametrize("command", ["fetch", "problem"])
+def test_help_has_examples(run: Callable[..., Any], command: str) -> None:
+    assert f"repro {command} " in run(command, "--help").output

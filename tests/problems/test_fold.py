@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from repro.entries import get_entry
+from repro.errors import ReproError
+from repro.problems.assembled import Assembled
+from repro.problems.fold import fold
+
+EPSILON = np.finfo(float).eps
+
+
+def expanded(entry: str, seed: int = 1, n: int = 20) -> tuple[sp.csr_array, sp.bsr_array, np.ndarray]:
+    """Return a random matrix with compound entries as scalars, as blocks, and its members."""
+    rng = np.random.default_rng(seed)
+    pattern = sp.random_array((n, n), density=0.2, rng=rng, format="csr")
+    pattern.sort_indices()
+    values = rng.standard_normal((pattern.nnz, len(get_entry(entry).members)))
+    k = get_entry(entry).size
+    blocks = sp.bsr_array((get_entry(entry).expand(values), pattern.indices, pattern.indptr), shape=(k * n, k * n))
+    scalar = sp.csr_array(blocks)
+    scalar.sort_indices()
+    return scalar, blocks, values
+
+
+@pytest.mark.parametrize("entry", ["quaternion", "block3"])
+def test_folding_undoes_the_expansion(entry: str) -> None:
+    scalar, blocks, values = expanded(entry)
+    folded = fold(scalar, entry, "toy")
+    assert folded.n == 20
+    np.testing.assert_array_equal(folded.indptr, blocks.indptr)
+    np.testing.assert_array_equal(folded.indices, blocks.indices)
+    np.testing.assert_array_equal(folded.values, values)
+    assert folded.indices.dtype == np.int32
+    assert "100.0%" in folded.notes[0]
+
+
+def test_a_block_that_is_partly_empty_is_filled_with_zeros() -> None:
+    dense = np.zeros((6, 6))
+    dense[0, 4], dense[5, 5] = 2.0, 3.0
+    folded = fold(sp.csr_array(dense), "block3", "toy")
+    assert folded.indices.tolist() == [1, 1]
+    assert folded.values[0].tolist() == [0, 2, 0, 0, 0, 0, 0, 0, 0]
+    assert folded.values[1].tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 3]
+
+
+def test_scalars_stay_what_they_are() -> None:
+    real = sp.csr_array(np.array([[1.0, 0], [2, 3]]))
+    assert fold(real, "real", "toy").values.tolist() == [[1], [2], [3]]
+    complex_ = sp.csr_array(np.array([[1 + 2j, 0], [0, 3j]]))
+    folded: Assembled = fold(complex_, "complex", "toy")
+    assert folded.values.tolist() == [[1, 2], [0, 3]]
+    assert folded.values.flags.c_contiguous
+
+
+@pytest.mark.parametrize(("row", "column"), [(0, 0), (2, 1), (3, 3)])
+def test_the_first_block_that_is_no_quaternion_is_named(row: int, column: int) -> None:
+    scalar, blocks, _ = expanded("quaternion")
+    block_row = 7
+    block_column = int(blocks.indices[blocks.indptr[block_row]])
+    dense = scalar.toarray()
+    dense[4 * block_row + row, 4 * block_column + column] *= -1
+    with pytest.raises(ReproError, match=f"block row {block_row}, block column {block_column} ") as caught:
+        fold(sp.csr_array(dense), "quaternion", "toy")
+    assert "1 of " in str(caught.value.actual)
+
+
+def test_rounding_is_a_misfit_unless_tolerated() -> None:
+    scalar, _, values = expanded("quaternion")
+    noisy = scalar.copy()
+    noisy.data *= 1 + 4 * EPSILON * np.random.default_rng(2).standard_normal(noisy.nnz)
+    with pytest.raises(ReproError, match="no quaternion matrix"):
+        fold(noisy, "quaternion", "toy")
+    np.testing.assert_allclose(fold(noisy, "quaternion", "toy", tolerance=1e-13).values, values, rtol=1e-13)
+
+
+@pytest.mark.parametrize(("entry", "size"), [("quaternion", 6), ("block3", 8)])
+def test_a_size_that_is_no_multiple(entry: str, size: int) -> None:
+    with pytest.raises(ReproError, match=rf"a multiple of {get_entry(entry).size} rows[\s\S]*{size} rows"):
+        fold(sp.csr_array(np.eye(size)), entry, "toy")
+
+
+@pytest.mark.parametrize(("dtype", "entry"), [(float, "complex"), (complex, "real"), (complex, "block3")])
+def test_values_of_another_kind(dtype: type, entry: str) -> None:
+    with pytest.raises(ReproError, match="does not fit the entry"):
+        fold(sp.csr_array(np.eye(12, dtype=dtype)), entry, "toy")

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import meshio
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from repro.errors import ReproError
+from repro.problems.own import assemble_own
+
+CORNERS = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], dtype=float)
+FACES = np.array([[0, 2, 1], [0, 1, 3], [1, 2, 3], [0, 3, 2]])
+
+
+@pytest.fixture
+def surface(tmp_path: Path) -> Path:
+    path = tmp_path / "tetrahedron.ply"
+    meshio.write_points_cells(path, CORNERS, [("triangle", FACES)])
+    return path
+
+
+@pytest.fixture
+def solid(tmp_path: Path) -> Path:
+    path = tmp_path / "tetrahedron.vtk"
+    meshio.write_points_cells(path, CORNERS, [("tetra", np.array([[0, 1, 2, 3]]))])
+    return path
+
+
+def matrix(tmp_path: Path, values: np.ndarray, name: str = "mine.mtx") -> Path:
+    path = tmp_path / "mine.mtx"
+    scipy.io.mmwrite(path, sp.coo_array(values))
+    if name.endswith(".gz"):
+        (tmp_path / name).write_bytes(gzip.compress(path.read_bytes()))
+    return tmp_path / name
+
+
+@pytest.mark.parametrize("name", ["mine.mtx", "mine.mtx.gz"])
+@pytest.mark.parametrize(("dtype", "entry"), [(float, "real"), (complex, "complex")])
+def test_a_matrix_says_itself_what_its_entries_are(tmp_path: Path, name: str, dtype: type, entry: str) -> None:
+    found, assembled, origin = assemble_own(matrix(tmp_path, 2 * np.eye(5, dtype=dtype), name), None)
+    assert found == entry
+    assert (assembled.n, assembled.values[0, 0]) == (5, 2)
+    assert origin["counts"]["nonzeros"] == 5
+    assert len(origin["checksum"]["sha256"]) == 64
+
+
+def test_a_matrix_is_folded_when_the_entry_asks_for_it(tmp_path: Path) -> None:
+    entry, assembled, _ = assemble_own(matrix(tmp_path, np.kron(np.eye(2), np.arange(1.0, 10).reshape(3, 3))), "block3")
+    assert (entry, assembled.n) == ("block3", 2)
+    assert assembled.values[1].tolist() == list(range(1, 10))
+    with pytest.raises(ReproError, match="4 x 4 blocks"):
+        assemble_own(tmp_path / "mine.mtx", "quaternion")
+
+
+def test_a_surface_becomes_a_dirac_operator(surface: Path) -> None:
+    entry, assembled, origin = assemble_own(surface, "quaternion")
+    assert (entry, assembled.n, assembled.values.shape) == ("quaternion", 4, (16, 4))
+    assert origin["counts"] == {"vertices": 4, "cells": 4}
+    other = assemble_own(surface, "quaternion", seed=2)[1]
+    assert not np.array_equal(other.values, assembled.values)
+
+
+def test_tetrahedra_become_elasticity(solid: Path) -> None:
+    entry, assembled, _ = assemble_own(solid, "block3")
+    assert (entry, assembled.n, assembled.values.shape) == ("block3", 4, (16, 9))
+
+
+@pytest.mark.parametrize("entry", [None, "real", "complex"])
+def test_a_mesh_needs_an_entry_that_fits(surface: Path, entry: str | None) -> None:
+    with pytest.raises(ReproError, match=r"a mesh needs an entry[\s\S]*quaternion"):
+        assemble_own(surface, entry)
+
+
+def test_a_surface_has_no_tetrahedra(surface: Path) -> None:
+    with pytest.raises(ReproError, match="the mesh has no tetrahedra"):
+        assemble_own(surface, "block3")
+
+
+@pytest.mark.parametrize(("name", "said"), [("none.mtx", "no such file"), ("notes.txt", "unknown kind of file")])
+def test_files_that_do_not_do(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(ReproError, match=said):
+        assemble_own(tmp_path / name, "real")

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from repro.config.models import OwnProblem
+from repro.errors import ReproError
+from repro.problems.generated import KINDS, generate
+from repro.problems.registry import Generated, Registry, load_registry
+from repro.problems.statistics import describe
+
+SHIPPED = Path(__file__).parents[2] / "config/problems.yaml"
+
+# Table 1 of the 2020 paper
+TABLE_1 = """
+mhd1280b 1280 22778 complex / RFdevice 74104 365580 complex / fem_filter 74062 1731206 complex /
+mono_500Hz 169410 5033796 complex / surfaces/bunny 34834 243410 quaternion /
+surfaces/armadillo 172974 1210806 quaternion /
+surfaces/dragon 435545 3049463 quaternion / surfaces/buddha 543524 3805882 quaternion /
+fem/armadillo_1000.1 1016 11180 block3 / fem/bunny2.4M 27112 284846 block3 / fem/nut_37k 9095 112685 block3 /
+fem/dragon_100K 26436 315006 block3 / fem/NX_MotorH67k 66840 899478 block3
+"""
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Registry:
+    return load_registry(SHIPPED)
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "problems.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_papers_problems_are_those_of_table_1(shipped: Registry) -> None:
+    rows = [line.split() for line in TABLE_1.replace("\n", " ").split(" / ")]
+    items = shipped.expand("papers")
+    assert [[i.name, str(i.published.rows), str(i.published.nonzeros), i.entry] for i in items] == rows
+    assert [item.name for item in items if item.rebuilt] == [row[0] for row in rows if row[0].startswith("fem/")]
+
+
+def test_the_mirror_set_needs_no_network(shipped: Registry) -> None:
+    names = {item.name for item in shipped.expand("mirror")}
+    assert names == {
+        "surfaces/bunny", "dragon_dithered", "mhd1280b", "qc324", "armadillo_13k", "bunny_closed", "armadillo_4k",
+    }  # fmt: skip
+    assert all(item.checksum for item in shipped.expand("mirror"))
+    assert shipped.find("dragon_dithered").stand_in == "surfaces/dragon"
+
+
+def test_every_downloadable_problem_says_its_terms(shipped: Registry) -> None:
+    downloaded = [item for item in shipped.problems if item.source in ("suitesparse", "stanford", "tetmesh")]
+    assert len(downloaded) > 20
+    assert all(item.licence and item.credit for item in downloaded)
+
+
+def test_the_generated_set_is_what_the_default_campaign_promises(shipped: Registry) -> None:
+    items = shipped.expand("generated")
+    entries = [item.entry for item in items]
+    assert all(entries.count(entry) >= 2 for entry in ("complex", "quaternion", "block3"))
+    longest = {}
+    for item in items:
+        assert isinstance(item, Generated)
+        built = generate(item.kind, **item.parameters)
+        assert 5_000 <= built.n <= 20_000, item.name
+        lengths = describe(built.indptr, built.indices)["row_length"]
+        longest[item.name] = lengths["max"] / lengths["median"]
+    assert max(longest.values()) > 10
+
+
+def test_generated_problems_name_kinds_that_exist(shipped: Registry) -> None:
+    for item in shipped.problems:
+        if isinstance(item, Generated):
+            assert KINDS[item.kind].entry == item.entry
+
+
+@pytest.mark.parametrize(
+    ("name", "suggested"),
+    [("bunny", "surfaces/bunny"), ("mhd1280", "mhd1280b"), ("RFdevise", "RFdevice"), ("nut_37K", "fem/nut_37k")],
+)
+def test_an_unknown_name_suggests_close_ones(shipped: Registry, name: str, suggested: str) -> None:
+    with pytest.raises(ReproError, match="unknown problem") as caught:
+        shipped.find(name)
+    assert suggested in str(caught.value.expected)
+    assert caught.value.actual == name
+
+
+def test_an_unknown_name_without_close_ones_lists_all(shipped: Registry) -> None:
+    with pytest.raises(ReproError, match=r"one of mhd1280b, .*generated"):
+        shipped.expand(["xxxxxxxxxxxx"])
+
+
+def test_sets_names_and_own_problems_expand_once_and_in_order(shipped: Registry) -> None:
+    own = OwnProblem(path="some/where/mine.mtx.gz", entry="real")
+    found = shipped.expand(["qc324", own, "mirror", "qc324", own])
+    assert found[0].name == "qc324"
+    assert found[1] == own
+    assert len(found) == len(shipped.expand("mirror")) + 1
+
+
+@pytest.mark.parametrize("name", ["mhd1280b", None])
+def test_an_own_problem_cannot_take_a_name(shipped: Registry, name: str | None) -> None:
+    mine = [OwnProblem(path="a/qc324.mtx", name=name), OwnProblem(path="b/qc324.mtx", name=name)]
+    with pytest.raises(ReproError, match="name of a problem is taken"):
+        shipped.expand(mine)
+
+
+@pytest.mark.parametrize("own", [OwnProblem(path="my matrix.mtx"), OwnProblem(path="a.mtx", name="../a")])
+def test_an_own_problem_needs_a_name_that_can_be_a_file(shipped: Registry, own: OwnProblem) -> None:
+    with pytest.raises(ReproError, match=r"not a name for a problem[\s\S]*give it a `name:`"):
+        shipped.expand([own])
+
+
+TOY = "{name: toy, source: generated, entry: real, kind: poisson, sets: [s]%s}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("problems: []", "problems: .*at least 1"),
+        (f"problems: [{TOY % ', colour: red'}]", "colour: unknown key"),
+        (f"problems: [{TOY % ''}, {TOY % ''}]", "two problems are called toy"),
+        (f"problems: [{TOY % ''}, {(TOY % '').replace('name: toy', 'name: s')}]", "both a problem and a set: s"),
+        (f"problems: [{TOY % ', stand_in: gone'}]", "not registered: .*gone"),
+        (f"problems: [{TOY % ', checksum: abc'}]", "checksum"),
+        ("problems: [{name: toy, source: magic, entry: real}]", "magic.*suitesparse"),
+        ("problems: [{name: '../toy', source: generated, entry: real, kind: poisson}]", "name"),
+        (
+            "problems: [{name: toy, source: tetmesh, mesh: toy, parts: [.node, .ele], urls: [[one]]}]",
+            "needs 2 addresses",
+        ),
+        ("problems: [", "unreadable YAML"),
+    ],
+)
+def test_a_registry_that_does_not_fit(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ReproError, match=said) as caught:
+        load_registry(write(tmp_path, text))
+    assert caught.value.where == tmp_path / "problems.yaml"
