@@ -37,9 +37,15 @@ class Runnable(Protocol):
 
     kind: str
     name: str
-    columns: Mapping[str, Any]
-    identity: str
     arrangement: str
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """See above."""
+
+    @property
+    def identity(self) -> str:
+        """See above."""
 
     def prepare(self, workspace: Workspace) -> None:
         """Bring the operands to the device and do the library's own analysis.

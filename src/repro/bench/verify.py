@@ -45,7 +45,8 @@ class Verifier:
         self._device.fill(y, NAN_BYTE)
         runnable.launch()
         self._device.synchronize()
-        return self._compare(runnable, y)
+        # asked for once more: a library that runs on the host brings its result to the device only now
+        return self._compare(runnable, runnable.result() or y)
 
     def _compare(self, runnable: Runnable, y: Buffer) -> float:
         if runnable.arrangement not in self._expected:

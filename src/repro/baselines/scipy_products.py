@@ -1,0 +1,121 @@
+"""SciPy on the CPU: CSR and BSR of the real expansion, and complex CSR for complex entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import scipy
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from repro.baselines.expansions import COMPLEX, Representation, real_expansion, to_bsr, to_csr
+from repro.baselines.registry import baseline
+from repro.bench.runnable import Runnable, Unsupported
+from repro.bench.workspace import Workspace
+from repro.devices.base import Buffer, Device
+
+
+@baseline("opencl")
+def scipy_products(entry: str) -> Iterable[Runnable]:
+    """Return what SciPy has for an entry; blocks only where there are any."""
+    real = real_expansion(entry)
+    formats = [("csr", real)]
+    if real.size > 1:
+        formats.append(("bsr", real))
+    if entry == "complex":
+        formats.append(("csr", COMPLEX))
+    return [SciPy(name, representation) for name, representation in formats]
+
+
+class SciPy:
+    """A `Runnable` that multiplies on the host; it is timed as a kernel is, and its result uploaded outside that time.
+
+    Parameters
+    ----------
+    format_name
+        `csr` or `bsr`.
+    representation
+        What the numbers are.
+    """
+
+    kind = "baseline"
+    launch: Callable[[], None]
+    identity = f"scipy {scipy.__version__} numpy {np.__version__}"
+
+    def __init__(self, format_name: str, representation: Representation) -> None:
+        self._format = format_name
+        self._representation = representation
+        self.name = f"scipy/{format_name}/{representation.name}"
+        self.arrangement = representation.arrangement
+        self.columns: dict[str, Any] = {
+            "routine": format_name,
+            "representation": representation.name,
+            "papers_choice": False,
+        }
+        self._product: NDArray[Any] | None = None
+        self._device: Device | None = None
+        self._y: Buffer | None = None
+        self._moved = (0, 0)
+
+    @property
+    def moved(self) -> tuple[int, int]:
+        """(matrix + x once + y, matrix alone), in bytes."""
+        return self._moved
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Build SciPy's matrix.
+
+        Raises
+        ------
+        Unsupported
+            The matrix has more numbers than 32-bit indices can count.
+        """
+        self.release()
+        operands = workspace.operands
+        bsr = to_bsr(operands, self._representation)
+        rows = operands.problem.n * self._representation.size
+        matrix: Any
+        if self._format == "bsr":
+            matrix = sp.bsr_array((bsr.values, bsr.columns, bsr.offsets), shape=(rows, rows))
+        else:
+            try:
+                csr = to_csr(bsr)
+            except OverflowError as error:
+                raise Unsupported(str(error)) from None
+            matrix = sp.csr_array((csr.values, csr.columns, csr.offsets), shape=(rows, rows))
+        x = self._representation.arrange(operands.x).view(bsr.values.dtype)
+        matrix_bytes = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
+        self._moved = matrix_bytes + 2 * operands.x.nbytes, matrix_bytes
+        self._device = workspace.device
+        self._product = np.full_like(x, np.nan)
+
+        def launch() -> None:
+            self._product = matrix @ x
+
+        self.launch = launch
+
+    def result(self) -> Buffer | None:
+        """Return the last product, uploaded anew: a buffer that was asked for before a launch does not see it."""
+        if self._product is None or self._device is None:
+            return None
+        if self._y is not None:
+            self._y.release()
+        self._y = self._device.upload(self._product)
+        return self._y
+
+    def arrange(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bring `(n, k)` members into the representation's order."""
+        return self._representation.arrange(values)
+
+    def release(self) -> None:
+        """Drop the matrix and the uploaded result."""
+        if self._y is not None:
+            self._y.release()
+        self._y = self._product = self._device = None
+        self.launch = _not_prepared
+
+
+def _not_prepared() -> None:
+    raise RuntimeError("launched before it was prepared")
