@@ -31,8 +31,12 @@ rule all:
 
 
 onsuccess:
-    print(f"\nreport   {plan.results}/report.html\ntables   {plan.results}/tables\nfigures  {plan.figures}")
+    print(
+        f"\nreport   {plan.results}/report.html\ntables   {plan.results}/tables\nfigures  {plan.figures}"
+    )
 
 
 onerror:
-    print(f"\nnot complete: the messages above name what failed; logs are in {plan.logs} and {log}")
+    print(
+        f"\nnot complete: the messages above name what failed; logs are in {plan.logs} and {log}"
+    )

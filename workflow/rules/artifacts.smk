@@ -10,12 +10,12 @@ rule table:
         multiext(f"{plan.results}/tables/{{study}}/{{table}}", ".csv", ".md", ".tex"),
     log:
         f"{plan.logs}/table/{{study}}/{{table}}.log",
+    conda:
+        "../../environment.yml"
     params:
         config=plan.config_file,
     message:
         "Making {wildcards.table}"
-    conda:
-        "../../environment.yml"
     shell:
         "repro table {wildcards.table} --study {wildcards.study} --config {params.config:q} > {log:q} 2>&1"
 
@@ -29,11 +29,11 @@ rule figure:
         multiext(f"{plan.figures}/{{study}}/{{figure}}", ".pdf", ".svg", ".png"),
     log:
         f"{plan.logs}/figure/{{study}}/{{figure}}.log",
+    conda:
+        "../../environment.yml"
     params:
         config=plan.config_file,
     message:
         "Making {wildcards.figure}"
-    conda:
-        "../../environment.yml"
     shell:
         "repro figure {wildcards.figure} --study {wildcards.study} --config {params.config:q} > {log:q} 2>&1"

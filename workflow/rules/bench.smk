@@ -9,16 +9,16 @@ rule measure:
         f"{plan.results}/raw/{{study}}/{{problem}}/{{precision}}/search.parquet",
     log:
         f"{plan.logs}/measure/{{study}}/{{problem}}/{{precision}}.log",
-    params:
-        config=plan.config_file,
-        protocol=lambda wildcards: plan.protocol(wildcards.study),
+    conda:
+        "../../environment.yml"
     threads: 1 if plan.on_gpu else workflow.cores
     resources:
         gpu=1 if plan.on_gpu else 0,
+    params:
+        config=plan.config_file,
+        protocol=lambda wildcards: plan.protocol(wildcards.study),
     message:
         "Measuring every variant on {wildcards.problem}, {wildcards.precision}"
-    conda:
-        "../../environment.yml"
     shell:
         "repro measure {wildcards.study} {wildcards.problem:q} {wildcards.precision} --config {params.config:q}"
         " > {log:q} 2>&1"
@@ -32,17 +32,17 @@ rule baseline:
         f"{plan.results}/raw/{{study}}/{{problem}}/{{precision}}/baseline.parquet",
     log:
         f"{plan.logs}/baseline/{{study}}/{{problem}}/{{precision}}.log",
+    conda:
+        "../../environment.yml"
+    threads: 1 if plan.on_gpu else workflow.cores
+    resources:
+        gpu=1 if plan.on_gpu else 0,
     params:
         config=plan.config_file,
         protocol=lambda wildcards: plan.protocol(wildcards.study),
         baselines=lambda wildcards: plan.studies[wildcards.study].settings.baselines,
-    threads: 1 if plan.on_gpu else workflow.cores
-    resources:
-        gpu=1 if plan.on_gpu else 0,
     message:
         "Measuring the baselines on {wildcards.problem}, {wildcards.precision}"
-    conda:
-        "../../environment.yml"
     shell:
         "repro baseline {wildcards.study} {wildcards.problem:q} {wildcards.precision} --config {params.config:q}"
         " > {log:q} 2>&1"
@@ -59,15 +59,15 @@ rule select:
         choices=f"{plan.results}/raw/{{study}}/{{problem}}/{{precision}}/choices.parquet",
     log:
         f"{plan.logs}/select/{{study}}/{{problem}}/{{precision}}.log",
-    params:
-        config=plan.config_file,
+    conda:
+        "../../environment.yml"
     threads: 1 if plan.on_gpu else workflow.cores
     resources:
         gpu=1 if plan.on_gpu else 0,
+    params:
+        config=plan.config_file,
     message:
         "Measuring the winners on {wildcards.problem}, {wildcards.precision}, once more"
-    conda:
-        "../../environment.yml"
     shell:
         "repro select {wildcards.study} {wildcards.problem:q} {wildcards.precision} --config {params.config:q}"
         " > {log:q} 2>&1"

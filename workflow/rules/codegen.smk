@@ -9,13 +9,13 @@ rule compile:
         "modules/{target}/{study}/{entry}-{precision}/{layout}.json",
     log:
         f"{plan.logs}/compile/{{target}}/{{study}}/{{entry}}-{{precision}}/{{layout}}.log",
-    params:
-        kernels=plan.config.kernels,
     priority: 1
-    message:
-        "Compiling {wildcards.layout} for {wildcards.entry} entries, {wildcards.precision}, {wildcards.target}"
     conda:
         "../../environment.yml"
+    params:
+        kernels=lambda wildcards: plan.config.kernels,
+    message:
+        "Compiling {wildcards.layout} for {wildcards.entry} entries, {wildcards.precision}, {wildcards.target}"
     shell:
         "repro compile {wildcards.study} {wildcards.entry} {wildcards.precision} {wildcards.layout}"
         " --target {wildcards.target} --kernels {params.kernels:q} --output {output:q} --record-errors > {log:q} 2>&1"
@@ -29,13 +29,13 @@ rule compile_common:
         "modules/{target}/common.json",
     log:
         f"{plan.logs}/compile/{{target}}/common.log",
-    params:
-        kernels=plan.config.kernels,
     priority: 1
-    message:
-        "Compiling the kernels that all studies share, {wildcards.target}"
     conda:
         "../../environment.yml"
+    params:
+        kernels=lambda wildcards: plan.config.kernels,
+    message:
+        "Compiling the kernels that all studies share, {wildcards.target}"
     shell:
         "repro compile common --target {wildcards.target} --kernels {params.kernels:q} --output {output:q}"
         " > {log:q} 2>&1"

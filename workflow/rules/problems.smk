@@ -10,14 +10,14 @@ rule problem:
         record=f"{plan.results}/raw/problems/{{problem}}.json",
     log:
         f"{plan.logs}/problem/{{problem}}.log",
+    conda:
+        "../../environment.yml"
     params:
         config=plan.config_file,
         definition=lambda wildcards: plan.problems[wildcards.problem].definition,
         seed=plan.config.seed,
     message:
         "Building {wildcards.problem}"
-    conda:
-        "../../environment.yml"
     shell:
         "repro problem {wildcards.problem:q} --config {params.config:q} --output {output.matrix:q}"
         " --record {output.record:q} --record-unavailable > {log:q} 2>&1"

@@ -10,12 +10,12 @@ rule report:
         f"{plan.results}/report.html",
     log:
         f"{plan.logs}/report.log",
+    conda:
+        "../../environment.yml"
     params:
         config=plan.config_file,
     message:
         "Writing the report"
-    conda:
-        "../../environment.yml"
     shell:
         "repro report --config {params.config:q} > {log:q} 2>&1"
 
@@ -32,11 +32,11 @@ rule check:
         touch(f"{plan.results}/complete"),
     log:
         f"{plan.logs}/check.log",
+    conda:
+        "../../environment.yml"
     params:
         config=plan.config_file,
     message:
         "Checking that nothing is missing"
-    conda:
-        "../../environment.yml"
     shell:
         "repro check --config {params.config:q} > {log:q} 2>&1"

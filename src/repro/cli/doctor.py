@@ -1,0 +1,234 @@
+"""`repro doctor`: what this machine has, and what to install for what is missing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import typer
+
+from repro.errors import ReproError
+
+CUDA_EXTRA = "pip install -e '.[cuda]'"
+CPU_EXTRA = "pip install -e '.[cpu]'"
+MESH_EXTRA = "pip install -e '.[mesh]'"
+ROOM = 2 << 30
+
+#: Debian's packages of the libraries that gmsh links to and pip does not bring.
+LIBRARIES = {
+    "libGL.so.1": "libgl1",
+    "libGLU.so.1": "libglu1-mesa",
+    "libX11.so.6": "libx11-6",
+    "libXcursor.so.1": "libxcursor1",
+    "libXext.so.6": "libxext6",
+    "libXfixes.so.3": "libxfixes3",
+    "libXft.so.2": "libxft2",
+    "libXinerama.so.1": "libxinerama1",
+    "libXrender.so.1": "libxrender1",
+    "libfontconfig.so.1": "libfontconfig1",
+    "libgomp.so.1": "libgomp1",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found.
+
+    Attributes
+    ----------
+    what
+        What was looked for.
+    found
+        What there is, or why there is nothing.
+    good
+        Whether it can be used.
+    todo
+        What to install or to do where it is missing.
+    device
+        Whether campaigns can run on it.
+    """
+
+    what: str
+    found: str
+    good: bool = True
+    todo: str = ""
+    device: bool = False
+
+
+def doctor() -> None:
+    """Say what was found on this machine, and what to install for what is missing; exit with 0 if a device can be used.
+
+    Nothing that is missing is needed by everything: without a GPU campaigns run on the CPU, without a mirror inputs are
+    downloaded, without the extra `mesh` five problems of the papers cannot be rebuilt.
+
+    Example:
+
+        repro doctor
+    """
+    findings = [finding for check in CHECKS for finding in check()]
+    width = max(len(finding.what) for finding in findings)
+    for finding in findings:
+        mark = typer.style("ok     ", fg="green") if finding.good else typer.style("missing", fg="yellow")
+        typer.echo(f"{mark}  {finding.what:{width}}  {finding.found}")
+        if finding.todo:
+            typer.echo(f"{'':{9 + width}}  to do: {finding.todo}")
+    usable = [finding.what for finding in findings if finding.device and finding.good]
+    if not usable:
+        raise ReproError(
+            "no device can be used",
+            todo=f"for the CPU of any machine: {CPU_EXTRA}; for an NVIDIA GPU: its driver, then {CUDA_EXTRA}",
+        )
+    typer.echo(f"\ncampaigns can run here: {', '.join(usable)}")
+
+
+def check_python() -> Iterator[Finding]:
+    """Python, and the campaign's folder."""
+    from repro import __version__
+
+    yield Finding("Python", f"{platform.python_version()} at {sys.executable}")
+    yield Finding("sparse-repro", __version__)
+    config = Path("config/config.yaml")
+    if not config.is_file():
+        yield Finding("configuration", f"no {config} in {Path.cwd()}", False, "run from the repository's root")
+        return
+    from repro.config import load
+
+    try:
+        campaign = load(config)
+        yield Finding("configuration", f"{config}: campaign {campaign.campaign}, device {campaign.device}")
+    except ReproError as error:
+        yield Finding("configuration", str(error), False, f"correct {config}")
+
+
+def check_cuda() -> Iterator[Finding]:
+    """GPUs, the driver, the compiler and cuSPARSE."""
+    from repro.codegen import nvcc
+    from repro.devices.detect import find_gpus
+
+    gpus, compiler = find_gpus(), nvcc.find()
+    launcher = find_spec("pycuda") is not None
+    for gpu in gpus:
+        lacking = [name for name, there in (("PyCUDA", launcher), ("nvcc", compiler)) if not there]
+        yield Finding(
+            f"cuda:{gpu.ordinal}",
+            f"{gpu.name}, {gpu.capability}, driver {_driver()}" + f"; lacks {' and '.join(lacking)}" * bool(lacking),
+            not lacking,
+            CUDA_EXTRA if lacking else "",
+            device=True,
+        )
+    if not gpus:
+        asked = find_spec("pynvml") is not None
+        found = "no NVIDIA driver answers" if asked else "nvidia-ml-py is not installed, so none was looked for"
+        todo = "on a machine with an NVIDIA GPU: " + ("install its driver" if asked else CUDA_EXTRA)
+        yield Finding("GPU", found, False, todo)
+    if compiler:
+        yield Finding("nvcc", f"{nvcc.version()} at {compiler}")
+    else:
+        todo = "for GPUs: the CUDA toolkit, or pip install nvidia-cuda-nvcc"
+        yield Finding("nvcc", "not on PATH, in CUDA_HOME or in the pip packages", False, todo)
+    yield _cusparse()
+
+
+def _driver() -> str:
+    try:
+        import pynvml
+
+        version = pynvml.nvmlSystemGetDriverVersion()
+    except Exception as error:  # whatever NVML has to say, it is no reason to stop looking
+        return f"unknown ({error})"
+    return version.decode() if isinstance(version, bytes) else str(version)
+
+
+def _cusparse() -> Finding:
+    if find_spec("nvmath") is None:
+        return Finding("cuSPARSE", "nvmath-python is not installed", False, f"for GPUs: {CUDA_EXTRA}")
+    try:
+        from nvmath.bindings import cusparse
+
+        version = ".".join(str(cusparse.get_property(part)) for part in range(3))
+    except Exception as error:  # nvmath raises its own kinds where driver or library are missing
+        return Finding("cuSPARSE", _first_line(error), False, f"for GPUs: the driver, then {CUDA_EXTRA}")
+    return Finding("cuSPARSE", f"{version} through nvmath-python")
+
+
+def check_opencl() -> Iterator[Finding]:
+    """The CPU through OpenCL."""
+    from repro.codegen import opencl_runtime
+
+    library = opencl_runtime.find_library()
+    yield Finding(
+        "OpenCL runtime",
+        str(library) if library else "no pip-installed CPU runtime in this environment",
+        library is not None,
+        "" if library else f"{CPU_EXTRA}, or a runtime of the system such as pocl-opencl-icd",
+    )
+    try:
+        devices = opencl_runtime.find_devices()
+    except ReproError as error:
+        yield Finding("opencl", _first_line(error), False, CPU_EXTRA, device=True)
+        return
+    for ordinal, device in enumerate(devices):
+        yield Finding(f"opencl:{ordinal}", f"{device.name.strip()}, {device.version.strip()}", device=True)
+
+
+def check_inputs() -> Iterator[Finding]:
+    """Mirror and disk."""
+    mirror = os.environ.get("REPRO_MIRROR")
+    if not mirror:
+        yield Finding("mirror", "REPRO_MIRROR is not set: inputs are downloaded from their own sites")
+    elif "://" in mirror or Path(mirror).is_dir():
+        yield Finding("mirror", mirror)
+    else:
+        yield Finding(
+            "mirror", f"{mirror} is not a folder", False, "set REPRO_MIRROR to a folder or a URL, or unset it"
+        )
+    free = shutil.disk_usage(Path.cwd()).free
+    yield Finding(
+        "disk",
+        f"{free / 2**30:.1f} GiB free in {Path.cwd()}",
+        free > ROOM,
+        "" if free > ROOM else "make room: `repro plan` says how much a campaign needs",
+    )
+
+
+def check_mesh() -> Iterator[Finding]:
+    """The extra that rebuilds the papers' tetrahedral meshes."""
+    for name in ("gmsh", "tetgen", "pymeshfix"):
+        if find_spec(name) is None:
+            yield Finding(name, "not installed", False, f"to rebuild the papers' meshes: {MESH_EXTRA}")
+        elif name == "gmsh" and (lacking := missing_libraries()):
+            packages = " ".join(LIBRARIES.get(library, library) for library in lacking)
+            yield Finding(name, f"lacks {', '.join(lacking)}", False, f"on Debian: apt-get install {packages}")
+        else:
+            from importlib.metadata import version
+
+            yield Finding(name, version(name))
+
+
+def missing_libraries() -> list[str]:
+    """Return the shared libraries that gmsh needs and this system lacks."""
+    for folder in (Path(sys.prefix, "lib"), Path(sys.prefix, "Lib")):
+        for library in sorted(folder.glob("libgmsh.so*")):
+            said = subprocess.run(["ldd", library], text=True, capture_output=True, check=False).stdout
+            return [line.split()[0] for line in said.splitlines() if "not found" in line]
+    return []
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    check_python,
+    check_cuda,
+    check_opencl,
+    check_inputs,
+    check_mesh,
+)

@@ -1,0 +1,163 @@
+"""`repro list`: what can be named in a configuration or on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Rows = Iterable[tuple[object, ...]]
+CONFIG = Path("config/config.yaml")
+WIDE = 500
+
+
+class What(StrEnum):
+    """What can be listed."""
+
+    problems = "problems"
+    sets = "sets"
+    entries = "entries"
+    layouts = "layouts"
+    baselines = "baselines"
+    artifacts = "artifacts"
+    devices = "devices"
+    studies = "studies"
+
+
+def list_(
+    what: Annotated[What, typer.Argument(help="What to list.", metavar="WHAT", show_default=False)],
+    config: Annotated[Path, typer.Option(help="Configuration that names the registry and problems of your own.")] = (
+        CONFIG
+    ),
+) -> None:
+    """List problems, sets, entries, layouts, baselines, artifacts, devices or studies.
+
+    Examples:
+
+        repro list problems
+
+        repro list artifacts
+    """
+    import sys
+
+    from rich.console import Console
+    from rich.table import Table
+
+    heads, rows = LISTS[what](config)
+    table = Table(*heads, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*("–" if cell is None or cell == "" else str(cell) for cell in row))
+    # in a pipe a line a thing, however long, for grep
+    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDE).print(table)
+
+
+def list_problems(config: Path) -> tuple[list[str], Rows]:
+    """Name, entry, source and published size of every registered problem, then those of the configuration's own."""
+    from repro.config import load
+    from repro.config.models import OwnProblem
+    from repro.problems.registry import load_registry, own_name
+
+    settings = load(config)
+    registry = load_registry(Path(settings.registry))
+    rows: list[tuple[object, ...]] = []
+    for item in registry.problems:
+        size = f"{item.published.rows:,}; {item.published.nonzeros:,}" if item.published else None
+        remark = "rebuilt" if item.rebuilt else f"stands in for {item.stand_in}" if item.stand_in else None
+        rows.append((item.name, item.entry, item.source, size, ", ".join(item.sets), remark))
+    for study in settings.studies.values():
+        for wish in study.problems if not isinstance(study.problems, str) else ():
+            if isinstance(wish, OwnProblem):
+                rows.append((own_name(wish), wish.entry, wish.path, None, None, "your own"))
+    return ["problem", "entry", "source", "rows; non-zeros", "sets", "remark"], rows
+
+
+def list_sets(config: Path) -> tuple[list[str], Rows]:
+    """Every set with its members."""
+    from repro.config import load
+    from repro.problems.registry import load_registry
+
+    registry = load_registry(Path(load(config).registry))
+    members = {name: [item.name for item in registry.problems if name in item.sets] for name in registry.sets()}
+    return ["set", "problems"], [(name, ", ".join(members[name])) for name in sorted(members)]
+
+
+def list_entries(_: Path) -> tuple[list[str], Rows]:
+    """Every entry with its members."""
+    from repro.entries import entries
+
+    rows = [
+        (entry.name, ", ".join(entry.members), ", ".join(entry.vector_members), f"{entry.size}×{entry.size}")
+        for entry in entries().values()
+    ]
+    return ["entry", "members", "vector members", "real expansion"], rows
+
+
+def list_layouts(_: Path) -> tuple[list[str], Rows]:
+    """Every layout."""
+    from repro.formats.layout import REFERENCE, all_layouts
+
+    rows = [
+        (layout, layout.outer, layout.inner, layout.vector, "the reference" if layout == REFERENCE else None)
+        for layout in all_layouts()
+    ]
+    return ["layout", "outer", "inner", "vector", "remark"], rows
+
+
+def list_baselines(_: Path) -> tuple[list[str], Rows]:
+    """Every baseline for each entry."""
+    from repro.baselines import for_problem
+    from repro.entries import entries
+
+    rows = []
+    for backend in ("cuda", "opencl"):
+        for entry in entries():
+            for factory in for_problem(entry, backend):
+                made = factory()
+                rows.append((made.name, backend, entry, "yes" if made.columns.get("papers_choice") else None))
+    return ["baseline", "device", "entry", "the papers' choice"], rows
+
+
+def list_artifacts(_: Path) -> tuple[list[str], Rows]:
+    """Every table and figure of every study."""
+    from repro.artifacts import artifacts
+    from repro.studies.registry import STUDIES
+
+    rows = [(each.name, study, each.numbering, each.title) for study in STUDIES for each in artifacts(study)]
+    return ["artifact", "study", "in the paper", "title"], rows
+
+
+def list_devices(_: Path) -> tuple[list[str], Rows]:
+    """Every device that `device:` can name here."""
+    from repro.codegen.opencl_runtime import find_devices
+    from repro.devices.detect import find_gpus
+    from repro.errors import ReproError
+
+    rows: list[tuple[object, ...]] = [(f"cuda:{gpu.ordinal}", gpu.name, gpu.capability) for gpu in find_gpus()]
+    with suppress(ReproError):  # `repro doctor` says why there is none
+        rows += [(f"opencl:{ordinal}", device.name.strip(), "cpu") for ordinal, device in enumerate(find_devices())]
+    return ["device", "name", "target"], rows
+
+
+def list_studies(_: Path) -> tuple[list[str], Rows]:
+    """Every study with the papers it re-runs."""
+    from repro.studies.registry import STUDIES, get_study
+
+    return ["study", "what it re-runs"], [
+        (name, " ".join((get_study(name).__doc__ or "").split("\n\n")[-1].split())) for name in STUDIES
+    ]
+
+
+LISTS: dict[What, Callable[[Path], tuple[list[str], Rows]]] = {
+    What.problems: list_problems,
+    What.sets: list_sets,
+    What.entries: list_entries,
+    What.layouts: list_layouts,
+    What.baselines: list_baselines,
+    What.artifacts: list_artifacts,
+    What.devices: list_devices,
+    What.studies: list_studies,
+}
