@@ -62,7 +62,8 @@ class Bench:
         self.verifier = Verifier(device, operands, workspace.common)
         self.lost = False
         self._cache = cache
-        self._surroundings = [device.name, driver, operands.problem.checksum(), operands.precision, seed, cache]
+        checksum = operands.problem.checksum()
+        self._surroundings = [device.name, driver, checksum, operands.precision, seed, cache, workspace.common_hash]
         self._common: Mapping[str, Any] = {
             "study": study,
             "problem": operands.problem.name,

@@ -87,16 +87,16 @@ class Workspace:
     ----------
     device, operands
         What to run on.
-    common
-        The loaded common module.
+    common, common_hash
+        The loaded common module and the hash of its source, compiler and flags.
     resident
         How many packed matrices, and programs, stay on the device. A search comes layout by layout and needs one.
     """
 
-    def __init__(self, device: Device, operands: Operands, common: Program, resident: int = 1) -> None:
+    def __init__(self, device: Device, operands: Operands, common: Program, common_hash: str, resident: int = 1) -> None:
         self.device = device
         self.operands = operands
-        self.common = common
+        self.common, self.common_hash = common, common_hash
         self._resident = resident
         self._matrices: OrderedDict[tuple[str, str], tuple[Packed, dict[str, Buffer]]] = OrderedDict()
         self._programs: OrderedDict[Path, Program] = OrderedDict()

@@ -67,13 +67,13 @@ def open_bench(
             for process in device.other_processes():
                 print(f"warning: the device is shared with {process}; times may be disturbed", flush=True)
             environment = describe(device)
-            common = load_common(device)
+            common, common_hash = load_common(device)
             device.use_common(common)
             operands = make_operands(problem, precision, config.seed)
             bench = Bench(
                 device,
                 operands,
-                Workspace(device, operands, common, resident),
+                Workspace(device, operands, common, common_hash, resident),
                 study=study,
                 protocol=settings.protocol,
                 cache=settings.cache,
@@ -87,8 +87,8 @@ def open_bench(
             device.close()
 
 
-def load_common(device: Device) -> Program:
-    """Load the module that every campaign needs.
+def load_common(device: Device) -> tuple[Program, str]:
+    """Load the module that every campaign needs; return it and its hash.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def load_common(device: Device) -> Program:
     module = Module.load(manifest)
     if module.binary is None:
         raise ReproError("the common module does not compile", where=manifest, actual=module.message)
-    return device.load(manifest.parent / module.binary)
+    return device.load(manifest.parent / module.binary), module.hash
 
 
 @contextmanager
