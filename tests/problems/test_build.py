@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from repro.cli import problems as commands
 from repro.config.models import Config, OwnProblem, Study
 from repro.entries import get_entry
 from repro.errors import ReproError
+from repro.formats.memory import measure_memory
 from repro.problems import shapes
 from repro.problems.build import build, find
 from repro.problems.problem import Problem, Unavailable
@@ -132,6 +134,24 @@ def test_real_problems(make_config: Make, name: str, entry: str, rows: int, nonz
     assert problem.origin.get("stand_in") == ("surfaces/dragon" if name == "dragon_dithered" else None)
 
 
+# Table 9 of the 2020 paper: bytes as CSR, then ELL, Sl-16, Sl-32 and cuSPARSE as multiples
+TABLE_9 = {
+    "mhd1280b": (449.9 * 2**10, 1.8, 1.5, 1.7, 1.0),
+    "surfaces/bunny": (8.5 * 2**20, 1.7, 1.1, 1.2, 3.6),
+    "dragon_dithered": (106.4 * 2**20, 2.3, 1.3, 1.4, 3.6),
+}
+
+
+@pytest.mark.mirror
+@pytest.mark.parametrize("name", ["mhd1280b", "surfaces/bunny", "dragon_dithered"])
+def test_memory_is_the_published_one(make_config: Make, name: str) -> None:
+    held = measure_memory(build(name, make_config()))["double"]
+    size, *multiples = TABLE_9[name]
+    unit = 2**20 if size > 2**20 else 2**10
+    assert round(held["CSR"] / unit, 1) == pytest.approx(size / unit)
+    assert [round(held[each] / held["CSR"], 1) for each in ("ELL", "Sl-16", "Sl-32", "cuSPARSE")] == multiples
+
+
 # The commands ---------------------------------------------------------------------------------------------------------
 
 
@@ -172,6 +192,16 @@ def test_problem_writes_one_file_that_loads(run: Callable[..., Any], tmp_path: P
     assert problem.origin["address"] == "put by hand: suitesparse/G/toy.mtx"
 
 
+def test_problem_records_all_but_the_matrix(run: Callable[..., Any], tmp_path: Path) -> None:
+    record = tmp_path / "raw/toy.json"
+    assert run("problem", "toy", "--record", str(record)).exit_code == 0
+    written = json.loads(record.read_text())
+    assert (written["name"], written["status"], written["n"], written["nnz"]) == ("toy", "ok", 4, 4)
+    assert written["origin"]["checksum"]["state"] == "unpinned"
+    assert written["statistics"]["ell_factor"] == 1
+    assert written["memory"]["double"]["CSR"] == 4 * (4 + 8) + 5 * 4
+
+
 def test_info_prints_what_a_problem_is_and_builds_it_if_need_be(
     run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,9 +222,12 @@ def test_a_problem_that_cannot_be_had_fails_and_writes_nothing(run: Callable[...
 
 
 def test_a_problem_that_cannot_be_had_is_recorded_when_asked(run: Callable[..., Any], tmp_path: Path) -> None:
-    path = tmp_path / "lost.npz"
-    result = run("problem", "lost/surface", "--record-unavailable", "--output", str(path))
+    path, record = tmp_path / "lost.npz", tmp_path / "raw/lost/surface.json"
+    result = run("problem", "lost/surface", "--record-unavailable", "--output", str(path), "--record", str(record))
     assert result.exit_code == 0
+    written = json.loads(record.read_text())
+    assert (written["status"], written["entry"]) == ("unavailable", "quaternion")
+    assert "stanford/lost" in written["reason"]
     assert "warning: lost/surface is unavailable" in result.stderr
     with pytest.raises(Unavailable, match="stanford/lost") as caught:
         Problem.load(path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +16,7 @@ from rich.table import Table
 from repro.config import Config, load
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
+from repro.formats.memory import measure_memory
 from repro.problems.build import build, find
 from repro.problems.meshfiles import read_stanford, read_tetmesh
 from repro.problems.problem import Problem, save_unavailable
@@ -101,6 +104,10 @@ def problem(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Where to; else <fetch.cache>/problems/NAME.npz."),
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Write all but the matrix itself to a JSON file as well."),
+    ] = None,
     info: Annotated[bool, typer.Option("--info", help="Print what the built problem is; build it if need be.")] = False,
     record_unavailable: Annotated[
         bool,
@@ -117,13 +124,15 @@ def problem(
 
         repro problem helmholtz_box --info
 
+        repro problem mhd1280b --output mhd1280b.npz --record mhd1280b.json
+
         repro problem my_matrix --config my_campaign.yaml
     """
     _talk()
     settings = load(config)
     item = find(name, settings)
     path = output or Path(settings.fetch.cache) / "problems" / f"{name}.npz"
-    if info and path.exists():
+    if info and path.exists() and not record:
         _out.print(describe(Problem.load(path), path))
         return
     try:
@@ -132,10 +141,15 @@ def problem(
         if not record_unavailable:
             raise
         reason = str(error)
-        _save(lambda: save_unavailable(path, name, item.entry or "real", reason), path)
+        entry = item.entry or "real"
+        _save(lambda: save_unavailable(path, name, entry, reason), path)
+        if record:
+            _write_record(record, {"name": name, "entry": entry, "status": "unavailable", "reason": reason})
         _err.print(f"warning: {name} is unavailable\n{reason}", markup=False)
         return
     _save(lambda: built.save(path), path)
+    if record:
+        _write_record(record, _record(built))
     _out.print(describe(built, path) if info else f"{name}: {built.n} rows, {built.nnz} non-zeros -> {path}")
 
 
@@ -146,6 +160,34 @@ def _save(write: Callable[[], None], path: Path) -> None:
         raise ReproError(
             "cannot write the problem", where=path, actual=error, todo="make room there, or name another --output"
         ) from None
+
+
+def _record(built: Problem) -> dict[str, Any]:
+    """Return what tables need to know of a problem, its size in every format included."""
+    return {
+        "name": built.name,
+        "entry": built.entry,
+        "status": "ok",
+        "n": built.n,
+        "nnz": built.nnz,
+        "checksum": built.checksum(),
+        "origin": dict(built.origin),
+        "statistics": dict(built.statistics),
+        "memory": measure_memory(built),
+    }
+
+
+def _write_record(path: Path, record: Mapping[str, Any]) -> None:
+    def write() -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            partial.write_text(json.dumps(record, indent=1) + "\n")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    _save(write, path)
 
 
 def describe(built: Problem, path: Path) -> Table:

@@ -1,0 +1,32 @@
+"""How large a problem's matrix is in each format: the rows of Table 9, counted and not packed."""
+
+from __future__ import annotations
+
+from repro.entries import get_entry
+from repro.formats.layout import OUTER
+from repro.formats.pack import count_bytes
+from repro.problems.problem import Problem
+
+PRECISIONS = {"single": 4, "double": 8}
+
+
+def measure_memory(problem: Problem) -> dict[str, dict[str, int]]:
+    """Count the bytes of a matrix in every outer format, and as the papers hand it to cuSPARSE.
+
+    cuSPARSE gets real blocks where it has no entry of the kind: a quaternion is one of 4×4.
+
+    Returns
+    -------
+    dict
+        Precision to outer format, or `cuSPARSE`, to bytes.
+    """
+    entry = get_entry(problem.entry)
+    expanded = entry.size**2 if problem.entry == "quaternion" else len(entry.members)
+    lengths = problem.row_lengths
+    return {
+        precision: {
+            **{outer: count_bytes(lengths, len(entry.members), size, outer) for outer in OUTER},
+            "cuSPARSE": count_bytes(lengths, expanded, size, "CSR"),
+        }
+        for precision, size in PRECISIONS.items()
+    }
