@@ -1,4 +1,4 @@
-"""Generated problems: matrices of the papers' kinds, computed on the spot, the same on every machine."""
+"""Generated problems: matrices of the papers' kinds, computed on the spot, the same every time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(gt=-1, lt=0.5)]
 
-# Few large hubs and many small ones, with about 340 to 50 and 250 to 15 neighbours
+# Few large hubs and many small ones, with about 340 to 40 and 250 to 15 neighbours
 HUBS_3D = (8, 7, *(6,) * 2, *(5,) * 4, *(4,) * 12, *(3,) * 100)
 HUBS_2D = (64, *(32,) * 2, *(16,) * 6, *(8,) * 24, *(4,) * 80)
 

@@ -7,6 +7,7 @@ import lzma
 import re
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -107,7 +108,7 @@ def read_tetrahedra(path: Path | str) -> tuple[Floats, NDArray[np.int64], tuple[
     """
     path = Path(path)
     points, cells = _read(path)
-    blocks = [data for kind, data in cells if kind == "tetra"]
+    blocks = [data for kind, data in cells if kind == "tetra" and data.shape[1] == 4]
     points, tets, notes = _referenced(points, _join(blocks, "tetrahedra", path, cells), path)
     volumes = tetrahedron_volumes(points, tets)
     _refuse_degenerate(np.abs(volumes), points[tets], 3, "tetrahedra", path)
@@ -138,7 +139,8 @@ def tetrahedron_volumes(points: Floats, tets: Integers) -> Floats:
 def _read(path: Path) -> tuple[Floats, list[tuple[str, NDArray[np.int64]]]]:
     """Return points `(p, 3)` and the cell blocks of a file, unchecked but for their shape."""
     suffix = _format(path)
-    with _unpacked(path, suffix) as plain:
+    with _unpacked(path, suffix) as plain, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy's about a damaged file, which ends in an error below
         try:
             mesh = import_module(f"meshio.{FORMATS[suffix]}").read(plain)
             points = np.array(mesh.points, dtype=np.float64)
@@ -150,9 +152,18 @@ def _read(path: Path) -> tuple[Floats, list[tuple[str, NDArray[np.int64]]]]:
                 "the mesh cannot be read; it is damaged, truncated, or uses a part of the format that meshio lacks",
                 where=path,
                 expected=f"a complete {suffix} file",
-                actual=" ".join(f"{type(error).__name__}: {error}".split()).removesuffix(": "),
+                actual=" ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":"),
                 todo="fetch or export it again, or convert it to PLY or Gmsh",
             ) from error
+        missing = _missing(plain, suffix, sum(len(data) for _, data in cells))
+    if missing:
+        raise ReproError(
+            "the mesh file is truncated",
+            where=path,
+            expected=f"a complete {suffix} file",
+            actual=missing,
+            todo="fetch or export it again",
+        )
     if points.ndim != 2 or points.shape[1] < 3:
         raise ReproError(
             "the mesh has no vertices in three dimensions", where=path, expected="(p, 3)", actual=points.shape
@@ -186,8 +197,7 @@ def _unpacked(path: Path, suffix: str) -> Iterator[Path]:
         for part, source in parts.items():
             try:
                 with _open(source) as packed, Path(folder, f"mesh{part}").open("wb") as plain:
-                    if suffix == ".ply":
-                        plain.write(_ply_start(packed.read(1 << 16)))
+                    plain.write(_start(packed.read(1 << 16), part, source))
                     shutil.copyfileobj(packed, plain)
             except (OSError, EOFError, lzma.LZMAError) as error:
                 raise ReproError(
@@ -209,10 +219,44 @@ def _open(path: Path) -> gzip.GzipFile | lzma.LZMAFile | BufferedReader:
             return path.open("rb")
 
 
-def _ply_start(start: bytes) -> bytes:
-    """Give the list of a face's vertices the one of its two customary names that meshio knows."""
-    header, end, data = start.partition(b"end_header")
-    return re.sub(rb"\bvertex_index\b", b"vertex_indices", header) + end + data
+def _start(start: bytes, suffix: str, path: Path) -> bytes:
+    """Return the start of a file with what meshio trips over mended, or refuse it.
+
+    At the end of a file meshio waits for ever for the rest of a header, so there must be one.
+    """
+    lines = [line for line in map(bytes.strip, start.splitlines()) if line and not line.startswith(b"#")]
+    complete = {".ply": b"end_header" in lines, ".off": len(lines) > 1, ".node": bool(lines), ".ele": bool(lines)}
+    if not complete.get(suffix, True):
+        raise ReproError(
+            "the mesh file has no complete header; it is truncated or of another format",
+            where=path,
+            expected=f"a {suffix} file",
+            actual=f"it starts with {start[:20]!r}",
+            todo="fetch or export it again",
+        )
+    if suffix == ".ply":
+        # a face's vertices go by either of two names, of which meshio knows one
+        header, end, data = start.partition(b"end_header")
+        start = re.sub(rb"\bvertex_index\b", b"vertex_indices", header) + end + data
+    return start
+
+
+def _missing(plain: Path, suffix: str, found: int) -> str | None:
+    """Say what a truncated file lacks, in the formats of which meshio takes what is there for the whole."""
+    content = plain.read_bytes() if suffix in (".ply", ".stl", ".msh") else b""
+    match suffix:
+        case ".ply":
+            declared = re.search(rb"element face +(\d+)", content)
+            if declared and int(declared[1]) != found:
+                return f"{found} of {int(declared[1])} faces"
+        case ".stl":
+            binary = len(content) == 84 + 50 * int.from_bytes(content[80:84], "little")
+            if not binary and b"endsolid" not in content[-1024:]:
+                return "text without endsolid"
+        case ".msh":
+            if b"$EndElements" not in content:
+                return "no $EndElements"
+    return None
 
 
 def _companion(path: Path, suffix: str) -> Path:

@@ -1,0 +1,265 @@
+"""Readers of meshes: every format, packed and not, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import re
+from pathlib import Path
+
+import meshio
+import numpy as np
+import pytest
+
+from repro.errors import ReproError
+from repro.problems.meshes import FORMATS, read_surface, read_tetrahedra, tetrahedron_volumes
+
+TETRAHEDRON = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], dtype=float)
+FACES = np.array([[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])
+CUBE = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], dtype=float)
+TETS = np.array([[0, 1, 3, 7], [0, 3, 2, 7], [0, 2, 6, 7], [0, 6, 4, 7], [0, 4, 5, 7], [0, 5, 1, 7]])
+TETS = np.where((tetrahedron_volumes(CUBE, TETS) > 0)[:, None], TETS, TETS[:, [0, 1, 3, 2]])
+
+
+BINARY = (".ply", ".stl", ".msh", ".vtk", ".vtu")
+
+
+def write(path: Path, points: np.ndarray, kind: str, cells: np.ndarray, binary: bool = False) -> Path:
+    options = {"binary": binary} if path.suffix in BINARY else {}
+    getattr(meshio, FORMATS[path.suffix]).write(path, meshio.Mesh(points, [(kind, cells)]), **options)
+    return path
+
+
+def ascii_ply(points: np.ndarray, faces: list[list[int]], face_property: str = "vertex_indices") -> str:
+    rows = [" ".join(map(str, [*point, 0.85, 0.5])) for point in points]
+    rows += [" ".join(map(str, [len(face), *face])) for face in faces]
+    properties = "".join(f"property float {name}\n" for name in ("x", "y", "z", "confidence", "intensity"))
+    return (
+        f"ply\nformat ascii 1.0\ncomment zipper output\nelement vertex {len(points)}\n{properties}"
+        f"element face {len(faces)}\nproperty list uchar int {face_property}\nend_header\n" + "\n".join(rows) + "\n"
+    )
+
+
+@pytest.mark.parametrize("suffix", [".ply", ".obj", ".off", ".stl", ".msh", ".mesh", ".vtk", ".vtu"])
+def test_every_surface_format_gives_the_same_mesh(tmp_path: Path, suffix: str) -> None:
+    vertices, faces, notes = read_surface(write(tmp_path / f"a{suffix}", TETRAHEDRON, "triangle", FACES))
+    assert vertices.dtype == np.float64 and faces.dtype == np.int64
+    # STL has no vertex order of its own
+    np.testing.assert_array_equal(vertices[faces], TETRAHEDRON[FACES])
+    assert len(vertices) == 4 and notes == ()
+
+
+@pytest.mark.parametrize("suffix", [".msh", ".mesh", ".node", ".ele", ".vtk", ".vtu"])
+def test_every_volume_format_gives_the_same_mesh(tmp_path: Path, suffix: str) -> None:
+    vertices, tets, notes = read_tetrahedra(write(tmp_path / f"a{suffix}", CUBE, "tetra", TETS))
+    np.testing.assert_array_equal(vertices, CUBE)
+    np.testing.assert_array_equal(tets, TETS)
+    assert notes == ()
+
+
+def test_every_listed_format_has_a_reader() -> None:
+    assert all(callable(getattr(meshio, module).read) for module in FORMATS.values())
+
+
+@pytest.mark.parametrize(("suffix", "opener"), [(".gz", gzip.open), (".xz", lzma.open)])
+def test_packed_files_are_unpacked(tmp_path: Path, suffix: str, opener) -> None:
+    plain = write(tmp_path / "a.ply", TETRAHEDRON, "triangle", FACES)
+    packed = tmp_path / f"b.ply{suffix}"
+    with opener(packed, "wb") as file:
+        file.write(plain.read_bytes())
+    np.testing.assert_array_equal(read_surface(packed)[1], FACES)
+
+
+@pytest.mark.parametrize("given", ["m.v1.node", "m.v1.ele.gz"])
+def test_tetgen_finds_the_other_file_in_another_packing(tmp_path: Path, given: str) -> None:
+    write(tmp_path / "m.v1.node", CUBE, "tetra", TETS)
+    ele = tmp_path / "m.v1.ele"
+    (tmp_path / "m.v1.ele.gz").write_bytes(gzip.compress(ele.read_bytes()))
+    ele.unlink()
+    np.testing.assert_array_equal(read_tetrahedra(tmp_path / given)[1], TETS)
+
+
+def test_tetgen_names_the_missing_file(tmp_path: Path) -> None:
+    write(tmp_path / "m.node", CUBE, "tetra", TETS)
+    (tmp_path / "m.ele").unlink()
+    with pytest.raises(ReproError, match=r"one of m\.ele, m\.ele\.gz, m\.ele\.xz beside it"):
+        read_tetrahedra(tmp_path / "m.node")
+
+
+@pytest.mark.parametrize("face_property", ["vertex_indices", "vertex_index"])
+def test_stanford_ply_with_further_properties(tmp_path: Path, face_property: str) -> None:
+    path = tmp_path / "a.ply"
+    path.write_text(ascii_ply(TETRAHEDRON, FACES.tolist(), face_property))
+    vertices, faces, _ = read_surface(path)
+    np.testing.assert_array_equal(vertices, TETRAHEDRON)
+    np.testing.assert_array_equal(faces, FACES)
+
+
+def test_polygons_are_cut_into_triangles(tmp_path: Path) -> None:
+    path = tmp_path / "a.obj"
+    path.write_text("v 0 0 0\nv 1 0 0\nv 2 1 0\nv 1 2 0\nv 0 1 0\nv 0 0 1\nf 1/1 2/2 3/3 4/4 5/5\nf 1 2 6\n")
+    _, faces, notes = read_surface(path)
+    np.testing.assert_array_equal(faces, [[0, 1, 2], [0, 2, 3], [0, 3, 4], [0, 1, 5]])
+    assert notes == ("1 polygons cut into triangles",)
+
+
+def test_unreferenced_vertices_are_dropped_in_order(tmp_path: Path) -> None:
+    points = np.insert(TETRAHEDRON, [0, 2], [[9, 9, 9], [np.nan] * 3], axis=0)
+    moved = np.array([1, 2, 4, 5])
+    vertices, faces, notes = read_surface(write(tmp_path / "a.ply", points, "triangle", moved[FACES]))
+    np.testing.assert_array_equal(vertices, TETRAHEDRON)
+    np.testing.assert_array_equal(faces, FACES)
+    assert notes == ("2 unreferenced vertices dropped",)
+
+
+def test_duplicate_faces_and_non_manifold_edges_are_noted(tmp_path: Path) -> None:
+    faces = np.vstack([FACES, FACES[:1, ::-1], [[0, 1, 4]]])
+    points = np.vstack([TETRAHEDRON, [[1, -1, -1]]])
+    _, kept, notes = read_surface(write(tmp_path / "a.ply", points, "triangle", faces))
+    assert len(kept) == 6
+    # edge (0, 1) has the faces 0, 1, 4, 5; edges (0, 2) and (1, 2) have three
+    assert notes == ("1 duplicate faces kept", "3 non-manifold edges (of more than two faces) kept")
+
+
+def test_left_handed_tetrahedra_are_turned_when_all_are(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.msh", CUBE, "tetra", TETS[:, [0, 1, 3, 2]])
+    vertices, tets, notes = read_tetrahedra(path)
+    assert (tetrahedron_volumes(vertices, tets) > 0).all()
+    assert "left-handed" in notes[0]
+
+
+def test_some_inverted_tetrahedra_are_refused(tmp_path: Path) -> None:
+    mixed = TETS.copy()
+    mixed[[2, 4]] = mixed[[2, 4]][:, [0, 1, 3, 2]]
+    with pytest.raises(ReproError, match=r"(?s)inverted.*2 of 6 .*number 2 \(counted from 0\)"):
+        read_tetrahedra(write(tmp_path / "a.msh", CUBE, "tetra", mixed))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_flat_elements_are_refused_at_any_scale(tmp_path: Path, scale: float) -> None:
+    flat = np.vstack([TETS, [[0, 1, 2, 3]]])
+    with pytest.raises(ReproError, match=r"(?s)degenerate tetrahedra.*1 of 7.*number 6"):
+        read_tetrahedra(write(tmp_path / "a.msh", scale * CUBE, "tetra", flat))
+    points = np.vstack([TETRAHEDRON, [[0.5, 0, 0]]])
+    faces = np.insert(FACES, 1, [[0, 4, 1], [2, 2, 3]], axis=0)
+    with pytest.raises(ReproError, match=r"(?s)degenerate triangles.*2 of 6.*number 1"):
+        read_surface(write(tmp_path / "a.ply", scale * points, "triangle", faces))
+    read_tetrahedra(write(tmp_path / "b.msh", scale * CUBE, "tetra", TETS))
+    read_surface(write(tmp_path / "b.ply", scale * TETRAHEDRON, "triangle", FACES))
+
+
+def test_missing_and_unknown_files(tmp_path: Path) -> None:
+    with pytest.raises(ReproError, match="no such mesh file"):
+        read_surface(tmp_path / "none.ply")
+    path = tmp_path / "a.3ds.gz"
+    path.touch()
+    with pytest.raises(ReproError, match=r"(?s)unknown mesh format.*\.ply .*\.vtk"):
+        read_surface(path)
+
+
+def test_wrong_elements_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ReproError, match=r"(?s)no triangles.*actual: tetra"):
+        read_surface(write(tmp_path / "a.msh", CUBE, "tetra", TETS))
+    with pytest.raises(ReproError, match=r"(?s)no tetrahedra.*actual: triangle"):
+        read_tetrahedra(write(tmp_path / "a.ply", TETRAHEDRON, "triangle", FACES))
+    (tmp_path / "a.obj").write_text("v 0 0 0\n")
+    with pytest.raises(ReproError, match="no elements"):
+        read_surface(tmp_path / "a.obj")
+
+
+@pytest.mark.parametrize("index", [9, -2])
+def test_vertices_that_do_not_exist(tmp_path: Path, index: int) -> None:
+    faces = FACES.copy()
+    faces[2, 1] = index
+    with pytest.raises(ReproError, match=r"(?s)do not exist.*1 elements.*number 2"):
+        read_surface(write(tmp_path / "a.ply", TETRAHEDRON, "triangle", faces))
+
+
+def test_vertices_that_are_not_finite(tmp_path: Path) -> None:
+    points = TETRAHEDRON.copy()
+    points[3, 0] = np.inf
+    with pytest.raises(ReproError, match=r"(?s)NaN or infinite.*number 3"):
+        read_surface(write(tmp_path / "a.ply", points, "triangle", FACES))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "packing", "binary"),
+    [
+        *((suffix, "", False) for suffix in (".ply", ".off", ".stl", ".msh", ".ele", ".mesh", ".vtk", ".vtu")),
+        *((suffix, "", True) for suffix in BINARY),
+        *((".ply", packing, binary) for packing in (".gz", ".xz") for binary in (False, True)),
+    ],
+)
+def test_a_file_cut_off_anywhere_is_refused_or_complete(
+    tmp_path: Path, suffix: str, packing: str, binary: bool
+) -> None:
+    """No cut may give a smaller mesh in silence, nor wait for ever; cuts in what trails the mesh may give it."""
+    read, points, kind, elements = (
+        (read_surface, TETRAHEDRON, "triangle", FACES)
+        if suffix in (".ply", ".off", ".stl")
+        else (read_tetrahedra, CUBE, "tetra", TETS)
+    )
+    content = write(tmp_path / f"whole{suffix}", points, kind, elements, binary).read_bytes()
+    if packing:
+        content = {".gz": gzip.compress, ".xz": lzma.compress}[packing](content)
+    if suffix == ".ele":
+        (tmp_path / "whole.node").rename(tmp_path / "cut.node")
+    cut = tmp_path / f"cut{suffix}{packing}"
+    refused = 0
+    lengths = range(0, len(content), max(1, len(content) // 120))
+    for length in lengths:
+        cut.write_bytes(content[:length])
+        try:
+            found = read(cut)[1]
+        except ReproError:
+            refused += 1
+        else:
+            assert len(found) == len(elements), length
+    assert refused > 0.6 * len(lengths)
+
+
+def test_no_temporary_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    path = tmp_path / "a.ply.gz"
+    path.write_bytes(gzip.compress(ascii_ply(TETRAHEDRON, FACES.tolist()).encode()))
+    read_surface(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ReproError, match="unpacked"):
+        read_surface(path)
+    assert not list(temporary.iterdir())
+
+
+needs_mirror = pytest.mark.skipif("REPRO_MIRROR" not in os.environ, reason="REPRO_MIRROR is not set")
+
+
+@pytest.mark.mirror
+@needs_mirror
+@pytest.mark.parametrize(
+    ("name", "vertices", "faces", "note"),
+    [
+        ("bun_zipper.ply.gz", 34_834, 69_451, "1113 unreferenced"),
+        ("dragon_vrip_res3.ply.gz", 22_982, 47_794, "duplicate faces"),
+    ],
+)
+def test_stanford_files(name: str, vertices: int, faces: int, note: str) -> None:
+    found = read_surface(Path(os.environ["REPRO_MIRROR"], "stanford", name))
+    assert (len(found[0]), len(found[1])) == (vertices, faces)
+    assert re.search(note, "; ".join(found[2]))
+
+
+@pytest.mark.mirror
+@needs_mirror
+@pytest.mark.parametrize(
+    ("name", "vertices", "tetrahedra"),
+    [
+        ("ipc_Armadillo13K.msh.gz", 13_230, 54_985),
+        ("admm_bunny_closed.node.gz", 13_897, 49_939),
+        ("pbd_armadillo_4k.ele.gz", 1_180, 3_717),
+    ],
+)
+def test_tetrahedral_files(name: str, vertices: int, tetrahedra: int) -> None:
+    found = read_tetrahedra(Path(os.environ["REPRO_MIRROR"], "tetmesh", name))
+    assert (len(found[0]), len(found[1])) == (vertices, tetrahedra)
