@@ -126,7 +126,7 @@ def read_record(cache: Path, name: str) -> dict[str, Any]:
     """Return what is known of a problem's file: `address`, `fetched_at`, `details`, `sha256`; empty if nothing."""
     try:
         record: dict[str, Any] = json.loads(record_path(cache, name).read_text())
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return {}
     return record
 
@@ -149,6 +149,9 @@ def update_record(cache: Path, name: str, fields: Mapping[str, Any]) -> None:
         raise ReproError(
             "cannot write to the download folder", where=path, actual=error, todo="set fetch.cache to another folder"
         ) from None
+    finally:
+        if partial.exists():
+            partial.unlink()
 
 
 def check_content(name: str, sha256: str, pinned: str | None, cache: Path, where: object) -> dict[str, str]:

@@ -62,7 +62,7 @@ class Problem:
         """SHA-256 of entry, sizes, pattern and values: the content, whatever wrapping it came in."""
         digest = hashlib.sha256(f"{self.entry} {self.n} {self.nnz}".encode())
         for array in (self.indptr, self.indices, self.values):
-            digest.update(np.ascontiguousarray(array))
+            digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
     def validate(self) -> Problem:
