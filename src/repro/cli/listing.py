@@ -115,9 +115,8 @@ def list_baselines(_: Path) -> tuple[list[str], Rows]:
     rows = []
     for backend in ("cuda", "opencl"):
         for entry in entries():
-            for factory in for_problem(entry, backend):
-                made = factory()
-                rows.append((made.name, backend, entry, "yes" if made.columns.get("papers_choice") else None))
+            for each in for_problem(entry, backend):
+                rows.append((each.name, backend, entry, "yes" if each.columns.get("papers_choice") else None))
     return ["baseline", "device", "entry", "the papers' choice"], rows
 
 

@@ -1,0 +1,54 @@
+# Makes the environment, then calls the real command: what is done here can be done by hand (README.md).
+
+SHELL := bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+N ?= $(shell nproc)
+ARGS ?=
+VENV ?= .venv
+# the newest Python that is known to work; PYTHON=… names another
+PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3,$(shell command -v $(name))) python3)
+# a GPU's packages only where a GPU is, since PyCUDA is built against its toolkit
+EXTRAS ?= cpu$(shell nvidia-smi --list-gpus >/dev/null 2>&1 && echo ,cuda)
+
+RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
+
+.PHONY: help all test lint environment clean
+
+help:  ## Print this.
+	@echo "make TARGET [N=cores] [ARGS='further arguments of the command']"
+	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
+
+all: $(VENV)/installed-run  ## Run the campaign of config/config.yaml: snakemake --cores N all.
+	$(RUN) snakemake --cores $(N) all $(ARGS)
+
+test: $(VENV)/installed-dev  ## Run the tests with coverage.
+	$(RUN) pytest -n $(N) --dist loadgroup --cov --cov-report=term $(ARGS)
+
+lint: $(VENV)/installed-dev  ## Check style, types and the workflow.
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+	$(RUN) mypy --strict
+	$(RUN) snakefmt --check Snakefile workflow/rules
+	$(RUN) snakemake --lint
+
+environment: $(VENV)/installed-run  ## Make the environment in .venv.
+
+clean:  ## Delete environment, caches, logs and compiled modules; results, figures and downloads stay.
+	rm -rf $(VENV) modules logs .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+
+$(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS),dev]'
+	touch $@ $(VENV)/installed-run
+
+$(VENV)/installed-run: pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	touch $@
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1)' || { \
+	  echo "Python 3.11 or newer is needed; found $$($(PYTHON) --version 2>&1). Name another: make PYTHON=/path/to/python3" >&2; \
+	  exit 1; }
+	$(PYTHON) -m venv $(VENV) || { \
+	  echo "no virtual environment could be made; on Debian: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 1; }
