@@ -6,7 +6,6 @@ import atexit
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from repro.codegen.targets import get_target
 from repro.devices.base import Argument, Buffer, LaunchError, OutOfDeviceMemory, Program
 from repro.devices.cuda_blocker import Blocker, may_block
+from repro.devices.cuda_launch import bind_launch
 from repro.devices.cuda_timing import Timer
 from repro.devices.nvml import Monitor
 from repro.errors import ReproError
@@ -62,7 +62,7 @@ class CudaProgram:
         self._failure = failure
 
     def kernel(self, name: str) -> Any:
-        """Return a function object of its own, since PyCUDA keeps the types of the arguments in it."""
+        """Return the kernel of that name."""
         try:
             return self._module.get_function(name)
         except self._failure as error:
@@ -173,9 +173,8 @@ class CudaDevice:
 
     def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
         """Return what queues one launch."""
-        kernel.prepare([a.dtype if isinstance(a, np.generic) else "P" for a in arguments])
-        values = [a if isinstance(a, np.generic) else _pointer(a) for a in arguments]
-        run = partial(kernel.prepared_async_call, (int(grid), 1), (int(block), 1, 1), self._stream, *values)
+        values = [a if isinstance(a, np.generic) else np.uintp(_pointer(a)) for a in arguments]
+        run = bind_launch(kernel, grid, block, self._stream, values)
         error = self._cuda.Error
 
         def launch() -> None:
@@ -226,7 +225,7 @@ class CudaDevice:
         if self._scratch is not None:
             self._scratch.release()
         self._timer.close()
-        self._cuda.Context.pop()
+        self._context.detach()  # not left to its destructor, which would detach what is no primary context
 
     @contextmanager
     def _mapped(self) -> Iterator[None]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
+
+from repro.devices.cuda_launch import bind_launch
 
 #: A blocked stream is a deadlock under tools that wait for each launch: Nsight Compute and Systems, compute-sanitizer.
 _TOOLS = ("CUDA_INJECTION64_PATH", "NV_COMPUTE_PROFILER_", "NV_NSIGHT_", "NV_SANITIZER_", "NV_TPS_", "NSYS_")
@@ -45,9 +46,8 @@ class Blocker:
 
     def __init__(self, cuda: Any, kernel: Any, stream: Any, timeout: float) -> None:
         self._words = cuda.pagelocked_zeros(2, np.int32, mem_flags=cuda.host_alloc_flags.DEVICEMAP)
-        kernel.prepare(["P", "q"])
-        pointer = int(self._words.base.get_device_pointer())
-        self._launch = partial(kernel.prepared_async_call, (1, 1), (1, 1, 1), stream, pointer, round(timeout * 1e9))
+        address = np.uintp(self._words.base.get_device_pointer())
+        self._launch = bind_launch(kernel, 1, 1, stream, [address, np.int64(timeout * 1e9)])
 
     @contextmanager
     def hold(self) -> Iterator[None]:
