@@ -143,7 +143,11 @@ class Maker:
             for kind in ("static", "dynamic")
         ]
         for name, (micro, papers) in BASELINES.items():
-            columns = {"routine": name.split("/")[0], "representation": "real", "papers_choice": papers}
+            columns = {
+                "routine": name.split("/")[0],
+                "representation": "real",
+                "papers_choice": papers if self.backend == "cuda" else None,
+            }
             full = f"{self.library}/{name}"
             rows.append(self.row(given, precision, "baseline", full, micro * scale, phase="report", **columns))
         rows.append(self.row(given, precision, "baseline", f"{self.library}/coo/real", None, phase="report",

@@ -129,12 +129,13 @@ class OpenClDevice:
         enqueue, queue, error = self._cl.enqueue_nd_range_kernel, self._queue, self._cl.Error
         try:
             kernel.set_args(*(a if isinstance(a, np.generic) else _handle(a) for a in arguments))
-        except error as problem:
+        except (error, TypeError) as problem:  # a TypeError says that there are too few or too many
             raise LaunchError(str(problem)) from None
+        size, group = (grid * block,), (block,)
 
-        def launch() -> None:
+        def launch(held: Sequence[Argument] = arguments) -> None:  # a kernel's arguments do not keep buffers alive
             try:
-                enqueue(queue, kernel, (grid * block,), (block,))
+                enqueue(queue, kernel, size, group)
             except error as problem:
                 raise LaunchError(str(problem)) from None
 

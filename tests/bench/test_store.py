@@ -1,0 +1,89 @@
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from repro.bench.rows import Row
+from repro.bench.store import Store, read_parquet, write_parquet
+from repro.errors import ReproError
+from repro.studies.measuring import load_rows
+
+ROW = Row("k1", "compound_spmv", "p", "real", "single", "variant", "CSR-AoS-AoS/static-32-1", "ok", event_median=1e-6)
+
+
+def test_rows_are_found_again_by_their_key(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    with Store(path) as store:
+        store.add(ROW)
+    with Store(path) as store:
+        assert store.get("k1") == ROW
+        assert store.get("k2") is None
+
+
+def test_a_torn_last_line_is_ignored_and_does_not_spoil_the_next_row(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    with Store(path) as store:
+        store.add(ROW)
+        store.add(replace(ROW, key="k2"))
+    content = path.read_bytes()
+    path.write_bytes(content[:-20])
+    with Store(path) as store:
+        assert store.get("k1") == ROW
+        assert store.get("k2") is None
+        store.add(replace(ROW, key="k3"))
+    with Store(path) as store:
+        assert store.get("k3").key == "k3"
+
+
+def test_a_damaged_line_inside_is_one_message(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("{broken\n" + json.dumps(ROW.as_dict()) + "\n")
+    with pytest.raises(ReproError, match=r"damaged\n.*rows.jsonl:1"), Store(path):
+        pass
+
+
+def test_rows_of_another_schema_are_not_used(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({**ROW.as_dict(), "schema": 0, "other": 1}) + "\n")
+    with Store(path) as store:
+        assert store.get("k1") is None
+
+
+def test_there_is_one_writer_at_a_time(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    script = (
+        "import sys; from pathlib import Path; from repro.bench.store import Store\n"
+        "with Store(Path(sys.argv[1])): print('in', flush=True)\n"
+    )
+    with Store(path):
+        other = subprocess.Popen([sys.executable, "-c", script, str(path)], text=True, stdout=subprocess.PIPE)
+        assert "waiting" in other.stdout.readline()
+        time.sleep(0.2)
+        assert other.poll() is None
+    assert other.stdout.readline() == "in\n"
+    assert other.wait(10) == 0
+
+
+def test_parquet_keeps_rows_with_their_types(tmp_path):
+    path = tmp_path / "sub/rows.parquet"
+    failed = replace(ROW, key="k2", status="incorrect", event_median=None, n_t=32, papers_choice=True)
+    write_parquet([ROW, failed], path)
+    assert load_rows(path) == [ROW, failed]
+    frame = pd.read_parquet(path)
+    assert str(frame.n_t.dtype) == "Int64"
+    assert not list(path.parent.glob(".*"))
+
+
+def test_results_that_are_missing_or_damaged_are_one_message(tmp_path):
+    with pytest.raises(ReproError, match="no such results"):
+        read_parquet(tmp_path / "none.parquet")
+    (tmp_path / "bad.parquet").write_text("x")
+    with pytest.raises(ReproError, match="cannot be read"):
+        read_parquet(tmp_path / "bad.parquet")
+    write_parquet([replace(ROW, schema=99)], tmp_path / "new.parquet")
+    with pytest.raises(ReproError, match="another schema"):
+        read_parquet(tmp_path / "new.parquet")

@@ -1,0 +1,255 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from repro.bench.floor import Copy, Empty, Floor, floor_bytes
+from repro.bench.runnable import Unsupported
+from repro.bench.timing import Effort, fit, quantiles
+from repro.bench.variant import ModuleError
+from repro.bench.workspace import expand, make_operands
+from repro.codegen.render import Stream, streams
+from repro.codegen.targets import CPU
+from repro.devices.base import LaunchError, OutOfDeviceMemory
+from repro.formats.pack import pack_vector
+
+FULL = Effort(20, 5, 5)
+
+
+class Fake:
+    """A runnable that copies a given result into y; it fails where it is told to."""
+
+    kind, identity, arrangement, columns, moved = "variant", "v1", "AoS", {}, (8, 4)
+
+    def __init__(self, name: str, fail: Exception | None = None, wrong: Callable | None = None, at: str = "launch"):
+        self.name, self._fail, self._wrong, self._at = name, fail, wrong, at
+        self.released = 0
+
+    def prepare(self, workspace):
+        if self._fail and self._at == "prepare":
+            raise self._fail
+        self._workspace = workspace
+        y = workspace.operands.reference.copy()
+        if self._wrong:
+            self._wrong(y)
+        self._y = y.astype(workspace.operands.dtype)
+
+    def launch(self):
+        if self._fail:
+            raise self._fail
+        device = self._workspace.device
+        device._cl.enqueue_copy(device._queue, self._workspace.y.handle, self._y)
+
+    def result(self):
+        return self._workspace.y
+
+    def arrange(self, values):
+        return pack_vector(values, "AoS")
+
+    def release(self):
+        self.released += 1
+
+
+@pytest.fixture
+def bench(make_bench, small_problem):
+    bench = make_bench(small_problem("complex"), timeout=0.5)
+    yield bench
+    bench.release()
+
+
+def test_the_reference_is_the_dense_product(small_problem):
+    problem = small_problem("quaternion")
+    operands = make_operands(problem, "single", 3)
+    assert operands.values.dtype == operands.x.dtype == np.float32
+    dense = expand(problem, operands.values).toarray()
+    x = operands.x.astype(np.float64).ravel()
+    np.testing.assert_allclose(operands.reference.ravel(), dense @ x, rtol=1e-13, atol=1e-12)
+    m = np.repeat(problem.row_lengths, 4)
+    bound = (m + 2) * 4 * np.finfo(np.float32).eps * (np.abs(dense) @ np.abs(x))
+    np.testing.assert_allclose(operands.bound.ravel(), bound)
+
+
+def test_a_right_result_is_timed_by_both_clocks(bench):
+    row = bench.try_once(Fake("right"), "search", FULL)
+    assert (row.status, row.protocol, row.event_launches, row.graph_launches) == ("ok", "full", 20, 5)
+    assert row.event_min <= row.event_q1 <= row.event_median <= row.event_q3 <= row.event_max
+    assert row.graph_median > 0
+    assert row.error <= 1
+    assert (row.bytes, row.matrix_bytes) == (8, 4)
+    assert row.problem == "small/complex"
+
+
+def set_one(value):
+    def wrong(y):
+        y[3, 1] = value
+
+    return wrong
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e9])
+def test_one_wrong_number_is_incorrect(bench, value):
+    row = bench.try_once(Fake("wrong", wrong=set_one(value)), "search", FULL)
+    assert row.status == "incorrect"
+    assert row.event_median is None
+    assert "1 of 150 numbers are wrong" in row.message
+
+
+def test_an_error_just_over_the_bound_is_incorrect_and_just_under_is_ok(bench):
+    bound = bench.operands.bound
+    at = np.unravel_index(np.argmax(bound), bound.shape)
+
+    def off(factor):
+        def wrong(y):
+            y[at] += factor * bound[at]
+
+        return wrong
+
+    assert bench.try_once(Fake("under", wrong=off(0.9)), "search", FULL).status == "ok"
+    over = bench.try_once(Fake("over", wrong=off(1.2)), "search", FULL)
+    assert over.status == "incorrect"
+    assert over.error == pytest.approx(1.2, rel=0.05)
+
+
+def test_a_result_that_is_not_written_is_incorrect(bench):
+    class Lazy(Fake):
+        def launch(self):
+            pass
+
+    row = bench.try_once(Lazy("lazy"), "search", FULL)
+    assert row.status == "incorrect"
+    assert "150 of 150" in row.message
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (Unsupported("no such entry"), "unsupported"),
+        (ModuleError("error: x"), "compile_error"),
+        (LaunchError("bad grid"), "launch_error"),
+        (OutOfDeviceMemory("full"), "out_of_memory"),
+    ],
+)
+@pytest.mark.parametrize("at", ["prepare", "launch"])
+def test_a_failure_is_a_row_with_its_status_and_no_time(bench, failure, status, at):
+    fake = Fake("failing", fail=failure, at=at)
+    row = bench.try_once(fake, "search", FULL)
+    assert (row.status, row.message, row.event_median, row.graph_median) == (status, str(failure), None, None)
+    assert fake.released == 1
+    assert not bench.lost
+
+
+def test_a_sticky_failure_marks_the_context_as_lost(make_bench, small_problem):
+    bench = make_bench(small_problem("real"))
+    row = bench.try_once(Fake("fatal", fail=LaunchError("illegal address", sticky=True)), "search", FULL)
+    assert row.status == "launch_error"
+    assert bench.lost
+
+
+def test_a_bug_is_not_taken_for_a_failure(bench):
+    with pytest.raises(ZeroDivisionError):
+        bench.try_once(Fake("bug", fail=ZeroDivisionError()), "search", FULL)
+
+
+def test_a_launch_that_takes_too_long_is_a_timeout(bench):
+    import time
+
+    class Slow(Fake):
+        def launch(self):
+            super().launch()
+            time.sleep(0.6)
+
+    row = bench.try_once(Slow("slow"), "search", FULL)
+    assert row.status == "timeout"
+    assert row.event_median is None
+
+
+def test_times_far_apart_are_noisy(make_bench, small_problem):
+    bench = make_bench(small_problem("real"), noise=1e-9)
+    row = bench.try_once(Fake("any"), "search", FULL)
+    assert row.status == "noisy"
+    assert row.event_median > 0
+
+
+def test_cold_rows_have_no_graph_clock(make_bench, small_problem):
+    bench = make_bench(small_problem("real"), cache="cold")
+    row = bench.try_once(Fake("any"), "search", FULL)
+    assert (row.cache, row.status, row.graph_median) == ("cold", "ok", None)
+
+
+def test_the_key_follows_everything_a_time_depends_on(make_bench, small_problem):
+    def key(entry="real", name="a", identity="v1", effort=FULL, phase="search", **bench):
+        fake = Fake(name)
+        fake.identity = identity
+        return make_bench(small_problem(entry), **bench).key(fake, phase, effort)
+
+    keys = [
+        key(),
+        key(entry="complex"),
+        key(name="b"),
+        key(identity="v2"),
+        key(effort=Effort(3)),
+        key(phase="report"),
+        key(precision="single"),
+        key(cache="cold"),
+        key(cpu_budget=0.5),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert key() == key()
+
+
+def test_the_floor_moves_the_bytes_of_csr(make_bench, small_problem):
+    problem = small_problem("quaternion")
+    bench = make_bench(problem, "single")
+    read, written = floor_bytes(bench.operands)
+    assert read == problem.nnz * (4 + 16) + 4 * (problem.n + 1) + 16 * problem.n
+    assert written == 16 * problem.n
+    for stream in streams(CPU)[:4]:
+        row = bench.try_once(Floor(stream), "search", FULL)
+        assert row.status == "ok"
+        assert read + written <= row.bytes < read + written + 32
+        assert row.floor_bytes == read + written
+    bench.release()
+
+
+def test_streams_read_every_word_and_write_every_word(make_bench, small_problem):
+    """Replace the scratch memory by known words and follow them through the kernels."""
+    bench = make_bench(small_problem("real"))
+    device, common = bench.device, bench.workspace.common
+    for stream in (Stream(64, 4), Stream(1024, 8)):
+        words = np.random.default_rng(1).integers(0, 2**32, 5000, dtype=np.uint32)
+        out = np.zeros(700, np.uint32)
+        source, target = device.upload(words), device.upload(out)
+        device.bind(common.kernel(stream.kernel), 1, stream.n_t, [np.int32(5000), np.int32(700), source, target])()
+        device.download(target, out)
+        lanes = [np.bitwise_xor.reduce(words[i :: stream.n_t]) for i in range(stream.n_t)]
+        np.testing.assert_array_equal(out, np.array(lanes)[np.arange(700) % stream.n_t])
+        copied = np.zeros(5000, np.uint32)
+        target = device.upload(copied)
+        device.bind(
+            common.kernel(stream.kernel.replace("stream", "copy")), 2, stream.n_t, [np.int32(5000), source, target]
+        )()
+        device.download(target, copied)
+        np.testing.assert_array_equal(copied, words)
+    bench.release()
+
+
+def test_an_empty_kernel_and_a_copy_are_timed(make_bench, small_problem):
+    bench = make_bench(small_problem("real"))
+    assert bench.try_once(Empty(), "search", FULL).event_median > 0
+    copy = bench.try_once(Copy(Stream(64, 4)), "search", Effort(3))
+    assert copy.bytes == 1 << 26
+    bench.release()
+
+
+def test_an_effort_is_cut_to_its_budget_but_not_below_a_few_samples():
+    effort = Effort(1000, 100, 20)
+    assert fit(effort, once=1e-6, budget=1.0) == effort
+    assert fit(effort, once=1e-3, budget=0.1) == Effort(100, 20, 5)
+    assert fit(effort, once=1.0, budget=0.1) == Effort(5, 2, 5)
+    assert fit(Effort(20), once=1.0, budget=0.1).graph_launches == 0
+
+
+def test_quantiles_are_those_of_the_samples():
+    got = quantiles(np.array([1.0, 2.0, 3.0, 4.0, 10.0]))
+    assert got == {"min": 1.0, "q1": 2.0, "median": 3.0, "q3": 4.0, "max": 10.0, "mean": 4.0}
+    assert set(quantiles(None).values()) == {None}

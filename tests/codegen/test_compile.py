@@ -1,0 +1,139 @@
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from repro.codegen import nvcc
+from repro.codegen.compile import Module, compile_module, source_hash
+from repro.codegen.render import render_common, render_module
+from repro.codegen.schedules import Schedule
+from repro.codegen.targets import get_target
+from repro.errors import ReproError
+from repro.formats.layout import Layout
+
+CPU, GPU = get_target("cpu"), get_target("sm_90")
+needs_nvcc = pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
+EMPTY = "__kernel void empty(int unused) {}\n"
+
+
+def test_a_module_and_its_manifest_are_written(tmp_path):
+    module = compile_module(EMPTY, CPU, tmp_path / "m.json")
+    assert module.status == "ok"
+    assert Module.load(tmp_path / "m.json") == module
+    assert (tmp_path / module.binary).stat().st_size > 0
+
+
+def test_a_binary_that_is_there_is_used_again(tmp_path):
+    first = compile_module(EMPTY, CPU, tmp_path / "a.json")
+    written = (tmp_path / first.binary).stat().st_mtime_ns
+    second = compile_module(EMPTY, CPU, tmp_path / "b.json")
+    assert second == first
+    assert (tmp_path / second.binary).stat().st_mtime_ns == written
+
+
+def test_the_hash_follows_the_source():
+    assert source_hash(EMPTY, CPU) != source_hash(EMPTY + " ", CPU)
+
+
+def test_a_source_that_does_not_compile_names_module_and_first_error(tmp_path):
+    with pytest.raises(ReproError, match=r"does not compile\n.*m\.json(.*\n)*.*error") as caught:
+        compile_module("__kernel void broken(int a) { a = nonsense; }", CPU, tmp_path / "m.json")
+    assert "nonsense" in caught.value.message
+    assert not (tmp_path / "m.json").exists()
+
+
+def test_a_compile_error_can_be_recorded_instead(tmp_path):
+    module = compile_module("__kernel void broken() { nonsense }", CPU, tmp_path / "m.json", record_errors=True)
+    assert module.status == "compile_error"
+    assert module.binary is None
+    assert "error" in module.message
+
+
+def test_a_missing_or_damaged_manifest_is_one_message(tmp_path):
+    with pytest.raises(ReproError, match="repro compile"):
+        Module.load(tmp_path / "none.json")
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(ReproError, match="damaged"):
+        Module.load(tmp_path / "bad.json")
+
+
+LOG = """ptxas info    : Compiling entry function 'spmv_static_32_1' for 'sm_90'
+ptxas info    : Function properties for spmv_static_32_1
+    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 40 registers, used 0 barriers
+ptxas info    : Compiling entry function 'other' for 'sm_90'
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 10 registers
+"""
+
+
+def test_registers_and_spills_are_read():
+    assert nvcc.read_resources(LOG) == {
+        "spmv_static_32_1": {"registers": 40, "spills": 20},
+        "other": {"registers": 10, "spills": 0},
+    }
+
+
+def fake_nvcc(folder, script):
+    path = folder / "bin/nvcc"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def test_nvcc_is_found_on_the_path_first_then_in_cuda_home(tmp_path, monkeypatch):
+    home = fake_nvcc(tmp_path / "home", "exit 0")
+    path = fake_nvcc(tmp_path / "path", "exit 0")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", "")
+    assert nvcc.find() == home
+    monkeypatch.setenv("PATH", str(path.parent))
+    assert nvcc.find() == path
+
+
+def test_no_nvcc_says_where_it_was_looked_for(monkeypatch):
+    nvcc._nvcc.cache_clear()
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    with pytest.raises(ReproError, match=r"nvcc not found\n.*CUDA_HOME(.*\n)*.*install"):
+        nvcc._nvcc()
+    nvcc._nvcc.cache_clear()
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("entry", "layout"), [("quaternion", "Sl-16-SoA-AoS"), ("block3", "CSR-AoS-AoS")])
+def test_cuda_modules_compile_without_a_gpu(tmp_path, templates, entry, layout):
+    schedules = [Schedule("static", 128, 4), Schedule("dynamic", 1024, 2)]
+    source = render_module(templates, "compound_spmv", entry, "double", Layout.parse(layout), schedules, GPU)
+    module = compile_module(source, GPU, tmp_path / "m.json")
+    assert module.resources.keys() == {"spmv_static_128_4", "spmv_dynamic_1024_2"}
+    assert all(0 < kernel["registers"] <= 128 for kernel in module.resources.values())
+    assert module.resources["spmv_dynamic_1024_2"]["registers"] <= 32
+
+
+@needs_nvcc
+def test_the_common_module_compiles_for_cuda(tmp_path, templates):
+    module = compile_module(render_common(templates, GPU), GPU, tmp_path / "m.json")
+    assert {"empty", "verify_single", "verify_double", "stream_128_1", "copy_1024_8"} <= module.resources.keys()
+
+
+@needs_nvcc
+def test_what_nvcc_refuses_is_reported_by_its_first_error(tmp_path):
+    with pytest.raises(ReproError, match="nonsense"):
+        compile_module('extern "C" __global__ void k() { nonsense; }', GPU, tmp_path / "m.json")
+    assert not list(tmp_path.glob("objects/*.cubin"))
+
+
+def test_a_missing_opencl_runtime_is_one_message(tmp_path):
+    script = (
+        "from repro.codegen import opencl_runtime as o; o.find_library = lambda: None\n"
+        "from repro.errors import ReproError\n"
+        "try: o.find_devices()\n"
+        "except ReproError as error: print(error)\n"
+    )
+    environment = {**os.environ, "OCL_ICD_VENDORS": str(tmp_path)}
+    said = subprocess.run([sys.executable, "-c", script], env=environment, text=True, capture_output=True, check=True)
+    assert "OpenCL" in said.stdout
+    assert "pip install" in said.stdout

@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+
+from repro.codegen import opencl_runtime
+from repro.codegen.compile import Module, compile_module
+from repro.codegen.targets import CPU
+from repro.devices.base import LaunchError, OutOfDeviceMemory
+from repro.devices.opencl import OpenClDevice
+from repro.errors import ReproError
+
+SCALE = """
+__kernel __attribute__((reqd_work_group_size(16, 1, 1)))
+void scale(int n, __global float* y) { for (int i = get_global_id(0); i < n; i += get_global_size(0)) y[i] *= 2; }
+"""
+
+
+@pytest.fixture
+def scale(tmp_path, cpu_device):
+    module = compile_module(SCALE, CPU, tmp_path / "scale.json")
+    return cpu_device.load(tmp_path / module.binary).kernel("scale")
+
+
+def test_a_kernel_runs_on_what_was_uploaded(cpu_device, scale):
+    y = np.arange(100, dtype=np.float32)
+    buffer = cpu_device.upload(y)
+    assert buffer.nbytes == 400
+    launch = cpu_device.bind(scale, 2, 16, [np.int32(100), buffer])
+    launch()
+    launch()
+    got = np.empty_like(y)
+    cpu_device.download(buffer, got)
+    np.testing.assert_array_equal(got, 4 * y)
+
+
+def test_filling_with_ones_makes_every_number_nan(cpu_device):
+    for dtype in (np.float32, np.float64):
+        got = np.zeros(7, dtype)
+        buffer = cpu_device.upload(got)
+        cpu_device.fill(buffer, 0xFF)
+        cpu_device.download(buffer, got)
+        assert np.isnan(got).all()
+
+
+def test_both_clocks_give_as_many_times_as_asked(cpu_device, scale):
+    launch = cpu_device.bind(scale, 1, 16, [np.int32(100), cpu_device.upload(np.ones(100, np.float32))])
+    for cold in (False, True):
+        times = cpu_device.time_events(launch, 7, cold)
+        assert times.shape == (7,)
+        assert (times > 0).all()
+    times = cpu_device.time_graph(launch, 10, 5)
+    assert times.shape == (5,)
+    assert (times > 0).all()
+
+
+def test_a_launch_of_the_wrong_shape_is_a_launch_error(cpu_device, scale):
+    launch = cpu_device.bind(scale, 1, 8, [np.int32(1), cpu_device.upload(np.ones(1, np.float32))])
+    with pytest.raises(LaunchError):
+        launch()
+
+
+def test_wrong_arguments_are_a_launch_error(cpu_device, scale):
+    with pytest.raises(LaunchError):
+        cpu_device.bind(scale, 1, 16, [np.int32(1)])
+
+
+def test_too_large_a_buffer_is_out_of_memory(cpu_device):
+    with pytest.raises(OutOfDeviceMemory):
+        cpu_device.allocate(1 << 50)
+
+
+def test_a_damaged_binary_cannot_be_loaded(cpu_device, tmp_path):
+    (tmp_path / "bad.clbin").write_bytes(b"no binary")
+    with pytest.raises(LaunchError, match="cannot be loaded"):
+        cpu_device.load(tmp_path / "bad.clbin")
+
+
+def test_the_environment_names_device_and_driver(cpu_device):
+    environment = cpu_device.environment()
+    assert environment["backend"] == "opencl"
+    assert environment["multiprocessors"] == cpu_device.n_s >= 1
+    assert environment["device"] and environment["driver"]
+
+
+def test_a_device_that_is_not_there_names_those_that_are():
+    with pytest.raises(ReproError, match=r"opencl:0 .*\n.*opencl:99"):
+        OpenClDevice(99)
+
+
+def test_no_pyopencl_says_how_to_install_it(monkeypatch):
+    def refuse(name):
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr(opencl_runtime, "import_module", refuse)
+    opencl_runtime.load.cache_clear()
+    with pytest.raises(ReproError, match=r"pyopencl is not installed(.*\n)*.*pip install"):
+        opencl_runtime.load()
+    opencl_runtime.load.cache_clear()
+
+
+def test_the_common_module_runs(cpu_device, common_manifest):
+    module = Module.load(common_manifest)
+    empty = cpu_device.load(common_manifest.parent / module.binary).kernel("empty")
+    cpu_device.bind(empty, 1, 32, [np.int32(0)])()
+    cpu_device.synchronize()

@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from repro.errors import ReproError
+from repro.formats.layout import Layout, all_layouts
+from repro.formats.pack import count_bytes, pack, pack_vector
+from repro.problems.problem import Problem
+
+
+def random_problem(lengths: list[int], seed: int = 0) -> Problem:
+    """Return a complex problem with rows of those lengths."""
+    random = np.random.default_rng(seed)
+    n = len(lengths)
+    lengths = [min(length, n) for length in lengths]
+    indices = [np.sort(random.choice(n, length, replace=False)) for length in lengths]
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    columns = np.concatenate(indices).astype(np.int32)
+    return Problem("random", "complex", n, indptr, columns, random.normal(size=(len(columns), 2)))
+
+
+def multiply(problem: Problem, layout: Layout, warp: int, x: np.ndarray) -> np.ndarray:
+    """Multiply from the packed arrays alone, row by row, as a kernel does."""
+    packed = pack(problem, problem.values, layout, warp)
+    index, columns = packed.arrays["index"], packed.arrays["columns"]
+    values = packed.arrays["values"]
+    values = values.reshape(-1, 2) if layout.inner == "AoS" else values.reshape(2, -1).T
+    assert len(columns) == len(values) == packed.slots
+    a, y = values[:, 0] + 1j * values[:, 1], np.zeros(problem.n, complex)
+    for row in range(problem.n):
+        if layout.outer == "CSR":
+            slots = np.arange(index[row], index[row + 1])
+        elif layout.outer == "ELL":
+            slots = np.arange(index[row]) * packed.stride + row
+        else:
+            k = layout.slice_rows
+            slots = np.arange(index[row // k] + row % k, index[row // k + 1], k)
+        y[row] = a[slots] @ x[columns[slots]]
+    return y
+
+
+lengths = st.lists(st.integers(0, 40), min_size=1, max_size=70).filter(any)
+
+
+@settings(max_examples=40, deadline=None)
+@given(lengths=lengths, layout=st.sampled_from(all_layouts()), seed=st.integers(0, 9))
+def test_every_layout_holds_the_same_matrix(lengths, layout, seed):
+    problem = random_problem(lengths, seed)
+    x = np.random.default_rng(seed).normal(size=(problem.n, 2)) @ [1, 1j]
+    rows = np.repeat(np.arange(problem.n), problem.row_lengths)
+    expected = np.zeros(problem.n, complex)
+    np.add.at(expected, rows, problem.values @ [1, 1j] * x[problem.indices])
+    np.testing.assert_allclose(multiply(problem, layout, 32, x), expected, atol=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(lengths=lengths, outer=st.sampled_from(["CSR", "ELL", "Sl-16", "Sl-32"]))
+def test_counted_bytes_are_the_packed_ones(lengths, outer):
+    problem = random_problem(lengths)
+    packed = pack(problem, problem.values.astype(np.float32), Layout(outer, "AoS", "AoS"), warp=32)
+    assert packed.nbytes == count_bytes(problem.row_lengths, 2, 4, outer, warp=32)
+
+
+def test_padding_has_valid_columns_and_no_value():
+    problem = random_problem([3, 0, 1])
+    packed = pack(problem, problem.values, Layout("Sl-16", "AoS", "AoS"), warp=32)
+    assert packed.slots == 3 * 16
+    assert packed.arrays["columns"].min() >= 0
+    assert packed.arrays["columns"].max() < problem.n
+    assert np.count_nonzero(packed.arrays["values"]) == 2 * problem.nnz
+
+
+def test_rows_of_ell_are_padded_to_the_warp():
+    assert pack(random_problem([3] * 33), random_problem([3] * 33).values, Layout("ELL", "AoS", "AoS"), 32).stride == 64
+
+
+def test_more_slots_than_an_index_counts_are_refused():
+    n = 1 << 17
+    row = np.zeros(n + 1, np.int32)
+    row[1:] = n // 2
+    problem = Problem("wide", "real", n, row, np.arange(n // 2, dtype=np.int32), np.ones((n // 2, 1)))
+    with pytest.raises(ReproError, match="too large for 32-bit indices"):
+        pack(problem, problem.values, Layout("ELL", "AoS", "AoS"), 32)
+
+
+def test_vectors_are_packed_member_by_member_or_entry_by_entry():
+    vector = np.arange(6.0).reshape(3, 2)
+    assert pack_vector(vector, "AoS").tolist() == [0, 1, 2, 3, 4, 5]
+    assert pack_vector(vector, "SoA").tolist() == [0, 2, 4, 1, 3, 5]

@@ -1,0 +1,68 @@
+"""Every entry × precision × layout × kind of schedule is run on the CPU and verified."""
+
+import shutil
+from collections import Counter
+
+import pytest
+
+from repro.bench.timing import Effort
+from repro.bench.variant import Variant
+from repro.codegen.compile import compile_module
+from repro.codegen.render import render_module
+from repro.codegen.schedules import Schedule
+from repro.codegen.targets import CPU
+from repro.entries import entries
+from repro.formats.layout import Layout, all_layouts
+
+SCHEDULES = [Schedule("static", 16, 3), Schedule("static", 64, 1), Schedule("dynamic", 32, 2)]
+EFFORT = Effort(3)
+
+
+def variants(folder, templates, entry, precision, layout):
+    source = render_module(templates, "compound_spmv", entry, precision, layout, SCHEDULES, CPU)
+    module = compile_module(source, CPU, folder / f"{layout}.json")
+    return [Variant(layout, schedule, module, folder) for schedule in SCHEDULES]
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("entry", sorted(entries()))
+def test_every_layout_and_schedule_kind_is_right(tmp_path, templates, make_bench, small_problem, entry, precision):
+    bench = make_bench(small_problem(entry), precision)
+    rows = [
+        bench.try_once(variant, "search", EFFORT)
+        for layout in all_layouts()
+        for variant in variants(tmp_path, templates, entry, precision, layout)
+    ]
+    bench.release()
+    assert len(rows) == 16 * len(SCHEDULES)
+    assert {(row.layout, row.schedule) for row in rows} == {
+        (str(layout), kind) for layout in all_layouts() for kind in ("static", "dynamic")
+    }
+    assert Counter(row.status for row in rows) == {"ok": len(rows)}
+    assert all(0 < row.error <= 1 for row in rows)
+    assert all(row.event_median > 0 for row in rows)
+
+
+def test_one_flipped_sign_is_incorrect_and_the_others_are_done(tmp_path, templates, make_bench, small_problem):
+    """With `+=` turned to `-=` in CSR's kernels alone, their rows have no time and the other layouts' rows do."""
+    flipped = tmp_path / "kernels"
+    shutil.copytree(templates, flipped)
+    module = flipped / "compound_spmv/module.j2"
+    right = "{{ statement }}"
+    wrong = '{{ statement.replace("+=", "-=", 1) if outer == "csr" else statement }}'
+    assert right in module.read_text()
+    module.write_text(module.read_text().replace(right, wrong))
+    bench = make_bench(small_problem("complex"))
+    rows = [
+        bench.try_once(variant, "search", EFFORT)
+        for layout in (Layout.parse("CSR-AoS-AoS"), Layout.parse("ELL-SoA-AoS"))
+        for variant in variants(tmp_path, flipped, "complex", "double", layout)
+    ]
+    bench.release()
+    assert Counter((row.layout, row.status) for row in rows) == {
+        ("CSR-AoS-AoS", "incorrect"): 3,
+        ("ELL-SoA-AoS", "ok"): 3,
+    }
+    for row in rows:
+        assert (row.event_median is None) == (row.status == "incorrect")
+        assert row.status == "ok" or (row.error > 1 and "numbers are wrong" in row.message)
