@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 
 from repro.artifacts.document import Cell, Table, letter
 
+# characters a row: beyond the first a smaller font is needed, beyond the second the table is scaled as well
+SMALL, SHRUNK = 85, 115
+
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -60,7 +63,7 @@ def _pipe(cells: list[str]) -> str:
 
 
 def as_latex(table: Table, label: str) -> str:
-    """Return a `table*` float that needs only the package booktabs.
+    """Return a `table*` float that needs the package booktabs, and graphicx where it is shrunk to the text width.
 
     Parameters
     ----------
@@ -75,17 +78,21 @@ def as_latex(table: Table, label: str) -> str:
     def line(row: tuple[Cell, ...]) -> str:
         return " & ".join(cell_text(cell) for cell in row) + r" \\"
 
-    wide = len(table.columns) > 9
+    width = sum(
+        max([len(column.title), *(len(row[i].shown + table.letters(row[i])) for row in table.rows)])
+        for i, column in enumerate(table.columns)
+    )
+    wide, too_wide = width > SMALL, width > SHRUNK
     alignment = "".join("r" if column.numeric else "l" for column in table.columns)
     lines = [
-        "% needs \\usepackage{booktabs}",
+        "% needs \\usepackage{booktabs" + (",graphicx}" if too_wide else "}"),
         r"\begin{table*}",
         r"\centering",
         rf"\caption{{{latex_escape(table.caption)}}}",
         rf"\label{{tab:{label}}}",
         r"\scriptsize" if wide else r"\footnotesize",
         rf"\setlength{{\tabcolsep}}{{{'2.5' if wide else '4'}pt}}",
-        rf"\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
+        (r"\resizebox{\linewidth}{!}{" if too_wide else "") + rf"\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
         r"\toprule",
     ]
     if table.grouped:
@@ -101,7 +108,7 @@ def as_latex(table: Table, label: str) -> str:
     lines += [line(row) for row in table.rows]
     if table.summary:
         lines += [r"\midrule", *(line(row) for row in table.summary)]
-    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [r"\bottomrule", r"\end{tabular}" + ("}" if too_wide else "")]
     if table.notes:
         lines += [
             r"\par\smallskip",

@@ -197,7 +197,8 @@ def _facts(campaign: Campaign) -> dict[str, str]:
     for clock in ("event", "graph"):
         column = campaign.report.loc[campaign.report["kind"] == "empty", f"{clock}_median"].dropna()
         if len(column):
-            facts[f"empty kernel, {clock}"] = f"{column.min() * 1e6:.2f} to {column.max() * 1e6:.2f} µs"
+            low, high = (f"{seconds * 1e6:.2f}" for seconds in (column.min(), column.max()))
+            facts[f"empty kernel, {clock}"] = f"{low} µs" if low == high else f"{low} to {high} µs"
     return facts
 
 

@@ -36,7 +36,7 @@ def floor(campaign: Campaign, published: Published) -> Table:
                     micro(bound),
                     percent(case.speedup(bound, best)),
                     bandwidth(best),
-                    Cell(base.name if base else None),
+                    Cell(base.name, base.name.split("/", 1)[-1]) if base else Cell(),
                     micro(base),
                     percent(case.speedup(bound, base)),
                     ratio(case.speedup(base, best)),
