@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from synthetic_campaign import PROBLEMS, STUDY, Maker, write_rows
 
-from conftest import PROBLEMS, STUDY, Maker, write_rows
 from repro.artifacts.case import NOISY, Case
 from repro.artifacts.data import Campaign
 from repro.errors import ReproError

@@ -7,8 +7,8 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.text import Text
+from synthetic_campaign import PROBLEMS, STUDY, Maker, write_rows
 
-from conftest import PROBLEMS, STUDY, Maker, write_rows
 from repro.artifacts import artifacts, get_artifact, style
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure

@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from synthetic_campaign import PROBLEMS, REASON, STUDY, Maker
 
-from conftest import PROBLEMS, REASON, STUDY, Maker
 from repro.artifacts import artifacts
 from repro.artifacts.data import Campaign
 from repro.artifacts.published import Published

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from synthetic_campaign import PROBLEMS, REASON, STUDY, Maker, write_rows
 
-from conftest import PROBLEMS, REASON, STUDY, Maker, write_rows
 from repro.artifacts import artifacts, get_artifact
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table, letter

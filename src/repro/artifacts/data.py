@@ -251,7 +251,9 @@ def _frames(folder: Path, name: str) -> pd.DataFrame:
                 todo="delete the file and let the workflow make it again",
             ) from error
     filled = [frame for frame in frames if not frame.empty]
-    return pd.concat([f.astype(object) for f in filled], ignore_index=True) if filled else pd.DataFrame()
+    # the nullable types of the files give way to plain objects, None where there is nothing
+    plain = [frame.astype(object).where(frame.notna(), None) for frame in filled]
+    return pd.concat(plain, ignore_index=True) if plain else pd.DataFrame()
 
 
 def _check(frame: pd.DataFrame, columns: tuple[str, ...], where: Path) -> pd.DataFrame:

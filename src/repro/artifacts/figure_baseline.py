@@ -70,7 +70,8 @@ def _make(campaign: Campaign, published: Published, number: int) -> Figure:
         for case in (Case(campaign, bar.problem, precision) for bar in bars)
     )
     caption = [
-        f"Speedup over {library} in {precision} precision with (dark) and without (light) layout tuning.",
+        f"Speedup over {library} in {precision} precision with (dark, and in numbers at the right) and without",
+        "(light) layout tuning.",
         f"The baseline is the fastest of all {library} routines and representations;"
         + (" diamonds compare the tuned kernel with the routine that the papers used."
            if any(bar.papers for bar in bars) else " the papers’ own choice was not timed."),
@@ -96,10 +97,8 @@ def _draw(bars: list[Bars], library: str, precision: str, published_max: float |
             if value is not None:
                 axes.barh(row + offset, value, height=0.38, color=colour, linewidth=0)
         if bar.tuned is not None:
-            axes.annotate(
-                f"{bar.tuned:.2f}", (max(bar.tuned, bar.untuned or 0), row - 0.2), xytext=(2.5, 0),
-                textcoords="offset points", va="center", fontsize=5.5,
-            )  # fmt: skip
+            # a column at the right: beside the bar's end it would meet the diamond
+            axes.text(1.015, row, f"{bar.tuned:.2f}", transform=axes.get_yaxis_transform(), va="center", fontsize=6)
         if bar.papers is not None:
             axes.plot(
                 bar.papers, row, "D", markersize=3.6, markerfacecolor="white", markeredgecolor=style.ACCENT,

@@ -122,7 +122,7 @@ def _make(
         known = sorted({artifact.name for each in studies() for artifact in artifacts(each, kind)})
         raise ReproError(
             "both names and --all are given" if names else f"no {kind} is named",
-            expected=f"--all, or of {', '.join(known)}",
+            expected=f"--all, or some of {', '.join(known)}",
         )
     settings = _Settings(campaign, config)
     folder = tables_folder if kind == "table" else figures_folder

@@ -1,0 +1,203 @@
+"""A campaign that was never measured: its times follow from a few numbers, so that tables can be worked out by hand.
+
+Report times are the numbers of `LAYOUTS` and `BASELINES` in microseconds by the event clock, times the problem's
+`weight` and 1.5 in double precision; by the graph clock 0.8 of that. Search times are the same but for CSR-AoS-AoS,
+which looks 5 % faster in the search than in the report.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from itertools import product
+from math import log2
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from repro.bench.rows import Row
+from repro.formats.layout import all_layouts
+
+ROOT = Path(__file__).parents[2]
+STUDY = "compound_spmv"
+N_T, N_B = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024), (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+BEST = (64, 2)
+LAYOUTS = {"CSR-AoS-AoS": 21.0, "ELL-SoA-AoS": 10.0, "Sl-32-SoA-AoS": 10.05}  # a tie with the winner
+OTHER_LAYOUTS = 14.0
+SEARCHED = {"CSR-AoS-AoS": 0.95}
+BASELINES = {"spmv-csr-alg1/real": (15.0, False), "bsrmv/real": (25.0, True)}
+QUANTILES = {"min": 0.9, "q1": 0.98, "median": 1.0, "q3": 1.02, "max": 2.0, "mean": 1.1}
+FLOOR, EMPTY = 8.0, 3.3
+MEMORY = {"CSR": 1000, "ELL": 2540, "Sl-16": 1200, "Sl-32": 1300, "cuSPARSE": 1000}
+
+
+@dataclass(frozen=True)
+class Given:
+    """One problem. `dynamic` is dynamic's time over static's: 1.005 is a tie."""
+
+    name: str
+    entry: str
+    n: int = 1000
+    nnz: int = 7000
+    weight: float = 1.0
+    dynamic: dict[str, float] = field(default_factory=lambda: {"single": 1.2, "double": 1.2})
+    origin: dict[str, Any] = field(default_factory=dict)
+    reason: str | None = None
+
+
+REASON = "no file at https://example.org/NX_MotorH67k.msh & none in 100% of #mirrors"
+PROBLEMS = (
+    Given("mhd1280b", "complex", 1280, 22778, 0.5, {"single": 0.8, "double": 0.8}),
+    Given("generated/helmholtz", "complex", 9000, 61000, dynamic={"single": 1.005, "double": 0.9}),
+    Given("surfaces/bunny", "quaternion", 34834, 243410, 2.0, {"single": 0.9, "double": 1.1}),
+    Given("surfaces/dragon_dithered", "quaternion", 435545, 3049463, 9.0, origin={"stand_in": "surfaces/dragon"}),
+    Given("generated/hubs", "block3", 12000, 160000, 1.5),
+    Given("fem/nut_37k", "block3", 9095, 112685, origin={"rebuilt": True}),
+    Given("fem/NX_MotorH67k", "block3", reason=REASON),
+)
+
+
+def spread(n_t: int, n_b: int, kind: str) -> float:
+    """How much slower than the best pair a schedule is: 1 at `BEST`."""
+    return 1 + (2 if kind == "dynamic" else 1) * (abs(log2(n_t / BEST[0])) / 4 + abs(log2(n_b / BEST[1])) / 8)
+
+
+class Maker:
+    """Writes the raw folder of a synthetic campaign."""
+
+    def __init__(self, root: Path, backend: str) -> None:
+        self.raw = root / "results" / f"synthetic-{backend}" / "raw"
+        self.backend = backend
+        self.device = {"cuda": "NVIDIA H200", "opencl": "Some_CPU @ 2.00GHz (x86)"}[backend]
+        self.library = {"cuda": "cusparse", "opencl": "scipy"}[backend]
+
+    def row(self, given: Given, precision: str, kind: str, name: str, micro: float | None, **columns: Any) -> Row:
+        times = {}
+        if micro is not None:
+            for clock, factor in (("event", 1.0), ("graph", 0.8)):
+                if columns.get("protocol") != "screen" or clock == "event":
+                    for quantile, q in (
+                        ("min", 0.9),
+                        ("q1", 0.98),
+                        ("median", 1),
+                        ("q3", 1.02),
+                        ("max", 2),
+                        ("mean", 1.1),
+                    ):
+                        times[f"{clock}_{quantile}"] = micro * 1e-6 * factor * q
+        place = {"device": self.device, "device_uuid": "u", "backend": self.backend, "environment": "e0"}
+        sizes = {"bytes": 3_000_000, "floor_bytes": 2_000_000}
+        rest = {"key": f"{name}-{precision}", "status": "ok", "measured_at": "2024-05-01T00:00:00"}
+        return Row(**{
+            "study": STUDY, "problem": given.name, "entry": given.entry, "precision": precision, "kind": kind,
+            "name": name, **rest, **place, **sizes, **times, **columns,
+        })  # fmt: skip
+
+    def variant(self, given: Given, precision: str, layout: str, kind: str, n_t: int, n_b: int, **columns: Any) -> Row:
+        micro = LAYOUTS.get(layout, OTHER_LAYOUTS) * given.weight * (1.5 if precision == "double" else 1)
+        micro *= spread(n_t, n_b, kind) * (given.dynamic[precision] if kind == "dynamic" else 1)
+        if columns.get("phase", "search") == "search":
+            micro *= SEARCHED.get(layout, 1.0)
+        name = f"{layout}/{kind}-{n_t}-{n_b}"
+        return self.row(given, precision, "variant", name, None if "status" in columns else micro, **{
+            "layout": layout, "schedule": kind, "n_t": n_t, "n_b": n_b, "width": 1, "unroll": 1, "registers": 32 + n_b,
+            "spills": 0, **columns,
+        })  # fmt: skip
+
+    def search(self, given: Given, precision: str) -> list[Row]:
+        rows = []
+        for layout, kind, n_t, n_b in product(map(str, all_layouts()), ("static", "dynamic"), N_T, N_B):
+            if n_t * n_b <= 2048:
+                protocol = "full" if n_t <= 128 else "screen"
+                failed = {"status": "launch_error", "message": "too many\nresources"} if n_t * n_b == 2048 else {}
+                rows.append(self.variant(given, precision, layout, kind, n_t, n_b, protocol=protocol, **failed))
+        return rows
+
+    def choices(self, given: Given, precision: str) -> list[dict[str, Any]]:
+        def name(layout: str, kind: str) -> str:
+            return f"{layout}/{kind}-{BEST[0]}-{BEST[1]}"
+
+        best = "dynamic" if given.dynamic[precision] < 1 else "static"
+        tied = [name("ELL-SoA-AoS", best), name("Sl-32-SoA-AoS", best)]
+        answers = {
+            "schedule": (name("CSR-AoS-AoS", best), []),
+            "layout": (name("ELL-SoA-AoS", best), []),
+            "joint": (name("ELL-SoA-AoS", best), tied),
+            "static": (name("ELL-SoA-AoS", "static"), []),
+            "dynamic": (name("ELL-SoA-AoS", "dynamic"), []),
+        }
+        common = {"study": STUDY, "problem": given.name, "entry": given.entry, "precision": precision}
+        return [
+            {**common, "clock": clock, "tuning": tuning, "name": chosen, "ties": ties}
+            for clock in ("event", "graph")
+            for tuning, (chosen, ties) in answers.items()
+        ]
+
+    def report(self, given: Given, precision: str) -> list[Row]:
+        scale = given.weight * (1.5 if precision == "double" else 1)
+        rows = [
+            self.variant(given, precision, layout, kind, *BEST, phase="report")
+            for layout in ("CSR-AoS-AoS", "ELL-SoA-AoS")
+            for kind in ("static", "dynamic")
+        ]
+        for name, (micro, papers) in BASELINES.items():
+            columns = {
+                "routine": name.split("/")[0],
+                "representation": "real",
+                "papers_choice": papers if self.backend == "cuda" else None,
+            }
+            full = f"{self.library}/{name}"
+            rows.append(self.row(given, precision, "baseline", full, micro * scale, phase="report", **columns))
+        rows.append(self.row(given, precision, "baseline", f"{self.library}/coo/real", None, phase="report",
+                             status="unsupported", message="needs_a_newer & library"))  # fmt: skip
+        for config, micro in (("256-4", FLOOR), ("128-1", 2 * FLOOR)):
+            rows.append(self.row(given, precision, "floor", f"floor/{config}", micro * scale, phase="report"))
+        rows.append(self.row(given, precision, "copy", "copy", 1000.0, phase="report", bytes=1_600_000_000))
+        rows.append(self.row(given, precision, "empty", "empty", EMPTY, phase="report"))
+        return rows
+
+    def problem(self, given: Given) -> None:
+        path = self.raw / "problems" / f"{given.name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if given.reason:
+            record: dict[str, Any] = {"status": "unavailable", "reason": given.reason}
+        else:
+            record = {
+                "status": "ok", "n": given.n, "nnz": given.nnz, "origin": {"source": "test", **given.origin},
+                "statistics": {
+                    "rows": given.n, "nonzeros": given.nnz, "ell_factor": 2.5, "empty_rows": 0,
+                    "row_length": {"min": 0, "q1": 5, "median": 7, "q3": 9, "max": given.n // 10, "mean": 7.0},
+                    "bandwidth_percent": {"min": 0.1, "q1": 5.0, "median": 20.0, "q3": 40.0, "max": 99.0, "mean": 25.0},
+                },
+                "memory": {"single": MEMORY, "double": MEMORY},
+            }  # fmt: skip
+        path.write_text(json.dumps({"name": given.name, "entry": given.entry, **record}))
+
+    def case(self, given: Given, precision: str) -> None:
+        folder = self.raw / STUDY / given.name / precision
+        folder.mkdir(parents=True, exist_ok=True)
+        if given.reason:
+            row = Row("k", STUDY, given.name, given.entry, precision, "variant", "-", "unavailable", phase="report",
+                      message=given.reason)  # fmt: skip
+            write_rows(folder / "report.parquet", [row])
+            return
+        write_rows(folder / "search.parquet", self.search(given, precision))
+        write_rows(folder / "report.parquet", self.report(given, precision))
+        pd.DataFrame(self.choices(given, precision)).to_parquet(folder / "choices.parquet")
+
+    def environment(self) -> None:
+        path = self.raw / "environment" / "e0.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"device": self.device, "backend": self.backend, "commit": "abc", "dirty": False,
+                                    "flags": ["-O3", "--std=c++17"], "packages": {"numpy": "2.0"}}))  # fmt: skip
+
+    def all(self, problems: tuple[Given, ...] = PROBLEMS) -> Path:
+        self.environment()
+        for given in problems:
+            self.problem(given)
+            for precision in ("single", "double"):
+                self.case(given, precision)
+        return self.raw
+
+
+def write_rows(path: Path, rows: list[Row]) -> None:
+    pd.DataFrame([asdict(row) for row in rows]).to_parquet(path)
