@@ -1,0 +1,111 @@
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from repro.devices.base import LaunchError
+from repro.devices.cuda_blocker import may_block
+from repro.devices.cuda_timing import GROUPS, Timer
+
+
+class Clock:
+    """A device whose time is a counter: each launch takes one millisecond of it."""
+
+    def __init__(self):
+        self.now = 0
+        self.queued = []
+
+    def Event(self):  # noqa: N802
+        return Event(self)
+
+    def launch(self):
+        self.now += 1
+        self.queued.append("launch")
+
+    def flush(self):
+        self.now += 100
+        self.queued.append("flush")
+
+
+class Event:
+    def __init__(self, clock):
+        self.clock = clock
+
+    def record(self, stream):
+        assert stream == "stream"
+        self.at = self.clock.now
+        self.clock.queued.append("event")
+
+    def time_since(self, start):
+        return float(self.at - start.at)
+
+
+class Blocker:
+    """Counts what is queued while it holds, and gives up if that is more than `patience` launches."""
+
+    def __init__(self, clock, patience=10**6):
+        self.clock, self.patience = clock, patience
+        self.batches = []
+        self.expired = False
+
+    @contextmanager
+    def hold(self):
+        self.clock.queued.clear()
+        yield
+        self.batches.append(self.clock.queued.count("launch"))
+        self.expired = self.batches[-1] > self.patience
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def timer(clock):
+    return Timer(clock, "stream", lambda: None)
+
+
+def test_each_launch_is_timed_between_two_events_and_in_batches_that_fit_the_queue(clock, timer):
+    timer.blocker = Blocker(clock)
+    times = timer.events(clock.launch, 250)
+    np.testing.assert_allclose(times, 1e-3)
+    assert times.shape == (250,)
+    assert timer.blocker.batches == [GROUPS, GROUPS, 50]
+    assert clock.queued[:3] == ["event", "launch", "event"]
+    assert 5 * GROUPS < 1024
+
+
+def test_the_flush_stays_outside_the_timed_region(clock, timer):
+    np.testing.assert_allclose(timer.events(clock.launch, 3, clock.flush), 1e-3)
+    assert clock.queued[-4:] == ["flush", "event", "launch", "event"]
+
+
+def test_what_was_timed_while_the_blocker_gave_up_is_timed_again_in_smaller_batches(clock, timer):
+    timer.blocker = Blocker(clock, patience=30)
+    times = timer.events(clock.launch, 60)
+    assert times.shape == (60,)
+    np.testing.assert_allclose(times, 1e-3)
+    assert timer.blocker.batches == [60, 25, 25, 10]
+
+
+def test_a_launch_that_can_never_be_queued_behind_a_blocker_is_an_error(clock, timer):
+    timer.blocker = Blocker(clock, patience=0)
+    with pytest.raises(LaunchError, match="REPRO_BLOCKING=0"):
+        timer.events(clock.launch, 60)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, True),
+        ({"REPRO_BLOCKING": "1", "CUDA_LAUNCH_BLOCKING": "0", "LD_PRELOAD": "libjemalloc.so"}, True),
+        ({"REPRO_BLOCKING": "0"}, False),
+        ({"CUDA_LAUNCH_BLOCKING": "1"}, False),
+        ({"CUDA_INJECTION64_PATH": "/opt/injection.so"}, False),
+        ({"NV_COMPUTE_PROFILER_PERFWORKS_DIR": "/opt/ncu"}, False),
+        ({"LD_PRELOAD": "/opt/compute-sanitizer/libsanitizer-collection.so"}, False),
+    ],
+)
+def test_a_stream_is_not_blocked_under_tools_that_wait_for_each_launch(environment, expected):
+    assert may_block(environment) is expected

@@ -1,0 +1,165 @@
+import os
+
+import numpy as np
+import pytest
+
+from repro.devices.base import CaptureError, LaunchError, OutOfDeviceMemory
+from repro.devices.cuda_blocker import Blocker, may_block
+from repro.devices.detect import find_gpus
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def empty(gpu, gpu_module):
+    """A launch of the kernel that does nothing."""
+    return gpu.bind(gpu_module[0].kernel("empty"), 1, 32, [np.int32(0)])
+
+
+def test_the_gpu_is_the_one_that_was_found(gpu):
+    found = find_gpus()[0]
+    assert (gpu.name, gpu.uuid, gpu.target.name) == (found.name, found.uuid, found.capability)
+    assert gpu.n_s > 0
+    assert gpu.l2_bytes > 0
+    assert 0 < gpu.free_bytes() <= gpu.environment()["memory_bytes"]
+
+
+def test_the_environment_is_complete_and_does_not_change(gpu):
+    environment = gpu.environment()
+    missing = {name for name, value in environment.items() if value is None} - {"ecc", "persistence", "power_limit_w"}
+    assert not missing
+    assert environment == gpu.environment()
+
+
+def test_the_clock_is_read(gpu, empty):
+    gpu.time_events(empty, 100, cold=False)
+    clock, _ = gpu.clocks()
+    assert clock is None or clock > 100
+
+
+@pytest.mark.parametrize("array", [np.arange(1000, dtype=np.float64), np.zeros(0, np.int32), np.eye(7).T[::2]])
+def test_arrays_come_back_as_they_went(gpu, array):
+    buffer = gpu.upload(array)
+    back = np.full(array.shape, 5, array.dtype)
+    if array.size:
+        gpu.download(buffer, back)
+    assert np.array_equal(array, back)
+    assert buffer.nbytes == array.nbytes
+    buffer.release()
+    buffer.release()
+
+
+def test_fill_sets_every_byte(gpu):
+    buffer = gpu.upload(np.ones(1001, np.float32))
+    gpu.fill(buffer, 0xFF)
+    back = np.empty(1001, np.float32)
+    gpu.download(buffer, back)
+    assert np.isnan(back).all()
+    buffer.release()
+
+
+def test_a_kernel_gets_its_arguments(gpu, gpu_module):
+    """The copy kernel: an integer beside pointers, a grid smaller than the array."""
+    words = 12345
+    source = gpu.upload(np.random.default_rng(1).integers(0, 2**31, 4 * words, dtype=np.int32))
+    target = gpu.allocate(source.nbytes)
+    names = [f"copy_{n_t}_1" for n_t in (128, 1024)]
+    for name in names:
+        gpu.fill(target, 0)
+        gpu.bind(gpu_module[0].kernel(name), 5, int(name.split("_")[1]), [np.int32(words), source, target])()
+        sent, got = (np.empty(4 * words, np.int32) for _ in range(2))
+        gpu.download(source, sent)
+        gpu.download(target, got)
+        assert np.array_equal(sent, got)
+    source.release()
+    target.release()
+
+
+def test_too_much_memory_is_an_error_that_does_no_harm(gpu, empty):
+    with pytest.raises(OutOfDeviceMemory):
+        gpu.allocate(1 << 50)
+    empty()
+    gpu.synchronize()
+
+
+def test_a_launch_that_is_refused_is_an_error_that_does_no_harm(gpu, gpu_module, empty):
+    too_many = gpu.bind(gpu_module[0].kernel("empty"), 1, 4096, [np.int32(0)])
+    with pytest.raises(LaunchError) as caught:
+        too_many()
+    assert not caught.value.sticky
+    with pytest.raises(LaunchError, match="nothing_of_that_name"):
+        gpu_module[0].kernel("nothing_of_that_name")
+    empty()
+    gpu.synchronize()
+
+
+def test_an_empty_kernel_reads_little_by_both_clocks(gpu, empty):
+    event = gpu.time_events(empty, 1000, cold=False)
+    assert event.shape == (1000,)
+    assert event.min() >= 0
+    print(f"empty kernel by events: median {np.median(event) * 1e6:.2f} us")
+    if may_block(os.environ):
+        assert np.median(event) <= 4e-6
+    graph = gpu.time_graph(empty, 100, 20)
+    assert graph.shape == (20,)
+    print(f"empty kernel in a graph: median {np.median(graph) * 1e6:.2f} us")
+    assert np.median(graph) <= 1e-6
+
+
+def test_a_fill_and_a_kernel_are_timed_together(gpu, gpu_module, empty):
+    counter = gpu.allocate(4)
+
+    def launch():
+        gpu.fill(counter, 0)
+        empty()
+
+    both, alone = (np.median(gpu.time_graph(run, 100, 20)) for run in (launch, empty))
+    assert both > alone
+    assert np.median(gpu.time_events(launch, 300, cold=False)) < 50e-6
+    counter.release()
+
+
+def test_a_cold_cache_is_slower(gpu, gpu_module):
+    words = gpu.l2_bytes // 16 // 8
+    source, target = gpu.upload(np.ones(4 * words, np.int32)), gpu.allocate(16 * words)
+    copy = gpu.bind(gpu_module[0].kernel("copy_256_4"), 2 * gpu.n_s, 256, [np.int32(words), source, target])
+    warm, cold = (np.median(gpu.time_events(copy, 200, cold)) for cold in (False, True))
+    assert cold > 1.1 * warm
+    source.release()
+    target.release()
+
+
+def test_a_launch_that_waits_cannot_be_captured_but_harms_nothing(gpu, empty):
+    def waiting():
+        empty()
+        gpu.synchronize()
+
+    with pytest.raises(CaptureError):
+        gpu.time_graph(waiting, 2, 2)
+    assert gpu.time_graph(empty, 2, 2).shape == (2,)
+
+
+@pytest.mark.skipif(not may_block(os.environ), reason="a stream may not be blocked here")
+def test_the_blocker_gives_up_and_says_so(gpu, gpu_module, empty):
+    blocker = Blocker(gpu._cuda, gpu_module[0].kernel("block_stream"), gpu._stream, timeout=0.02)
+    with blocker.hold():
+        empty()
+    gpu.synchronize()
+    assert not blocker.expired
+    with blocker.hold():
+        empty()
+        gpu.synchronize()  # comes back when the blocker has given up
+    assert blocker.expired
+
+
+def test_a_launch_that_waits_for_the_device_is_an_error_by_the_event_clock(gpu, gpu_module, empty):
+    if gpu._timer.blocker is None:
+        pytest.skip("blocking is switched off")
+    usual = gpu._timer.blocker
+    gpu._timer.blocker = Blocker(gpu._cuda, gpu_module[0].kernel("block_stream"), gpu._stream, timeout=0.02)
+    try:
+        with pytest.raises(LaunchError, match="REPRO_BLOCKING"):
+            gpu.time_events(lambda: (empty(), gpu.synchronize()), 20, cold=False)
+    finally:
+        gpu._timer.blocker = usual
+    assert np.median(gpu.time_events(empty, 100, cold=False)) < 1e-4
