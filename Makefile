@@ -7,8 +7,10 @@ SHELL := bash
 N ?= $(shell nproc)
 ARGS ?=
 VENV ?= .venv
-# the newest Python that is known to work; PYTHON=… names another
-PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3,$(shell command -v $(name))) python3)
+# the first Python that starts and is new enough; PYTHON=… names another
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
+  $$name -c '$(NEW_ENOUGH)' 2>/dev/null && { command -v $$name; break; }; done)
 # a GPU's packages only where a GPU is, since PyCUDA is built against its toolkit
 EXTRAS ?= cpu$(shell nvidia-smi --list-gpus >/dev/null 2>&1 && echo ,cuda)
 
@@ -47,8 +49,8 @@ $(VENV)/installed-run: pyproject.toml | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1)' || { \
-	  echo "Python 3.11 or newer is needed; found $$($(PYTHON) --version 2>&1). Name another: make PYTHON=/path/to/python3" >&2; \
+	@python='$(PYTHON)'; "$${python:-false}" -c '$(NEW_ENOUGH)' 2>/dev/null || { \
+	  echo "Python 3.11 or newer is needed, found $${python:-none}; name one: make $(MAKECMDGOALS) PYTHON=/path/to/it" >&2; \
 	  exit 1; }
 	$(PYTHON) -m venv $(VENV) || { \
 	  echo "no virtual environment could be made; on Debian: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 1; }

@@ -15,6 +15,25 @@ except ReproError as error:
     sys.exit(str(error))
 
 
+wildcard_constraints:
+    study="[^/]+",  # a problem's name may hold slashes, nothing else does
+    entry="[^/-]+",
+    precision="single|double",
+    layout="[^/]+",
+    target="[^/]+",
+
+
+# names of problems hold slashes; these do not
+wildcard_constraints:
+    study="[^/]+",
+    entry="[^/-]+",
+    precision="single|double",
+    layout="[^/]+",
+    target="[^/]+",
+    table="[^/]+",
+    figure="[^/]+",
+
+
 include: "workflow/rules/problems.smk"
 include: "workflow/rules/codegen.smk"
 include: "workflow/rules/bench.smk"
@@ -28,6 +47,8 @@ rule all:
         rules.report.output,
         plan.artifact_files,
         [] if plan.config.replay else rules.check.output,
+    message:
+        "Everything is there"
 
 
 onsuccess:

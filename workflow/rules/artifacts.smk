@@ -5,7 +5,6 @@ rule table:
     input:
         raw=lambda wildcards: plan.raw(wildcards.study),
         published=plan.published,
-        code=plan.code("artifacts"),
     output:
         multiext(f"{plan.results}/tables/{{study}}/{{table}}", ".csv", ".md", ".tex"),
     log:
@@ -13,6 +12,7 @@ rule table:
     conda:
         "../../environment.yml"
     params:
+        code=plan.code("artifacts"),
         config=plan.config_file,
     message:
         "Making {wildcards.table}"
@@ -24,7 +24,6 @@ rule figure:
     input:
         raw=lambda wildcards: plan.raw(wildcards.study),
         published=plan.published,
-        code=plan.code("artifacts"),
     output:
         multiext(f"{plan.figures}/{{study}}/{{figure}}", ".pdf", ".svg", ".png"),
     log:
@@ -32,6 +31,7 @@ rule figure:
     conda:
         "../../environment.yml"
     params:
+        code=plan.code("artifacts"),
         config=plan.config_file,
     message:
         "Making {wildcards.figure}"

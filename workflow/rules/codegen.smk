@@ -4,7 +4,6 @@
 rule compile:
     input:
         templates=plan.templates,
-        code=plan.code("entries", "formats", "codegen"),
     output:
         "modules/{target}/{study}/{entry}-{precision}/{layout}.json",
     log:
@@ -13,6 +12,7 @@ rule compile:
     conda:
         "../../environment.yml"
     params:
+        code=plan.code("entries", "formats", "codegen"),
         kernels=lambda wildcards: plan.config.kernels,
     message:
         "Compiling {wildcards.layout} for {wildcards.entry} entries, {wildcards.precision}, {wildcards.target}"
@@ -24,7 +24,6 @@ rule compile:
 rule compile_common:
     input:
         templates=plan.templates,
-        code=plan.code("entries", "formats", "codegen"),
     output:
         "modules/{target}/common.json",
     log:
@@ -33,6 +32,7 @@ rule compile_common:
     conda:
         "../../environment.yml"
     params:
+        code=plan.code("entries", "formats", "codegen"),
         kernels=lambda wildcards: plan.config.kernels,
     message:
         "Compiling the kernels that all studies share, {wildcards.target}"

@@ -4,7 +4,6 @@
 rule problem:
     input:
         source=lambda wildcards: plan.problems[wildcards.problem].source or [],
-        code=plan.code("entries", "problems"),
     output:
         matrix=f"{plan.results}/problems/{{problem}}.npz",
         record=f"{plan.results}/raw/problems/{{problem}}.json",
@@ -13,6 +12,7 @@ rule problem:
     conda:
         "../../environment.yml"
     params:
+        code=plan.code("entries", "problems"),
         config=plan.config_file,
         definition=lambda wildcards: plan.problems[wildcards.problem].definition,
         seed=plan.config.seed,

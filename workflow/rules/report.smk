@@ -5,7 +5,6 @@ rule report:
     input:
         raw=[plan.raw(study) for study in plan.studies],
         artifacts=plan.artifact_files,
-        code=plan.code("artifacts"),
     output:
         f"{plan.results}/report.html",
     log:
@@ -13,6 +12,7 @@ rule report:
     conda:
         "../../environment.yml"
     params:
+        code=plan.code("artifacts"),
         config=plan.config_file,
     message:
         "Writing the report"
