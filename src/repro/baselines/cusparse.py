@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -123,7 +123,7 @@ class CuSparse:
         self.release()
         with ExitStack() as held, refusals(library, device):
             handle = library.create()
-            held.callback(library.destroy, handle)
+            held.callback(_destroy, library, library.destroy, handle)
             library.set_stream(handle, device.stream)
             x = workspace.x("AoS")
             if min(self._representation.signs) < 0:
@@ -181,10 +181,10 @@ class _Call:
         kind = TYPES[dtype]
         rows = (len(bsr.offsets) - 1) * bsr.values.shape[1]
         matrix, nbytes = self._matrix(name, bsr, rows, kind)
-        self._held.callback(library.destroy_sp_mat, matrix)
+        self._held.callback(_destroy, library, library.destroy_sp_mat, matrix)
         x, y = (library.create_dn_vec(rows, vector, kind) for vector in (self._x, self._y))
-        self._held.callback(library.destroy_dn_vec, x)
-        self._held.callback(library.destroy_dn_vec, y)
+        self._held.callback(_destroy, library, library.destroy_dn_vec, x)
+        self._held.callback(_destroy, library, library.destroy_dn_vec, y)
         one, zero = _scalars(dtype)
         arguments = (self._handle, library.Operation.NON_TRANSPOSE, one, matrix, x, zero, y, kind, algorithm)
         self._device.synchronize()
@@ -227,7 +227,7 @@ class _Call:
         library, dtype = self.library, bsr.values.dtype
         function = getattr(library, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype.char] + "bsrmv")
         description = library.create_mat_descr()  # general, counted from 0
-        self._held.callback(library.destroy_mat_descr, description)
+        self._held.callback(_destroy, library, library.destroy_mat_descr, description)
         (offsets, columns, values), nbytes = self._upload(bsr)
         one, zero = _scalars(dtype)
         n = len(bsr.offsets) - 1
@@ -252,6 +252,11 @@ def _upload(held: ExitStack, device: CudaDevice, array: NDArray[Any]) -> Buffer:
     buffer = device.upload(array)
     held.callback(buffer.release)
     return buffer
+
+
+def _destroy(library: Any, destroy: Callable[[int], None], what: int) -> None:
+    with suppress(library.cuSPARSEError):  # a lost context has nothing to give back, and its own error to tell
+        destroy(what)
 
 
 def _launcher(run: Callable[[], None], failure: type[Exception]) -> Callable[[], None]:

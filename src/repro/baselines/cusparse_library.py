@@ -30,7 +30,11 @@ def _find() -> tuple[Any, str]:
         library = import_module("nvmath.bindings.cusparse")
         return library, ".".join(str(library.get_property(part)) for part in range(3))
     except (ImportError, RuntimeError) as error:  # nvmath raises RuntimeErrors where libraries are missing
-        return None, f"cuSPARSE is not there ({error}); pip install -e '.[cuda]', and nvmath-python[cu13] or [cu12]"
+        why = " ".join(str(error).split())
+        return (
+            None,
+            f"cuSPARSE is not there ({why}); install '.[cuda]' and, without a CUDA toolkit, nvmath-python[cu13]",
+        )
 
 
 def load() -> Any:
