@@ -25,7 +25,6 @@ rule report:
 rule check:
     input:
         rules.report.output,
-        raw=[plan.raw(study) for study in plan.studies],
         matrices=plan.matrices,
         modules=plan.all_manifests,
     output:

@@ -38,7 +38,7 @@ def check(
         if each.again is not None and not keep:
             each.again.unlink(missing_ok=True)
     raise ReproError(
-        f"{len(missing)} things are missing or failed",
+        f"missing or failed: {len(missing)}",
         where=f"campaign {plan.config.campaign}; all else is in {plan.results} and {plan.figures}",
         todo="see the messages above; the same command tries again what can be tried again",
     )
