@@ -77,7 +77,7 @@ def test_a_size_that_differs_from_the_published_one(tmp_path: Path, registered: 
 def test_a_rebuilt_mesh_may_differ_a_little(registered: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def rebuilt(recipe: str, _: object) -> tuple[Any, ...]:
+    def rebuilt(recipe: str, *_: object) -> tuple[Any, ...]:
         asked.append(recipe)
         return *shapes.lattice_box((4, 4, 4)), ("made again",)
 

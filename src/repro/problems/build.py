@@ -157,7 +157,7 @@ def _from_mesh(
 def _recipe(item: Recipe, config: Config) -> Result:
     from repro.problems import recipes  # meshing packages are optional and slow to import
 
-    vertices, cells, notes = recipes.build(item.recipe, config.fetch)
+    vertices, cells, notes = recipes.build(item.recipe, config.fetch, Path(config.registry))
     parameters = {"young": item.young, "poisson": item.poisson}
     assembled = assemble_elasticity(vertices, cells, **parameters)
     origin = {

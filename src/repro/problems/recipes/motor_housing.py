@@ -1,0 +1,90 @@
+"""fem/NX_MotorH67k: a motor housing as parametric CAD, of about 67,000 vertices, meshed by Gmsh."""
+
+from __future__ import annotations
+
+from math import cos, pi, sin
+from typing import Any
+
+from repro.problems.recipes.base import Made, Recipe, Source, register
+from repro.problems.recipes.meshers import mesh_solid
+from repro.problems.recipes.packages import versions
+
+# In mm. The axis is z; the flange is at its start, the end shield with the bearing's seat at its end, feet below.
+LENGTH, RADIUS, BORE = 150.0, 62.0, 44.0
+FLANGE, FLANGE_RADIUS, BOLTS, BOLT_RADIUS = 16.0, 80.0, 8, 3.5
+SHIELD, SHAFT_RADIUS, SEAT, SEAT_RADIUS = 20.0, 18.0, 8.0, 30.0
+FINS, FIN_WIDTH, FIN_HEIGHT = 12, 8.0, 10.0
+BOX, BOX_WALL, BOX_CENTRE = 64.0, 9.0, 77.0  # terminal box: edge length, thickness of the walls, place along the axis
+EDGE = 2.81  # edge length of the mesh
+
+Entity = tuple[int, int]
+
+
+def draw(occ: Any) -> None:
+    """Draw the housing: everything that adds material, fused, less everything that takes some away."""
+    solid, _ = occ.fuse(
+        [_cylinder(occ, 0, LENGTH, RADIUS)],
+        [_cylinder(occ, 0, FLANGE, FLANGE_RADIUS), *_fins(occ), *_feet(occ), _box(occ, 48, BOX, 46)],
+    )
+    occ.cut(
+        solid,
+        [
+            _cylinder(occ, -1, LENGTH - SHIELD + 1, BORE),
+            _cylinder(occ, LENGTH - SHIELD - 1, SHIELD + 2, SHAFT_RADIUS),
+            _cylinder(occ, LENGTH - SEAT, SEAT + 1, SEAT_RADIUS),
+            _box(occ, 62, BOX - 2 * BOX_WALL, 46),
+            *_bolt_holes(occ),
+            *_foot_holes(occ),
+        ],
+    )
+
+
+def make(_: Source) -> Made:
+    """Make the mesh, which needs no input."""
+    notes = ("a finned housing with flange, feet and terminal box", f"made with {versions('gmsh')}")
+    return Made(*mesh_solid(draw, {"Mesh.MeshSizeMax": EDGE}), notes)
+
+
+def _cylinder(occ: Any, z: float, length: float, radius: float, x: float = 0, y: float = 0) -> Entity:
+    return 3, occ.addCylinder(x, y, z, 0, 0, length, radius)
+
+
+def _box(occ: Any, bottom: float, edge: float, height: float) -> Entity:
+    """Draw a box at the place of the terminal box, square when seen from above."""
+    return 3, occ.addBox(-edge / 2, bottom, BOX_CENTRE - edge / 2, edge, height, edge)
+
+
+def _fins(occ: Any) -> list[Entity]:
+    fins = []
+    for i in range(FINS):
+        # they start inside the shell, so that fusing leaves no gap
+        low, length = RADIUS - 4, LENGTH - FLANGE - 10
+        fin = 3, occ.addBox(low, -FIN_WIDTH / 2, FLANGE, FIN_HEIGHT + 4, FIN_WIDTH, length)
+        occ.rotate([fin], 0, 0, 0, 0, 0, 1, 2 * pi * (i + 0.5) / FINS)
+        fins.append(fin)
+    return fins
+
+
+def _feet(occ: Any) -> list[Entity]:
+    return [(3, occ.addBox(side * 44 - 18, -84, z, 36, 56, 30)) for z in (30, LENGTH - 50) for side in (-1, 1)]
+
+
+def _foot_holes(occ: Any) -> list[Entity]:
+    centres = [(side * 53, z) for z in (45, LENGTH - 35) for side in (-1, 1)]
+    return [(3, occ.addCylinder(x, -90, z, 0, 22, 0, 4.5)) for x, z in centres]
+
+
+def _bolt_holes(occ: Any) -> list[Entity]:
+    circle = (RADIUS + FLANGE_RADIUS) / 2
+    angles = [2 * pi * (i + 0.5) / BOLTS for i in range(BOLTS)]
+    return [_cylinder(occ, -1, FLANGE + 2, BOLT_RADIUS, circle * cos(a), circle * sin(a)) for a in angles]
+
+
+register(
+    Recipe(
+        "NX_MotorH67k",
+        ell_factor=1.9,
+        make=make,
+        checksums=("ff014c6bc8df68662d79b054cc6e5bb165a92a05643acae4cc819bea5168d26b",),
+    )
+)

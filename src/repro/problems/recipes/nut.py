@@ -1,0 +1,67 @@
+"""fem/nut_37k: a hexagonal nut as parametric CAD, of about 37,000 tetrahedra, meshed by Gmsh."""
+
+from __future__ import annotations
+
+from math import cos, hypot, pi, sin, sqrt
+from typing import Any
+
+from repro.problems.assembled import Floats
+from repro.problems.recipes.base import Made, Recipe, Source, register
+from repro.problems.recipes.meshers import mesh_solid
+from repro.problems.recipes.packages import versions
+
+# An M10 nut, in mm: width across flats, height, radius and pitch of the thread (ISO 4032 and 261)
+WIDTH, HEIGHT, RADIUS, PITCH, TURNS = 16.0, 8.4, 5.0, 1.5, 5
+CREST = RADIUS - 0.61 * PITCH
+CHAMFER = 0.6
+# Edge lengths at the thread and at the corners of the hexagon: the published mesh has many surface vertices
+FINE, COARSE = 0.301, 2.2
+
+
+def draw(occ: Any) -> None:
+    """Draw the nut: a hexagonal prism, cut to a body of revolution with the thread inside and chamfers outside."""
+    corner = WIDTH / sqrt(3)
+    hexagon = [(corner * cos(i * pi / 3), corner * sin(i * pi / 3), 0.0) for i in range(6)]
+    prism = occ.extrude([(2, _polygon(occ, hexagon))], 0, 0, HEIGHT)
+    # the thread's turns are rings, not a helix: of the same sizes, and it can be revolved
+    start = (HEIGHT - TURNS * PITCH) / 2
+    profile = [(RADIUS, 0.0), (RADIUS, start)]
+    for i in range(TURNS):
+        foot = start + i * PITCH
+        profile += [(CREST, foot + 0.4 * PITCH), (CREST, foot + 0.6 * PITCH), (RADIUS, foot + PITCH)]
+    inner, outer = 0.97 * WIDTH / 2, corner + 0.1
+    profile += [(RADIUS, HEIGHT), (inner, HEIGHT), (outer, HEIGHT - CHAMFER), (outer, CHAMFER), (inner, 0.0)]
+    turned = occ.revolve([(2, _polygon(occ, [(r, 0.0, z) for r, z in profile]))], 0, 0, 0, 0, 0, 1, 2 * pi)
+    occ.intersect(_solids(prism), _solids(turned))
+
+
+def size_at(position: Floats) -> float:
+    """Return the edge length at a corner of the nut."""
+    return FINE if hypot(position[0], position[1]) < RADIUS + 1e-6 else COARSE
+
+
+def make(_: Source) -> Made:
+    """Make the mesh, which needs no input."""
+    notes = ("an M10 nut with ring grooves for its thread", f"made with {versions('gmsh')}")
+    return Made(*mesh_solid(draw, {}, size_at), notes)
+
+
+def _polygon(occ: Any, corners: list[tuple[float, float, float]]) -> int:
+    points = [occ.addPoint(*corner) for corner in corners]
+    lines = [occ.addLine(points[i - 1], points[i]) for i in range(len(points))]
+    surface: int = occ.addPlaneSurface([occ.addCurveLoop(lines)])
+    return surface
+
+
+def _solids(entities: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [entity for entity in entities if entity[0] == 3]
+
+
+register(
+    Recipe(
+        "nut_37k",
+        ell_factor=2.6,
+        make=make,
+        checksums=("0b7e3051f0100af8085ae00119132c21872a35ee78cc6f56c8c821558ad77d3e",),
+    )
+)
