@@ -15,14 +15,6 @@ except ReproError as error:
     sys.exit(str(error))
 
 
-wildcard_constraints:
-    study="[^/]+",  # a problem's name may hold slashes, nothing else does
-    entry="[^/-]+",
-    precision="single|double",
-    layout="[^/]+",
-    target="[^/]+",
-
-
 # names of problems hold slashes; these do not
 wildcard_constraints:
     study="[^/]+",
@@ -34,9 +26,14 @@ wildcard_constraints:
     figure="[^/]+",
 
 
-include: "workflow/rules/problems.smk"
-include: "workflow/rules/codegen.smk"
-include: "workflow/rules/bench.smk"
+# a replay takes the raw results as they were recorded
+if not plan.config.replay:
+
+    include: "workflow/rules/problems.smk"
+    include: "workflow/rules/codegen.smk"
+    include: "workflow/rules/bench.smk"
+
+
 include: "workflow/rules/artifacts.smk"
 include: "workflow/rules/report.smk"
 
