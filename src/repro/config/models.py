@@ -91,7 +91,7 @@ class OwnProblem(Model):
 class Config(Model):
     """The whole configuration of a campaign."""
 
-    campaign: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")] = Field(
+    campaign: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*$")] = Field(
         "default", description="Names the folders results/<campaign> and figures/<campaign>."
     )
     device: Annotated[str, Field(pattern=r"^(auto|cuda(:\d+)?|opencl(:\d+)?)$")] = Field(

@@ -7,7 +7,6 @@ time that Snakemake starts; whatever is slow to import is imported where it is n
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,8 +23,6 @@ from repro.errors import ReproError
 from repro.problems.registry import Item, load_registry, own_name
 from repro.studies.own_file import describe
 from repro.studies.registry import get_study
-
-_NAME = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 
 
 @dataclass(frozen=True)
@@ -162,6 +159,11 @@ class Plan:
     def all_modules(self) -> list[ModuleName]:
         """Every module to compile, once."""
         return list(dict.fromkeys(module for run in self.runs for module in self.modules(*run)))
+
+    @cached_property
+    def layouts(self) -> list[str]:
+        """Return the layouts of all studies, once each."""
+        return list(dict.fromkeys(layout for study in self.studies.values() for layout in study.layouts))
 
     @property
     def target_name(self) -> str:
@@ -330,24 +332,11 @@ def _device(asked: str) -> tuple[str, Target]:
 def _planned(item: Item | OwnProblem) -> PlannedProblem:
     if isinstance(item, OwnProblem):
         entry, size = describe(item)
-        return PlannedProblem(_safe_name(item), entry, item.model_dump(mode="json"), item.path, size)
+        return PlannedProblem(own_name(item), entry, item.model_dump(mode="json"), item.path, size)
     size = (item.published.rows, item.published.nonzeros) if item.published else None
     # being in a set is no property of the matrix
     definition = item.model_dump(mode="json", exclude={"sets"})
     return PlannedProblem(item.name, item.entry, definition, getattr(item, "path", None), size)
-
-
-def _safe_name(problem: OwnProblem) -> str:
-    name = own_name(problem)
-    if not _NAME.fullmatch(name):
-        raise ReproError(
-            "a problem's name becomes a file's name",
-            where=problem.path,
-            expected="letters, digits, dots, dashes and underscores",
-            actual=name,
-            todo="give it a `name:`",
-        )
-    return name
 
 
 def _artifacts(study: str, settings: Study, kind: Literal["table", "figure"]) -> tuple[str, ...]:

@@ -1,0 +1,46 @@
+"""`repro config`: the resolved configuration and the schemas."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from repro.cli.config import config, schemas, write_schemas
+from repro.config import Config
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+
+
+def test_it_prints_every_default(capsys: pytest.CaptureFixture[str]) -> None:
+    config([Path("config/config.yaml"), Path("config/paper.yaml")])
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert printed["campaign"] == "paper"
+    assert printed["studies"]["compound_spmv"]["problems"] == "papers"
+    assert printed["studies"]["compound_spmv"]["protocol"]["launches"] == 1000
+    assert Config.model_validate(printed).model_dump(mode="json") == printed
+
+
+def test_the_schemas_in_the_repository_are_current(tmp_path: Path) -> None:
+    for path in write_schemas(tmp_path):
+        kept = REPOSITORY / "workflow/schemas" / path.name
+        assert kept.read_text() == path.read_text(), "run `repro config --schema`"
+
+
+def test_every_key_of_the_schema_says_what_it_means() -> None:
+    wordless = [
+        (name, key)
+        for name in ("config.schema.json",)
+        for model in (schemas()[name], *schemas()[name]["$defs"].values())
+        for key, field in model.get("properties", {}).items()
+        if "description" not in field and key not in ("fetch", "protocol", "precisions")
+    ]
+    assert not wordless
+    json.dumps(schemas())

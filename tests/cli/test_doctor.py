@@ -1,0 +1,104 @@
+"""`repro doctor`: what is found, what is missing, and when it fails."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from repro.cli import doctor
+from repro.codegen import nvcc, opencl_runtime
+from repro.devices import detect
+from repro.devices.detect import Gpu
+from repro.errors import ReproError
+
+REPOSITORY = Path(__file__).parents[2]
+GPU = Gpu(0, "NVIDIA Test", "sm_90", "GPU-1")
+
+
+@pytest.fixture(autouse=True)
+def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+
+
+def no_opencl() -> list[object]:
+    raise ReproError("no OpenCL runtime")
+
+
+def test_the_cpu_is_enough(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detect, "find_gpus", list)
+    doctor.doctor()
+    said = capsys.readouterr().out
+    assert "campaigns can run here: opencl:0" in said
+    for what in ("Python", "configuration", "GPU", "nvcc", "cuSPARSE", "OpenCL runtime", "mirror", "disk", "gmsh"):
+        assert what in said
+
+
+def test_no_device_is_a_failure_that_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detect, "find_gpus", list)
+    monkeypatch.setattr(opencl_runtime, "find_devices", no_opencl)
+    monkeypatch.setattr(opencl_runtime, "find_library", lambda: None)
+    with pytest.raises(ReproError, match=r"no device can be used(.|\n)*\[cpu\](.|\n)*\[cuda\]"):
+        doctor.doctor()
+    assert "pip install -e '.[cpu]'" in capsys.readouterr().out
+
+
+def test_a_gpu_without_its_compiler_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detect, "find_gpus", lambda: [GPU])
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: object() if name == "pycuda" else None)
+    found = {finding.what: finding for finding in doctor.check_cuda()}
+    assert not found["cuda:0"].good
+    assert "lacks nvcc" in found["cuda:0"].found
+    assert not found["cuSPARSE"].good
+
+
+def test_a_gpu_with_all_it_needs_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detect, "find_gpus", lambda: [GPU])
+    monkeypatch.setattr(nvcc, "find", lambda: Path("/opt/bin/nvcc"))
+    monkeypatch.setattr(nvcc, "version", lambda: "nvcc 12")
+    monkeypatch.setattr(doctor, "find_spec", lambda name: object() if name == "pycuda" else None)
+    found = {finding.what: finding for finding in doctor.check_cuda()}
+    assert found["cuda:0"].good
+    assert found["cuda:0"].device
+    assert "NVIDIA Test, sm_90" in found["cuda:0"].found
+    assert found["nvcc"].found == "nvcc 12 at /opt/bin/nvcc"
+
+
+def test_a_mirror_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("REPRO_MIRROR", str(tmp_path / "gone"))
+    assert "is not a folder" in next(doctor.check_inputs()).found
+    monkeypatch.setenv("REPRO_MIRROR", str(tmp_path))
+    assert next(doctor.check_inputs()).good
+
+
+def test_gmsh_without_its_system_libraries_names_debian_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "find_spec", lambda name: object() if name == "gmsh" else None)
+    monkeypatch.setattr(doctor, "missing_libraries", lambda: ["libGLU.so.1", "libXft.so.2"])
+    gmsh, tetgen, _ = doctor.check_mesh()
+    assert gmsh.todo == "on Debian: apt-get install libglu1-mesa libxft2"
+    assert "[mesh]" in tetgen.todo
+
+
+def test_missing_libraries_are_read_from_the_loader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libgmsh.so.4.15").touch()
+    tool = tmp_path / "ldd"
+    tool.write_text("#!/bin/sh\necho '\tlibGLU.so.1 => not found'\necho '\tlibc.so.6 => /lib/libc.so.6 (0x1)'\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(doctor.sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert doctor.missing_libraries() == ["libGLU.so.1"]
+
+
+def test_outside_the_repository_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = {finding.what: finding for finding in doctor.check_python()}
+    assert not found["configuration"].good
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text("bogus: 1\nstudies: {}\n")
+    found = {finding.what: finding for finding in doctor.check_python()}
+    assert "bogus" in found["configuration"].found

@@ -1,0 +1,52 @@
+"""`repro list`: every list has what it should."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from repro.cli.listing import CONFIG, LISTS, What, list_
+
+REPOSITORY = Path(__file__).parents[2]
+
+EXPECTED = {
+    What.problems: "surfaces/bunny",
+    What.sets: "papers",
+    What.entries: "quaternion",
+    What.layouts: "Sl-32-SoA-AoS",
+    What.baselines: "scipy",
+    What.artifacts: "table-9",
+    What.devices: "opencl:0",
+    What.studies: "10.1111/cgf.13957",
+}
+
+
+@pytest.fixture(autouse=True)
+def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+
+
+@pytest.mark.parametrize("what", What)
+def test_lists(what: What, capsys: pytest.CaptureFixture[str]) -> None:
+    list_(what)
+    said = capsys.readouterr().out
+    assert EXPECTED[what] in said
+    heads, rows = LISTS[what](CONFIG)
+    # in a pipe a line is a thing
+    assert len(said.splitlines()) == 1 + len(list(rows))
+    assert said.startswith(heads[0])
+
+
+def test_problems_of_your_own_are_listed(tmp_path: Path) -> None:
+    config = tmp_path / "own.yaml"
+    config.write_text("studies: {compound_spmv: {problems: [generated, {path: part.msh, entry: block3}]}}\n")
+    _, rows = LISTS[What.problems](config)
+    assert ("part", "block3", "part.msh", None, None, "your own") in list(rows)
+
+
+def test_the_papers_13_are_listed_as_such() -> None:
+    _, rows = LISTS[What.problems](CONFIG)
+    papers = [row for row in rows if "papers" in str(row[4]).split(", ")]
+    assert len(papers) == 13
+    assert sum(row[5] == "rebuilt" for row in papers) == 5
