@@ -1,24 +1,26 @@
-"""Render and compile one module for each entry, precision and layout, on the CPU cores alone."""
+"""Render and compile one module for each entry, precision and layout, on the CPU cores alone; one job makes all layouts."""
 
 
 rule compile:
     input:
         templates=plan.templates,
     output:
-        "modules/{target}/{study}/{entry}-{precision}/{layout}.json",
+        [f"modules/{{target}}/{{study}}/{{entry}}-{{precision}}/{layout}.json" for layout in plan.layouts],
     log:
-        f"{plan.logs}/compile/{{target}}/{{study}}/{{entry}}-{{precision}}/{{layout}}.log",
+        f"{plan.logs}/compile/{{target}}/{{study}}/{{entry}}-{{precision}}.log",
+    threads: 4 if plan.on_gpu else 1
     priority: 1
     conda:
         "../../environment.yml"
     params:
         code=plan.code("entries", "formats", "codegen"),
         kernels=lambda wildcards: plan.config.kernels,
+        layouts=plan.layouts,
     message:
-        "Compiling {wildcards.layout} for {wildcards.entry} entries, {wildcards.precision}, {wildcards.target}"
+        "Compiling {wildcards.entry} modules, {wildcards.precision} precision, for {wildcards.target}"
     shell:
-        "repro compile {wildcards.study} {wildcards.entry} {wildcards.precision} {wildcards.layout}"
-        " --target {wildcards.target} --kernels {params.kernels:q} --output {output:q} --record-errors > {log:q} 2>&1"
+        "repro compile {wildcards.study} {wildcards.entry} {wildcards.precision} {params.layouts} --jobs {threads}"
+        " --target {wildcards.target} --kernels {params.kernels:q} --record-errors > {log:q} 2>&1"
 
 
 rule compile_common:
@@ -37,5 +39,4 @@ rule compile_common:
     message:
         "Compiling the kernels that all studies share, {wildcards.target}"
     shell:
-        "repro compile common --target {wildcards.target} --kernels {params.kernels:q} --output {output:q}"
-        " > {log:q} 2>&1"
+        "repro compile common --target {wildcards.target} --kernels {params.kernels:q} > {log:q} 2>&1"

@@ -85,7 +85,7 @@ class Bench:
 
     def row(self, runnable: Runnable, phase: str, effort: Effort, status: str, **columns: Any) -> Row:
         """Return a row of a runnable, with what all rows have in common filled in."""
-        known = {**runnable.columns, **columns}
+        known = {**columns, **runnable.columns}  # what the runnable says of itself, its own preprocessing, comes first
         moved, matrix = runnable.moved
         return Row(
             key=self.key(runnable, phase, effort),

@@ -93,7 +93,9 @@ class Workspace:
         How many packed matrices, and programs, stay on the device. A search comes layout by layout and needs one.
     """
 
-    def __init__(self, device: Device, operands: Operands, common: Program, common_hash: str, resident: int = 1) -> None:
+    def __init__(
+        self, device: Device, operands: Operands, common: Program, common_hash: str, resident: int = 1
+    ) -> None:
         self.device = device
         self.operands = operands
         self.common, self.common_hash = common, common_hash

@@ -11,6 +11,7 @@ StudyName = Annotated[str, typer.Argument(help="A study, or `common` for the ker
 Entry = Annotated[str | None, typer.Argument(help="real, complex, quaternion or block3.")]
 Precision = Annotated[str | None, typer.Argument(help="single or double.")]
 LayoutName = Annotated[str | None, typer.Argument(metavar="[LAYOUT]", help="For example Sl-32-SoA-AoS.")]
+LayoutNames = Annotated[list[str] | None, typer.Argument(metavar="[LAYOUT]...", help="For example Sl-32-SoA-AoS.")]
 TargetName = Annotated[str, typer.Option("--target", help="sm_90, … for a GPU generation, or cpu for OpenCL.")]
 Kernels = Annotated[Path, typer.Option(help="Folder of the templates.")]
 
@@ -38,32 +39,40 @@ def compile_(
     study: StudyName,
     entry: Entry = None,
     precision: Precision = None,
-    layout: LayoutName = None,
+    layouts: LayoutNames = None,
     target: TargetName = "cpu",
     kernels: Kernels = Path("kernels"),
-    output: Annotated[Path | None, typer.Option(help="Manifest to write; binaries lie in `objects` beside it.")] = None,
+    modules: Annotated[Path, typer.Option(help="Folder of the compiled modules.")] = Path("modules"),
+    jobs: Annotated[int, typer.Option(min=1, help="Compilers to run at a time.")] = 1,
     record_errors: Annotated[
         bool, typer.Option("--record-errors", help="Write what the compiler refuses into the manifest; exit with 0.")
     ] = False,
 ) -> None:
-    """Compile one module: every schedule of one entry, precision and layout. No device is needed.
+    """Compile modules: every schedule of one entry, precision and layout each. No device is needed.
+
+    A module's manifest is MODULES/TARGET/STUDY/ENTRY-PRECISION/LAYOUT.json; binaries lie in `objects` beside it.
 
     Examples:
 
-        repro compile compound_spmv block3 double ELL-SoA-AoS --target sm_90
+        repro compile compound_spmv block3 double ELL-SoA-AoS Sl-32-SoA-AoS --target sm_90 --jobs 2
 
         repro compile common --target cpu
     """
-    from repro.codegen.compile import compile_module
-    from repro.codegen.targets import get_target
-    from repro.studies.session import modules_folder
+    from concurrent.futures import ThreadPoolExecutor
 
-    source = _source(study, entry, precision, layout, target, kernels)
-    if output is None:
-        folder = modules_folder(target)
-        output = folder / "common.json" if entry is None else folder / study / f"{entry}-{precision}" / f"{layout}.json"
-    module = compile_module(source, get_target(target), output, record_errors=record_errors)
-    typer.echo(_summary(output, module.status, module.resources or {}, module.message))
+    from repro.codegen.compile import Module, compile_module
+    from repro.codegen.targets import get_target
+
+    def build(layout: str | None) -> tuple[Path, Module]:
+        source = _source(study, entry, precision, layout, target, kernels)
+        folder = modules / target if entry is None else modules / target / study / f"{entry}-{precision}"
+        manifest = folder / f"{layout or study}.json"
+        return manifest, compile_module(source, get_target(target), manifest, record_errors=record_errors)
+
+    wanted: list[str | None] = [*layouts] if layouts else [None]
+    with ThreadPoolExecutor(jobs) as pool:
+        for manifest, module in pool.map(build, wanted):
+            typer.echo(_summary(manifest, module.status, module.resources or {}, module.message))
 
 
 def _source(

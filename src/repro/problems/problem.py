@@ -181,9 +181,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             meta = json.loads(str(file["meta"]))
             arrays = {name: file[name] for name in file.files if name != "meta"}
     except FileNotFoundError:
-        raise ReproError(
-            "no such problem file", where=path, todo="build it with `repro problem NAME`"
-        ) from None
+        raise ReproError("no such problem file", where=path, todo="build it with `repro problem NAME`") from None
     except Exception as error:  # np.load raises a dozen kinds on a damaged archive
         raise ReproError(
             "the problem file is damaged", where=path, actual=error, todo="delete the file and build it again"

@@ -150,7 +150,7 @@ def load_rows(path: Path) -> list[Row]:
     """Read the rows of one job back."""
     frame = read_parquet(path).astype(object)
     frame = frame.where(frame.notna(), None)
-    return [Row(**record) for record in frame.to_dict("records")]
+    return [Row(**{str(name): value for name, value in record.items()}) for record in frame.to_dict("records")]
 
 
 def write_choices(choices: Sequence[Choice], study: str, problem: str, entry: str, precision: str, path: Path) -> None:
