@@ -5,13 +5,16 @@ rule compile:
     input:
         templates=plan.templates,
     output:
-        [f"modules/{{target}}/{{study}}/{{entry}}-{{precision}}/{layout}.json" for layout in plan.layouts],
+        [
+            f"modules/{{target}}/{{study}}/{{entry}}-{{precision}}/{layout}.json"
+            for layout in plan.layouts
+        ],
     log:
         f"{plan.logs}/compile/{{target}}/{{study}}/{{entry}}-{{precision}}.log",
-    threads: 4 if plan.on_gpu else 1
     priority: 1
     conda:
         "../../environment.yml"
+    threads: 4 if plan.on_gpu else 1
     params:
         code=plan.code("entries", "formats", "codegen"),
         kernels=lambda wildcards: plan.config.kernels,
