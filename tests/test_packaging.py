@@ -1,0 +1,100 @@
+"""What surrounds the package says the same everywhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).parents[1]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+#: What conda calls otherwise: the same programs without what only their own command lines and windows need.
+CONDA_NAMES = {"snakemake": "snakemake-minimal", "matplotlib": "matplotlib-base"}
+
+
+def split(requirement: str) -> tuple[str, str]:
+    """Return name and version bound of a requirement."""
+    name, bound = re.fullmatch(r"([A-Za-z0-9_-]+)(.*)", requirement.replace(" ", "")).groups()
+    return name, bound
+
+
+def test_conda_users_get_the_same_dependencies() -> None:
+    environment = yaml.safe_load((REPOSITORY / "environment.yml").read_text())
+    conda = dict(split(item) for item in environment["dependencies"])
+    assert conda.pop("python") == PROJECT["requires-python"]
+    assert conda.pop("pip") == ""
+    wanted = [split(item) for item in (*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["cpu"])]
+    assert conda == {CONDA_NAMES.get(name, name): bound for name, bound in wanted}
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
+    assert citation["version"] == PROJECT["version"]
+    assert citation["license"] == PROJECT["license"]
+    changelog = (REPOSITORY / "CHANGELOG.md").read_text()
+    assert "## [Unreleased]" in changelog or f"## [{PROJECT['version']}]" in changelog
+
+
+def test_the_papers_are_cited() -> None:
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
+    dois = {reference["doi"] for reference in citation["references"]}
+    for path in (REPOSITORY / "config/studies").glob("*.yaml"):
+        named = re.findall(r"\b10\.\d{4,}/[\w.-]+\w", path.read_text())
+        assert named, f"{path.name} does not name its papers"
+        assert set(named) <= dois
+
+
+def test_make_prints_its_targets() -> None:
+    said = subprocess.run(["make"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    for target in ("all", "test", "lint", "clean"):
+        assert re.search(rf"^  {target} +\S", said, re.MULTILINE)
+
+
+def test_make_all_installs_and_calls_snakemake() -> None:
+    # in a recursive make, as under `make test`, the flags of the outer one would be added
+    clean = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    said = subprocess.run(
+        ["make", "-n", "all", "N=3", "VENV=.no-such-venv", "ARGS=--dry-run"],
+        cwd=REPOSITORY,
+        env=clean,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert re.search(r"-m venv \.no-such-venv", said)
+    assert "--editable '.[cpu" in said
+    assert said.strip().endswith("snakemake --cores 3 all --dry-run")
+
+
+def test_make_refuses_an_old_python(tmp_path: Path) -> None:
+    old = tmp_path / "python3"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    done = subprocess.run(
+        ["make", "environment", f"VENV={tmp_path}/venv", f"PYTHON={old}"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert f"Python 3.11 or newer is needed, found {old}" in done.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_ci_can_be_run() -> None:
+    script = REPOSITORY / ".ci/run"
+    assert os.access(script, os.X_OK)
+    assert "make lint" in script.read_text()
+    assert "make test" in script.read_text()
+    subprocess.run(["bash", "-n", script], check=True)
+
+
+@pytest.mark.parametrize("name", ["LICENSE", "README.md", "CITATION.cff", "CHANGELOG.md", "config/README.md"])
+def test_it_is_there(name: str) -> None:
+    assert (REPOSITORY / name).is_file()
