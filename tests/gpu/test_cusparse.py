@@ -41,7 +41,7 @@ def test_every_routine_is_correct_and_timed_by_both_clocks(make_gpu_bench, probl
     assert row.event_median > 0
     assert row.graph_median is not None, row.message
     assert row.bytes > row.matrix_bytes > 0
-    assert row.preprocess > 0
+    assert row.preprocess >= 0  # bsrmv has no analysis
 
 
 def test_what_the_papers_compare_with_is_supported(make_gpu_bench, problem):

@@ -31,6 +31,7 @@ def describe(device: Device) -> dict[str, Any]:
         "compiler": compiler,
         "flags": list(flags),
         "repro": __version__,
+        "source": source_hash(),
         **_commit(),
         "python": platform.python_version(),
         "packages": {name: installed[name] for name in PACKAGES if name in installed},
@@ -48,6 +49,15 @@ def record(environment: Mapping[str, Any], folder: Path) -> str:
         partial.write_text(content + "\n")
         partial.replace(path)
     return digest
+
+
+def source_hash() -> str:
+    """Return the hash of this package's own files: what ran, also where there is no checkout to name a commit."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parents[1]
+    for path in sorted(package.rglob("*.py")):
+        digest.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _commit() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from repro.codegen.targets import Target
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.formats.layout import Layout
+from repro.formats.outer import get_outer
 
 SCALARS = {"single": ("float", 4), "double": ("double", 8)}
 VERIFY_N_T = {"cuda": 256, "opencl": 64}
@@ -74,7 +75,7 @@ def render_module(
     ReproError
         A template is missing or wrong; template and line are named.
     """
-    members = get_entry(entry)
+    members, outer = get_entry(entry), get_outer(layout.outer)
     scalar, scalar_bytes = SCALARS[precision]
     unique = {kernel_name(s, target): s for s in schedules}
     return _render(
@@ -86,8 +87,8 @@ def render_module(
         scalar=scalar,
         matrix_alignment=alignment(len(members.members), scalar_bytes),
         vector_alignment=alignment(members.size, scalar_bytes),
-        outer={"CSR": "csr", "ELL": "ell"}.get(layout.outer, "sliced"),
-        slice_rows=layout.slice_rows,
+        outer=outer.template,
+        **outer.constants,
         inner=layout.inner,
         vector=layout.vector,
         schedules=[{"kernel": name, "kind": s.kind, "n_t": s.n_t, "n_b": s.n_b} for name, s in unique.items()],

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from repro.errors import ReproError
+from repro.formats.outer import outer_formats
 
-OUTER = ("CSR", "ELL", "Sl-16", "Sl-32")
 ORDER = ("AoS", "SoA")
 
 
@@ -18,7 +18,7 @@ class Layout:
     Attributes
     ----------
     outer
-        `CSR`, `ELL` (ELLPACK-R), or `Sl-k` (sliced ELLPACK with slices of k rows).
+        `CSR`, `ELL` (ELLPACK-R), or `Sl-k` (sliced ELLPACK with slices of k rows); see `repro.formats.outer`.
     inner
         Order of the members of the matrix entries: `AoS` or `SoA`.
     vector
@@ -32,11 +32,6 @@ class Layout:
     def __str__(self) -> str:
         return f"{self.outer}-{self.inner}-{self.vector}"
 
-    @property
-    def slice_rows(self) -> int | None:
-        """k of sliced ELLPACK, None for the other formats."""
-        return int(self.outer.removeprefix("Sl-")) if self.outer.startswith("Sl-") else None
-
     @classmethod
     def parse(cls, text: str) -> Layout:
         """Read the papers' spelling; the inverse of `str`.
@@ -47,10 +42,10 @@ class Layout:
             The text names no layout.
         """
         layout = cls(*([""] * 3 + text.strip().rsplit("-", 2))[-3:])
-        if layout.outer not in OUTER or layout.inner not in ORDER or layout.vector not in ORDER:
+        if layout.outer not in outer_formats() or layout.inner not in ORDER or layout.vector not in ORDER:
             raise ReproError(
                 "unknown layout",
-                expected=f"outer-inner-vector with outer one of {', '.join(OUTER)}, inner and vector AoS or SoA",
+                expected=f"outer-inner-vector with outer one of {', '.join(outer_formats())}, inner and vector AoS or SoA",
                 actual=text,
                 todo="spell it as the papers do, for example Sl-32-SoA-AoS; `repro list layouts` prints all",
             )
@@ -61,5 +56,6 @@ REFERENCE = Layout("CSR", "AoS", "AoS")
 
 
 def all_layouts() -> list[Layout]:
-    """Return the 16 layouts of the papers' space, the reference layout first."""
-    return [Layout(*parts) for parts in product(OUTER, ORDER, ORDER)]
+    """Return every layout, the reference layout first: the 16 of the papers' space, and those of formats of your own."""
+    found = [Layout(*parts) for parts in product(outer_formats(), ORDER, ORDER)]
+    return sorted(found, key=lambda layout: layout != REFERENCE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from repro.entries import get_entry
-from repro.formats.layout import OUTER
+from repro.formats.outer import outer_formats
 from repro.formats.pack import count_bytes
 from repro.problems.problem import Problem
 
@@ -25,7 +25,7 @@ def measure_memory(problem: Problem) -> dict[str, dict[str, int]]:
     lengths = problem.row_lengths
     return {
         precision: {
-            **{outer: count_bytes(lengths, len(entry.members), size, outer) for outer in OUTER},
+            **{outer: count_bytes(lengths, len(entry.members), size, outer) for outer in outer_formats()},
             "cuSPARSE": count_bytes(lengths, expanded, size, "CSR"),
         }
         for precision, size in PRECISIONS.items()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from repro.errors import ReproError
 from repro.formats.layout import Layout
+from repro.formats.outer import get_outer
 from repro.problems.problem import Problem
 
 INDEX_BYTES = 4
@@ -24,12 +25,12 @@ class Packed:
     Attributes
     ----------
     arrays
-        `index` int32 (CSR: n + 1 row pointers; ELL: n row lengths; Sl: ⌈n/k⌉ + 1 slice offsets), `columns` int32
-        `(slots,)`, `values` `(slots·members,)`, the members of an entry side by side (AoS) or apart by `slots` (SoA).
+        `index` int32 (the outer format's: row pointers, row lengths, slice offsets), `columns` int32 `(slots,)`,
+        `values` `(slots·members,)`, the members of an entry side by side (AoS) or apart by `slots` (SoA).
     slots
         Entries stored, padding included.
     stride
-        ELL: distance between the entries of a row, n padded to the warp; otherwise 0.
+        Distance between the entries of a row where the outer format has one, otherwise 0.
     """
 
     arrays: Mapping[str, NDArray[Any]]
@@ -61,61 +62,23 @@ def pack(problem: Problem, values: NDArray[np.floating], layout: Layout, warp: i
     ReproError
         More slots than 32-bit indices can count.
     """
-    index, stride, slots, position = _outer(problem, layout, warp)
+    outer = get_outer(layout.outer)
+    slots, _ = outer.count(problem.row_lengths, warp)
+    _check_slots(problem, layout, slots)
+    place = outer.locate(problem, warp)
     columns = np.zeros(slots, np.int32)
-    columns[position] = problem.indices
+    if place.padding is not None:
+        free = np.ones(slots, bool)
+        free[place.position] = False
+        columns[free] = place.padding
+    columns[place.position] = problem.indices
     if layout.inner == "AoS":
         packed = np.zeros((slots, values.shape[1]), values.dtype)
-        packed[position] = values
+        packed[place.position] = values
     else:
         packed = np.zeros((values.shape[1], slots), values.dtype)
-        packed[:, position] = values.T
-    if layout.slice_rows:
-        _fill_columns(problem, layout.slice_rows, index, columns, position)
-    return Packed({"index": index, "columns": columns, "values": packed.ravel()}, slots, stride)
-
-
-def _outer(problem: Problem, layout: Layout, warp: int) -> tuple[NDArray[np.int32], int, int, NDArray[np.int64]]:
-    """Return the index array, the row stride, the number of slots and each entry's slot."""
-    lengths = problem.row_lengths
-    if layout.outer == "CSR":
-        return problem.indptr.astype(np.int32), 0, problem.nnz, np.arange(problem.nnz)
-    rows = np.repeat(np.arange(problem.n, dtype=np.int64), lengths)
-    within = np.arange(problem.nnz) - problem.indptr[rows]
-    k = layout.slice_rows
-    if k is None:
-        stride = -(-problem.n // warp) * warp
-        slots = stride * int(lengths.max())
-        _check_slots(problem, layout, slots)
-        return lengths, stride, slots, within * stride + rows
-    offsets = np.concatenate([[0], np.cumsum(_slice_widths(lengths, k).astype(np.int64) * k)])
-    _check_slots(problem, layout, int(offsets[-1]))
-    slot = offsets[rows // k] + within * k + rows % k
-    return offsets.astype(np.int32), 0, int(offsets[-1]), slot
-
-
-def _slice_widths(lengths: NDArray[np.int32], k: int) -> NDArray[np.int32]:
-    """Return the longest row of each slice of k rows."""
-    padded = np.zeros(-(-len(lengths) // k) * k, lengths.dtype)
-    padded[: len(lengths)] = lengths
-    widths: NDArray[np.int32] = padded.reshape(-1, k).max(axis=1)
-    return widths
-
-
-def _fill_columns(
-    problem: Problem, k: int, offsets: NDArray[np.int32], columns: NDArray[np.int32], used: NDArray[np.int64]
-) -> None:
-    """Give the padding of each row the column of its last entry: a valid one, and already in the cache."""
-    free = np.ones(len(columns), bool)
-    free[used] = False
-    slots = np.flatnonzero(free)
-    lane = (slots - offsets[np.searchsorted(offsets, slots, side="right") - 1]) % k
-    rows = (np.searchsorted(offsets, slots, side="right") - 1) * k + lane
-    inside = rows < problem.n
-    rows = np.minimum(rows, problem.n - 1)
-    filled = inside & (problem.row_lengths[rows] > 0)
-    last = problem.indices[np.maximum(problem.indptr[rows + 1] - 1, 0)]
-    columns[slots] = np.where(filled, last, np.minimum(rows, problem.n - 1))
+        packed[:, place.position] = values.T
+    return Packed({"index": place.index, "columns": columns, "values": packed.ravel()}, slots, place.stride)
 
 
 def _check_slots(problem: Problem, layout: Layout, slots: int) -> None:
@@ -145,16 +108,9 @@ def count_bytes(row_lengths: NDArray[np.int32], members: int, precision_bytes: i
     precision_bytes
         4 or 8.
     outer
-        `CSR`, `ELL`, `Sl-16` or `Sl-32`.
+        Name of the outer format.
     warp
         What the rows of ELL are padded to; the table's counts are unpadded.
     """
-    n = len(row_lengths)
-    if outer == "CSR":
-        slots, index = int(row_lengths.sum()), n + 1
-    elif outer == "ELL":
-        slots, index = -(-n // warp) * warp * int(row_lengths.max()), n
-    else:
-        widths = _slice_widths(row_lengths, int(outer.removeprefix("Sl-")))
-        slots, index = int(widths.sum()) * int(outer.removeprefix("Sl-")), len(widths) + 1
+    slots, index = get_outer(outer).count(row_lengths, warp)
     return slots * (INDEX_BYTES + members * precision_bytes) + index * INDEX_BYTES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -61,8 +62,8 @@ def baseline(config: Config, study: str, name: str, precision: str, progress: Pr
         Store(folders.store / "baseline.jsonl") as store,
         open_bench(config, study, problem, precision, folders) as bench,
     ):
-        runnables = [*_baselines(config, study, problem, bench), *_yardsticks(bench)]
-        write_parquet(exhaustive(bench, runnables, store, progress), output)
+        groups = [_baselines(config, study, problem, bench), *_yardsticks(bench)]
+        write_parquet([row for group in groups for row in exhaustive(bench, group, store, progress)], output)
     return output
 
 
@@ -87,7 +88,7 @@ def select(config: Config, study: str, name: str, precision: str, progress: Prog
         wanted = {choice.name for choice in choices}
         runnables: list[Runnable] = [v for v in variants if v.name in wanted]
         runnables += _worth_repeating(
-            [*_baselines(config, study, problem, bench), *_yardsticks(bench)],
+            [*_baselines(config, study, problem, bench), *chain(*_yardsticks(bench))],
             load_rows(folders.raw / "baseline.parquet"),
         )
         rows = shuffled_rounds(bench, runnables, store, config.seed, progress)
@@ -114,10 +115,10 @@ def _baselines(config: Config, study: str, problem: Problem, bench: Bench) -> li
     return [runnable for runnable in known if runnable.name in wanted]
 
 
-def _yardsticks(bench: Bench) -> list[Runnable]:
-    """Return what every time is held against; a few shapes of copy are enough to find what the memory does."""
+def _yardsticks(bench: Bench) -> list[list[Runnable]]:
+    """Return what every time is held against, by kind; a few shapes of copy are enough to find what the memory does."""
     shapes = streams(bench.device.target)
-    return [*map(Floor, shapes), *map(Copy, shapes[:: len(shapes) // COPIES]), Empty()]
+    return [[*map(Floor, shapes)], [*map(Copy, shapes[:: len(shapes) // COPIES])], [Empty()]]
 
 
 def _worth_repeating(runnables: Sequence[Runnable], rows: Sequence[Row]) -> list[Runnable]:
