@@ -34,7 +34,7 @@ def multiply(problem: Problem, layout: Layout, warp: int, x: np.ndarray) -> np.n
         elif layout.outer == "ELL":
             slots = np.arange(index[row]) * packed.stride + row
         else:
-            k = layout.slice_rows
+            k = int(layout.outer.removeprefix("Sl-"))
             slots = np.arange(index[row // k] + row % k, index[row // k + 1], k)
         y[row] = a[slots] @ x[columns[slots]]
     return y

@@ -86,3 +86,9 @@ def test_a_size_that_is_no_multiple(entry: str, size: int) -> None:
 def test_values_of_another_kind(dtype: type, entry: str) -> None:
     with pytest.raises(ReproError, match="does not fit the entry"):
         fold(sp.csr_array(np.eye(12, dtype=dtype)), entry, "toy")
+
+
+def test_the_form_of_a_block_is_spelt_out() -> None:
+    with pytest.raises(ReproError) as caught:
+        fold(sp.csr_array(np.arange(16.0).reshape(4, 4)), "quaternion", "toy")
+    assert caught.value.expected == "4 x 4 blocks w -x -y -z / x w -z y / y z w -x / z -y x w"

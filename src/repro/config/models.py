@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+
+from repro.entries import entries
 
 Precision = Literal["single", "double"]
 Cache = Literal["warm", "cold"]
+
+
+def _registered(name: str) -> str:
+    if name not in entries():
+        raise ValueError(f"no such entry; there are {', '.join(entries())}")
+    return name
+
+
+EntryName = Annotated[str, AfterValidator(_registered), WithJsonSchema({"enum": [*entries()], "type": "string"})]
 
 
 class Model(BaseModel):
@@ -81,7 +92,7 @@ class OwnProblem(Model):
     """A matrix or mesh of your own, from a local file."""
 
     path: str = Field(description="A Matrix Market file, or a mesh in any format that meshio reads.")
-    entry: Literal["real", "complex", "quaternion", "block3"] | None = Field(
+    entry: EntryName | None = Field(
         None,
         description="What its non-zeros are; meshes need it: quaternion (surface) or block3 (tetrahedra).",
     )

@@ -42,10 +42,11 @@ class Layout:
             The text names no layout.
         """
         layout = cls(*([""] * 3 + text.strip().rsplit("-", 2))[-3:])
-        if layout.outer not in outer_formats() or layout.inner not in ORDER or layout.vector not in ORDER:
+        known = outer_formats()
+        if layout.outer not in known or layout.inner not in ORDER or layout.vector not in ORDER:
             raise ReproError(
                 "unknown layout",
-                expected=f"outer-inner-vector with outer one of {', '.join(outer_formats())}, inner and vector AoS or SoA",
+                expected=f"outer-inner-vector with outer one of {', '.join(known)}, inner and vector AoS or SoA",
                 actual=text,
                 todo="spell it as the papers do, for example Sl-32-SoA-AoS; `repro list layouts` prints all",
             )
@@ -56,6 +57,6 @@ REFERENCE = Layout("CSR", "AoS", "AoS")
 
 
 def all_layouts() -> list[Layout]:
-    """Return every layout, the reference layout first: the 16 of the papers' space, and those of formats of your own."""
+    """Return every layout, the reference layout first: the papers' 16, and those of formats added since."""
     found = [Layout(*parts) for parts in product(outer_formats(), ORDER, ORDER)]
     return sorted(found, key=lambda layout: layout != REFERENCE)

@@ -13,24 +13,25 @@ from repro.problems.assembled import Assembled
 def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0) -> Assembled:
     """Turn a square scalar matrix into one with the given entry.
 
-    A real 3n×3n matrix becomes n×n blocks, and a real 4n×4n matrix n×n quaternions where every 4×4 block has the
-    form of eq. 1 of Mueller-Roemer et al. 2020. Real and complex matrices stay what they are.
+    A real kn×kn matrix becomes n×n entries of size k where every k×k block is the expansion of one: a 3n×3n matrix
+    n×n blocks, and a 4n×4n matrix n×n quaternions where every 4×4 block has the form of eq. 1 of Mueller-Roemer et al.
+    2020. Real and complex matrices stay what they are.
 
     Parameters
     ----------
     matrix
         Square, float64 or complex128, columns sorted.
     entry
-        `real`, `complex`, `quaternion` or `block3`.
+        Name of the entry.
     where
         What to name in errors.
     tolerance
-        How far a 4×4 block may be from a quaternion's, relative to the block's largest value.
+        How far a block may be from the expansion of its entry, relative to the block's largest value.
 
     Raises
     ------
     ReproError
-        The values are of another kind, the size is no multiple of the block's, or a block is no quaternion.
+        The values are of another kind, the size is no multiple of the block's, or a block is no such entry.
     """
     is_complex = bool(np.iscomplexobj(matrix.data))
     if is_complex != (entry == "complex"):
@@ -53,9 +54,8 @@ def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0
         blocks = _blocks(matrix, k, entry, where)
         n //= k
         indptr, indices = blocks.indptr, blocks.indices
-        stack = np.asarray(blocks.data, dtype=np.float64)
-        values = _quaternions(blocks, where, tolerance) if entry == "quaternion" else stack.reshape(len(stack), -1)
-        filled = matrix.nnz / stack.size
+        values = _members(blocks, entry, where, tolerance)
+        filled = matrix.nnz / blocks.data.size
         notes = (f"folded from a real {k * n} x {k * n} matrix; {filled:.1%} of the blocks' values are non-zeros",)
     return Assembled(
         n, indptr.astype(np.int32), indices.astype(np.int32), np.ascontiguousarray(values, np.float64), notes
@@ -76,21 +76,38 @@ def _blocks(matrix: sp.csr_array, k: int, entry: str, where: object) -> sp.bsr_a
     return blocks
 
 
-def _quaternions(
-    blocks: sp.bsr_array, where: object, tolerance: float
+def _members(
+    blocks: sp.bsr_array, name: str, where: object, tolerance: float
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Return w, x, y, z of 4×4 blocks, `(nnz, 4)`, after checking that the blocks hold nothing else."""
-    data = blocks.data
-    members = np.ascontiguousarray(data[:, :, 0])  # eq. 1: the first column is w, x, y, z
-    excess = np.abs(data - get_entry("quaternion").expand(members)).max(axis=(1, 2))
+    """Return the entries that the blocks are expansions of, `(nnz, members)`, after checking that they are."""
+    entry = get_entry(name)
+    data = np.asarray(blocks.data, dtype=np.float64)
+    # which member stands where in a block, and with which factor: (members, k, k)
+    form = entry.expand(np.eye(len(entry.members)))
+    bare = (form == 1) & (np.count_nonzero(form, axis=0) == 1)
+    # for each member the first place, down the columns, where it stands alone
+    place = bare.transpose(0, 2, 1).reshape(len(form), -1).argmax(axis=1)
+    members = np.ascontiguousarray(data.transpose(0, 2, 1).reshape(len(data), -1)[:, place])
+    excess = np.abs(data - entry.expand(members)).max(axis=(1, 2))
     bad = np.flatnonzero(excess > tolerance * np.abs(data).max(axis=(1, 2)))
     if bad.size:
         row = int(np.searchsorted(blocks.indptr, bad[0], side="right")) - 1
         raise ReproError(
-            "the matrix is no quaternion matrix",
+            f"the matrix is no {name} matrix",
             where=f"{where}, first at block row {row}, block column {blocks.indices[bad[0]]} (counted from 0)",
-            expected="4 x 4 blocks w -x -y -z / x w -z y / y z w -x / z -y x w",
+            expected=f"{entry.size} x {entry.size} blocks {_spell(form, entry.members)}",
             actual=f"{bad.size} of {len(data)} blocks of another form, the first {data[bad[0]].tolist()}",
             todo="give the problem `entry: real`",
         )
     return members
+
+
+def _spell(form: np.ndarray[tuple[int, ...], np.dtype[np.float64]], members: tuple[str, ...]) -> str:
+    """Write a block's form as text, rows parted by strokes: w -x -y -z / x w -z y / y z w -x / z -y x w."""
+    signs = {1.0: "", -1.0: "-"}
+
+    def place(factors: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
+        terms = [f"{signs.get(f, f'{f:g}')}{member}" for f, member in zip(factors, members, strict=True) if f]
+        return "+".join(terms) or "0"
+
+    return " / ".join(" ".join(map(place, row)) for row in form.transpose(1, 2, 0))

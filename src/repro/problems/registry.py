@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from repro.config.load import read_yaml, validate
-from repro.config.models import Model, OwnProblem
+from repro.config.models import EntryName, Model, OwnProblem
 from repro.errors import ReproError
 
 REGISTRY = Path("config/problems.yaml")
@@ -20,7 +20,6 @@ Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # names become paths of results: no part may be empty or start with a dot
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
 Name = Annotated[str, Field(pattern=NAME)]
-EntryName = Literal["real", "complex", "quaternion", "block3"]
 
 
 class Size(Model):

@@ -1,4 +1,7 @@
-"""Outer formats: where a row's entries lie. One file each; every file of this folder is imported and registers its own."""
+"""Outer formats: where a row's entries lie.
+
+One file each; every file of this folder is imported and registers what it has.
+"""
 
 from __future__ import annotations
 
