@@ -1,0 +1,93 @@
+"""A copy of the repository to run Snakemake in, and reading what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+REPOSITORY = Path(__file__).parents[2]
+#: As few launches as the protocol allows.
+QUICK = {
+    "screen_launches": 3,
+    "finalists": 4,
+    "per_layout": 1,
+    "launches": 10,
+    "graph_launches": 2,
+    "graph_replays": 5,
+    "cpu_budget": 0.002,
+    "rounds": 2,
+    "noise": 1e9,
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a run of Snakemake ended, and all that it printed."""
+
+    code: int
+    text: str
+
+    @property
+    def jobs(self) -> dict[str, int]:
+        """Jobs of each rule, from the table that Snakemake prints before it starts."""
+        table = self.text.partition("Job stats:")[2].partition("\n\n")[0]
+        return {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """Whether Snakemake found everything up to date."""
+        return self.code == 0 and "Nothing to be done" in self.text
+
+
+class Checkout:
+    """A copy of what a campaign needs of the repository."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("workflow", "profiles", "kernels", "config"):
+            shutil.copytree(REPOSITORY / name, folder / name)
+        # a copy of the code as well: somebody may edit it while the tests run
+        shutil.copytree(REPOSITORY / "src", folder / "src", ignore=shutil.ignore_patterns("*.pyc", "*.egg-info"))
+        for name in ("Snakefile", "environment.yml"):
+            shutil.copy(REPOSITORY / name, folder / name)
+
+    def command(self, *words: str) -> list[str]:
+        """Return the command line that starts Snakemake."""
+        return [sys.executable, "-m", "snakemake", "--cores", "2", *words]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment in which the rules find `repro`, and no GPU and no mirror but their own."""
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        hidden = {name: value for name, value in os.environ.items() if name != "REPRO_MIRROR"}
+        return hidden | {"PATH": path, "CUDA_VISIBLE_DEVICES": "-1", "NO_COLOR": "1"}
+
+    def snakemake(self, *words: str) -> Said:
+        """Run Snakemake to its end."""
+        done = subprocess.run(
+            self.command(*words),
+            cwd=self.folder,
+            env=self.environment,
+            text=True,
+            check=False,
+            timeout=300,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        return Said(done.returncode, done.stdout)
+
+    def configure(self, name: str, study: dict[str, Any], **keys: Any) -> str:
+        """Write a configuration of one study with few launches; return its file."""
+        settings = {"protocol": QUICK, "precisions": ["double"], "layouts": ["ELL-SoA-AoS"], **study}
+        data = {"campaign": name, "device": "opencl", "studies": {"compound_spmv": settings}, **keys}
+        path = self.folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(data))
+        return path.name

@@ -1,0 +1,94 @@
+"""What Snakemake plans, and what it refuses, without running anything."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from checkouts import REPOSITORY, Checkout
+
+pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("dry-runs")]
+
+
+@pytest.mark.parametrize(
+    ("words", "problems", "entries"),
+    [
+        ([], 6, 3),
+        (["--configfile", "config/paper.yaml"], 13, 3),
+        (["--configfile", "config/mirror.yaml"], 7, 3),
+    ],
+)
+def test_every_job_is_planned(words: list[str], problems: int, entries: int, checkout: Checkout) -> None:
+    said = checkout.snakemake("--dry-run", "all", *words)
+    assert said.code == 0, said.text
+    jobs = said.jobs
+    assert jobs["problem"] == problems
+    assert jobs["measure"] == jobs["baseline"] == jobs["select"] == 2 * problems
+    assert jobs["compile"] == 2 * entries
+    assert jobs["compile_common"] == jobs["report"] == jobs["check"] == 1
+    assert jobs["table"] >= 10
+    assert jobs["figure"] >= 6
+
+
+def test_the_paper_names_its_thirteen_problems(checkout: Checkout) -> None:
+    said = checkout.snakemake("--dry-run", "all", "--configfile", "config/paper.yaml")
+    for name in ("mhd1280b", "mono_500Hz", "surfaces/buddha", "fem/NX_MotorH67k"):
+        assert f"Building {name}\n" in said.text
+
+
+def test_one_table_can_be_asked_for(checkout: Checkout) -> None:
+    said = checkout.snakemake("--dry-run", "results/default/tables/compound_spmv/table-9.csv")
+    assert said.code == 0, said.text
+    assert said.jobs["table"] == 1
+    assert "figure" not in said.jobs
+
+
+def test_the_profile_is_loaded_by_itself(checkout: Checkout) -> None:
+    said = checkout.snakemake("--dry-run")
+    assert "profile profiles/default" in said.text
+    assert "unlock" not in said.text
+
+
+def test_lint() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--lint"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("bogus=1", "bogus: unknown key"),
+        ("device=cuda", "no such GPU"),
+        ("studies={compound_spmv: {problems: surfaces/buny}}", "unknown problem"),
+        ("studies={compound_spmv: {layouts: [CSR]}}", "unknown layout"),
+        ("studies={compound_spmv: {problems: []}}", "empty study"),
+        ("studies={compound_smpv: {}}", "unknown study"),
+        ("replay=true", "no such recorded campaign"),
+    ],
+)
+def test_a_bad_configuration_is_one_message(key: str, message: str, checkout: Checkout) -> None:
+    said = checkout.snakemake("all", "--config", key, "campaign=bad")
+    assert said.code == 1
+    assert message in said.text
+    assert "Traceback" not in said.text
+    assert not (checkout.folder / "results/bad").exists()
+
+
+def test_unreadable_yaml_is_one_message(checkout: Checkout) -> None:
+    (checkout.folder / "broken.yaml").write_text("campaign: [bad\nseed: 1\n")
+    said = checkout.snakemake("all", "--configfile", "broken.yaml")
+    assert said.code == 1
+    assert "not valid JSON or YAML" in said.text
+    assert "Traceback" not in said.text
+
+
+def test_results_that_cannot_be_written_are_one_message(tmp_path_factory: pytest.TempPathFactory) -> None:
+    checkout = Checkout(tmp_path_factory.mktemp("full"))
+    (checkout.folder / "results").write_text("in the way")
+    said = checkout.snakemake("all")
+    assert said.code == 1
+    assert "cannot write to the results folder" in said.text
+    assert "Traceback" not in said.text

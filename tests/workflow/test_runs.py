@@ -1,0 +1,196 @@
+"""Whole campaigns on the CPU: complete, repeated, edited, replayed, with something missing, and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from checkouts import QUICK, Checkout
+
+pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("runs")]
+
+ARTIFACTS = ["table-1", "table-7", "figure-3"]
+OCTAHEDRON = """ply
+format ascii 1.0
+element vertex 6
+property float x
+property float y
+property float z
+element face 8
+property list uchar int vertex_indices
+end_header
+1 0 0
+-1 0 0
+0 1 0
+0 -1 0
+0 0 1
+0 0 -1
+3 0 2 4
+3 2 1 4
+3 1 3 4
+3 3 0 4
+3 2 0 5
+3 1 2 5
+3 3 1 5
+3 0 3 5
+"""
+
+
+@pytest.fixture(scope="module")
+def config(checkout: Checkout) -> str:
+    """A complete campaign on one small problem an entry; its configuration."""
+    config = checkout.configure("tiny", {"problems": "tiny", "artifacts": ARTIFACTS})
+    said = checkout.snakemake("all", "--configfile", config)
+    assert said.code == 0, said.text
+    assert said.jobs["measure"] == said.jobs["problem"] == 4
+    assert "report   results/tiny/report.html" in said.text
+    assert "tables   results/tiny/tables" in said.text
+    assert "figures  figures/tiny" in said.text
+    return config
+
+
+def test_everything_asked_for_is_there(checkout: Checkout, config: str) -> None:
+    tables, figures = (checkout.folder / kind / "compound_spmv" for kind in ("results/tiny/tables", "figures/tiny"))
+    made = {path.name for folder in (tables, figures) for path in folder.iterdir() if path.stat().st_size > 0}
+    assert made == {
+        *(f"{name}.{suffix}" for name in ("table-1", "table-7") for suffix in ("csv", "md", "tex")),
+        *(f"figure-3.{suffix}" for suffix in ("pdf", "svg", "png")),
+    }
+    assert "tiny/dirac" in (checkout.folder / "results/tiny/report.html").read_text()
+
+
+def test_logs_are_plain_lines(checkout: Checkout, config: str) -> None:
+    log = (checkout.folder / "logs/tiny/measure/compound_spmv/tiny/dirac/double.log").read_text()
+    assert "screening" in log
+    assert "\x1b" not in log
+
+
+def test_again_there_is_nothing_to_do(checkout: Checkout, config: str) -> None:
+    began = time.monotonic()
+    assert checkout.snakemake("all", "--configfile", config).nothing_to_do
+    assert time.monotonic() - began < 10
+
+
+def test_an_edited_template_is_compiled_and_measured_again(checkout: Checkout, config: str) -> None:
+    template = next((checkout.folder / "kernels/compound_spmv").glob("*.j2"))
+    kept, times = template.read_bytes(), template.stat()
+    try:
+        template.write_bytes(kept + b"\n// edited\n")
+        jobs = checkout.snakemake("--dry-run", "all", "--configfile", config).jobs
+    finally:
+        template.write_bytes(kept)
+        os.utime(template, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert jobs["compile"] == jobs["measure"] == 4
+    assert "problem" not in jobs
+
+
+def test_another_protocol_compiles_and_builds_nothing(checkout: Checkout) -> None:
+    config = checkout.configure("tiny", {"problems": "tiny", "artifacts": ARTIFACTS, "protocol": QUICK | {"rounds": 3}})
+    jobs = checkout.snakemake("--dry-run", "all", "--configfile", config).jobs
+    assert jobs["measure"] == 4
+    assert not {"compile", "compile_common", "problem"} & set(jobs)
+    checkout.configure("tiny", {"problems": "tiny", "artifacts": ARTIFACTS})
+
+
+def test_one_more_artifact_is_all_that_is_made(checkout: Checkout) -> None:
+    config = checkout.configure("tiny", {"problems": "tiny", "artifacts": [*ARTIFACTS, "figure-4"]})
+    jobs = checkout.snakemake("--dry-run", "all", "--configfile", config).jobs
+    assert jobs == {"figure": 1, "report": 1, "check": 1, "all": 1, "total": 4}
+    checkout.configure("tiny", {"problems": "tiny", "artifacts": ARTIFACTS})
+
+
+def test_a_replay_makes_the_same_from_the_raw_results_alone(checkout: Checkout, config: str) -> None:
+    table = checkout.folder / "results/tiny/tables/compound_spmv/table-7.csv"
+    before = table.read_text()
+    table.unlink()
+    modules = checkout.folder / "modules"
+    modules.rename(checkout.folder / "modules.away")
+    try:
+        said = checkout.snakemake("all", "--configfile", config, "--config", "replay=true")
+    finally:
+        (checkout.folder / "modules.away").rename(modules)
+    assert said.code == 0, said.text
+    assert not set(said.jobs) - {"table", "figure", "report", "all", "total"}
+    assert table.read_text() == before
+
+
+def test_what_cannot_be_had_is_said_and_tried_again(checkout: Checkout) -> None:
+    """All else is made; put there by hand, the missing file is all that is added."""
+    (checkout.folder / "registry.yaml").write_text(
+        "problems:\n"
+        "  - {name: here, source: generated, entry: quaternion, kind: dirac_torus,"
+        " parameters: {rings: 6, segments: 5}, sets: [both]}\n"
+        "  - {name: away, source: stanford, entry: quaternion, model: away, sets: [both],"
+        " urls: ['http://127.0.0.1:9/away.ply']}\n"
+    )
+    config = checkout.configure(
+        "missing",
+        {"problems": "both", "artifacts": ["table-1"]},
+        registry="registry.yaml",
+        fetch={"cache": "cache", "timeout": 1, "retries": 0},
+    )
+    said = checkout.snakemake("all", "--configfile", config)
+    assert said.code == 1
+    assert said.text.count("problem away: ") == 1
+    assert "http://127.0.0.1:9/away.ply" in said.text
+    assert "stanford/away" in said.text
+    assert "here" in (checkout.folder / "results/missing/tables/compound_spmv/table-1.md").read_text()
+    report = (checkout.folder / "results/missing/report.html").read_text()
+    assert "away" in report
+
+    by_hand = checkout.folder / "cache/stanford/away.ply"
+    by_hand.parent.mkdir(parents=True, exist_ok=True)
+    by_hand.write_text(OCTAHEDRON)
+    said = checkout.snakemake("all", "--configfile", config)
+    assert said.code == 0, said.text
+    assert said.jobs["problem"] == said.jobs["measure"] == 1
+    assert checkout.snakemake("all", "--configfile", config).nothing_to_do
+
+
+@pytest.mark.parametrize("target", ["snakemake", "group"])
+def test_a_killed_run_goes_on_where_it_was(target: str, checkout: Checkout) -> None:
+    name = f"killed-{target}"
+    slow = {"screen_launches": 3000, "cpu_budget": 1.0}
+    study = {"problems": ["tiny/elasticity"], "artifacts": ["table-1"], "protocol": QUICK | slow}
+    config = checkout.configure(name, study)
+    store = checkout.folder / f"results/{name}/store/compound_spmv/tiny/elasticity/double/search.jsonl"
+    process = subprocess.Popen(
+        checkout.command("all", "--configfile", config),
+        cwd=checkout.folder,
+        env=checkout.environment,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    rows = wait_for_rows(store, process)
+    if target == "group":
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
+
+    said = checkout.snakemake("all", "--configfile", config)
+    assert said.code == 0, said.text
+    assert "lock" not in said.text.lower()
+    lines = store.read_text().splitlines()
+    assert lines[: len(rows)] == rows
+    keys = [json.loads(line)["key"] for line in lines]
+    assert len(keys) == len(set(keys)), "a row was measured twice"
+    assert checkout.snakemake("all", "--configfile", config).nothing_to_do
+
+
+def wait_for_rows(store: Path, process: subprocess.Popen[bytes], count: int = 4) -> list[str]:
+    """Return the whole lines of a store as soon as there are a few."""
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and process.poll() is None:
+        text = store.read_text() if store.exists() else ""
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        if len(lines) >= count:
+            return lines
+        time.sleep(0.05)
+    pytest.fail(f"no rows to kill a run at; it ended with {process.poll()}")
