@@ -1,12 +1,17 @@
+from itertools import product
+
 import pytest
 
 from repro.errors import ReproError
-from repro.formats.layout import REFERENCE, Layout, all_layouts
+from repro.formats.layout import ORDER, REFERENCE, Layout, all_layouts
 
 
-def test_there_are_sixteen_and_the_reference_is_first():
+def test_the_papers_sixteen_are_there_once_and_the_reference_is_first():
     layouts = all_layouts()
-    assert len(set(layouts)) == 16
+    papers = {Layout(*parts) for parts in product(("CSR", "ELL", "Sl-16", "Sl-32"), ORDER, ORDER)}
+    assert len(papers) == 16
+    assert papers <= set(layouts)
+    assert len(set(layouts)) == len(layouts)
     assert layouts[0] == REFERENCE
 
 
