@@ -6,7 +6,7 @@ import pytest
 from repro.baselines import baseline, for_problem, registry
 from repro.baselines.cusparse import PAPERS_CHOICE
 from repro.baselines.expansions import COMPLEX
-from repro.baselines.scipy_products import SciPy
+from repro.baselines.scipy_products import SciPy, scipy_products
 from repro.bench.timing import Effort
 from repro.entries import entries
 
@@ -59,12 +59,12 @@ def test_scipy_is_verified_and_timed_as_a_kernel_is(make_bench, small_problem, e
 
 
 def test_scipy_has_complex_numbers_as_they_are_and_expanded():
-    assert [r.name for r in for_problem("complex", "opencl")] == [
+    assert [r.name for r in scipy_products("complex")] == [
         "scipy/csr/real2",
         "scipy/bsr/real2",
         "scipy/csr/complex",
     ]
-    assert [r.name for r in for_problem("real", "opencl")] == ["scipy/csr/real"]
+    assert [r.name for r in scipy_products("real")] == ["scipy/csr/real"]
 
 
 def test_a_wrong_product_is_incorrect(make_bench, small_problem):

@@ -10,7 +10,7 @@ import scipy
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.baselines.expansions import COMPLEX, Representation, real_expansion, to_bsr, to_csr
+from repro.baselines.expansions import COMPLEX, Bsr, Representation, real_expansion, to_bsr, to_csr
 from repro.baselines.registry import baseline
 from repro.bench.runnable import Runnable, Unsupported
 from repro.bench.workspace import Workspace
@@ -75,16 +75,7 @@ class SciPy:
         self.release()
         operands = workspace.operands
         bsr = to_bsr(operands, self._representation)
-        rows = operands.problem.n * self._representation.size
-        matrix: Any
-        if self._format == "bsr":
-            matrix = sp.bsr_array((bsr.values, bsr.columns, bsr.offsets), shape=(rows, rows))
-        else:
-            try:
-                csr = to_csr(bsr)
-            except OverflowError as error:
-                raise Unsupported(str(error)) from None
-            matrix = sp.csr_array((csr.values, csr.columns, csr.offsets), shape=(rows, rows))
+        matrix = self.build(bsr)
         x = self._representation.arrange(operands.x).view(bsr.values.dtype)
         matrix_bytes = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
         self._moved = matrix_bytes + 2 * operands.x.nbytes, matrix_bytes
@@ -95,6 +86,23 @@ class SciPy:
             self._product = matrix @ x
 
         self.launch = launch
+
+    def build(self, bsr: Bsr) -> Any:
+        """Return SciPy's matrix.
+
+        Raises
+        ------
+        Unsupported
+            As `prepare`.
+        """
+        rows = (len(bsr.offsets) - 1) * self._representation.size
+        if self._format == "bsr":
+            return sp.bsr_array((bsr.values, bsr.columns, bsr.offsets), shape=(rows, rows))
+        try:
+            csr = to_csr(bsr)
+        except OverflowError as error:
+            raise Unsupported(str(error)) from None
+        return sp.csr_array((csr.values, csr.columns, csr.offsets), shape=(rows, rows))
 
     def result(self) -> Buffer | None:
         """Return the last product, uploaded anew: a buffer that was asked for before a launch does not see it."""
