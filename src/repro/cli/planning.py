@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+WIDE = 250
+
 
 def plan(
     files: Annotated[
@@ -24,6 +26,7 @@ def plan(
         repro plan --config config/config.yaml --config config/paper.yaml --cores 16
     """
     import os
+    import sys
 
     from rich.console import Console
     from rich.table import Table
@@ -33,7 +36,8 @@ def plan(
     from repro.studies.estimate import RATES, estimate
     from repro.studies.plan import make_plan
 
-    out = Console(soft_wrap=True, highlight=False)
+    # in a pipe a line a thing, however long, for grep
+    out = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else WIDE)
     planned = make_plan(load(*(files or [Path("config/config.yaml")])))
     if planned.target is None:
         out.print(f"replay of {planned.results}: {len(planned.artifact_files)} tables and figures, nothing is measured")

@@ -46,7 +46,7 @@ class Rates:
 
 RATES = {
     "cuda": Rates(bandwidth=4e11, launch=5e-6, variant=3e-3, compile=5.0, module=2_500_000),
-    "opencl": Rates(bandwidth=2e9, launch=3e-5, variant=2e-3, compile=1.5, module=300_000),
+    "opencl": Rates(bandwidth=6e9, launch=3e-5, variant=2e-3, compile=0.3, module=300_000),
 }
 
 
