@@ -1,6 +1,6 @@
 """Every entry × precision × layout × kind of schedule is run on the GPU and verified.
 
-Also what compute-sanitizer is run on: `compute-sanitizer --tool racecheck python3 -m pytest tests/gpu/test_variants.py`.
+Also what compute-sanitizer runs on: `compute-sanitizer --tool racecheck python3 -m pytest tests/gpu/test_variants.py`.
 """
 
 from collections import Counter
