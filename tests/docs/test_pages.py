@@ -1,0 +1,142 @@
+"""What the pages name is there: commands with their options, make's targets, files, links."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pages import HOW_TO, PAGES, REPOSITORY, blocks, commands
+from typer.main import get_command
+
+from repro.artifacts.registry import artifacts
+from repro.bench.rows import STATUSES, Row
+from repro.cli.app import COMMANDS, build
+from repro.config import load
+
+ROOTS = ("src", "config", "docs", "kernels", "tests", "workflow", "profiles")
+TARGETS = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+
+
+def words(page: Path, program: str) -> list[list[str]]:
+    """Return the words after a program's name, for each command line of a page that calls it."""
+    found = []
+    for line in commands(page):
+        call = re.sub(r"^([A-Z_]+=\S+ )+", "", line)
+        if call.startswith(f"{program} ") and "…" not in call:
+            found.append(shlex.split(call)[1:])
+    return found
+
+
+def written(page: Path) -> set[str]:
+    """Return the files that the examples of a page write."""
+    return {block.path for block in blocks(page) if block.how == "write" and block.path}
+
+
+@pages
+def test_every_command_of_repro_is_there_with_its_options(page):
+    known = get_command(build()).commands
+    for name, *arguments in words(page, "repro"):
+        if name == "COMMAND":
+            continue
+        assert name in COMMANDS, f"repro {name}"
+        options = {option for parameter in known[name].params for option in parameter.opts} | {"--help"}
+        used = {argument.split("=")[0] for argument in arguments if argument.startswith("-")}
+        assert used <= options, f"repro {name} has no {used - options}"
+
+
+def test_the_readme_names_every_command():
+    named = {name for name, *_ in words(REPOSITORY / "README.md", "repro")}
+    assert named >= set(COMMANDS)
+
+
+@pages
+def test_every_target_of_make_is_there(page):
+    for target, *_ in words(page, "make"):
+        assert target in TARGETS, f"make {target}"
+
+
+def test_the_readme_says_what_make_runs():
+    recipe = (REPOSITORY / "Makefile").read_text().replace("$(N)", "N").replace(" $(ARGS)", "")
+    run = [
+        line for line in commands(REPOSITORY / "README.md") if line.startswith(("snakemake --cores N", "pytest -n N"))
+    ]
+    assert len(run) == 2
+    for line in run:
+        assert f"$(RUN) {line}\n" in recipe, line
+
+
+@pages
+def test_every_configuration_file_that_is_given_can_be_read(page, monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    for arguments in (*words(page, "snakemake"), *words(page, "repro")):
+        for option, value in pairwise(arguments):
+            if option in ("--configfile", "--config") and value.startswith("config/") and value not in written(page):
+                load(Path(value))
+
+
+@pages
+def test_every_file_that_is_named_is_there(page):
+    named = re.findall(rf"`((?:{'|'.join(ROOTS)})/[\w./-]+)`", page.read_text())
+    missing = {name for name in named if not (REPOSITORY / name).exists()} - written(page)
+    # pages name files of a configuration beside it
+    assert not {name for name in missing if not (page.parent / name).exists()}
+
+
+@pages
+def test_every_link_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        other = page.parent / path if path else page
+        assert other.exists(), target
+        headings = {
+            re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+            for heading in re.findall(r"^#+ (.*)$", other.read_text(), re.MULTILINE)
+        }
+        assert not anchor or anchor in headings, target
+
+
+@pages
+def test_lines_are_no_longer_than_elsewhere(page):
+    long = [
+        line
+        for line in page.read_text().splitlines()
+        if len(line) > 120 and not line.startswith("|") and "](" not in line
+    ]
+    assert not long
+
+
+def test_every_how_to_page_is_linked_from_the_readme():
+    readme = (REPOSITORY / "README.md").read_text()
+    assert HOW_TO
+    assert all(f"docs/{page.name}" in readme for page in HOW_TO)
+
+
+def test_every_dotted_name_of_the_how_to_pages_can_be_imported():
+    for page in HOW_TO:
+        for name in set(re.findall(r"`(repro(?:\.\w+)+)`", page.read_text())):
+            import_module(name)
+
+
+def test_statuses_and_columns_of_the_page_on_tables_are_the_rows_own():
+    text = (REPOSITORY / "docs/reading-the-tables.md").read_text()
+    table = text.split("A row's `status`:")[1].split("##")[0]
+    named = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    assert named == set(STATUSES)
+    columns = re.search(r"\[\[(.*?)\]\]", text)[1]
+    assert set(re.findall(r'"(\w+)"', columns)) <= set(inspect.signature(Row).parameters)
+
+
+def test_the_readme_names_artifacts_that_are_there():
+    known = {artifact.name for artifact in artifacts("compound_spmv")}
+    named = set(re.findall(r"`((?:table|figure)-\w+)`", (REPOSITORY / "README.md").read_text()))
+    assert named
+    assert named <= known
