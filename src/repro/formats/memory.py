@@ -8,12 +8,13 @@ from repro.formats.pack import count_bytes
 from repro.problems.problem import Problem
 
 PRECISIONS = {"single": 4, "double": 8}
+CUSPARSE_HAS = ("real", "complex")
 
 
 def measure_memory(problem: Problem) -> dict[str, dict[str, int]]:
     """Count the bytes of a matrix in every outer format, and as the papers hand it to cuSPARSE.
 
-    cuSPARSE gets real blocks where it has no entry of the kind: a quaternion is one of 4×4.
+    cuSPARSE has real and complex numbers; of every other entry it gets the real block: a quaternion is one of 4×4.
 
     Returns
     -------
@@ -21,7 +22,7 @@ def measure_memory(problem: Problem) -> dict[str, dict[str, int]]:
         Precision to outer format, or `cuSPARSE`, to bytes.
     """
     entry = get_entry(problem.entry)
-    expanded = entry.size**2 if problem.entry == "quaternion" else len(entry.members)
+    expanded = len(entry.members) if problem.entry in CUSPARSE_HAS else entry.size**2
     lengths = problem.row_lengths
     return {
         precision: {
