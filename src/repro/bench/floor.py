@@ -16,7 +16,7 @@ from repro.formats.pack import count_bytes
 
 #: Bytes of the word that the dialects' streaming kernels move.
 WORD = {"cuda": 16, "opencl": 4}
-COPY_BYTES = {"cuda": 1 << 30, "opencl": 1 << 26}
+COPY_BYTES = {"cuda": 1 << 29, "opencl": 1 << 26}
 
 
 def floor_bytes(operands: Operands) -> tuple[int, int]:

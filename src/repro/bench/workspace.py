@@ -148,8 +148,8 @@ class Workspace:
         if self._scratch is None or self._scratch.nbytes < nbytes:
             if self._scratch is not None:
                 self._scratch.release()
-            words = np.random.default_rng(0).integers(0, 2**63, -(-nbytes // 8), dtype=np.int64)
-            self._scratch = self.device.upload(words)
+            block = np.frombuffer(np.random.default_rng(0).bytes(1 << 20), np.uint8)
+            self._scratch = self.device.upload(np.resize(block, nbytes))
         return self._scratch
 
     def release(self) -> None:
