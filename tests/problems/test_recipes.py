@@ -181,10 +181,24 @@ def test_a_missing_package(module: str, monkeypatch: pytest.MonkeyPatch) -> None
         packages.load(module)
 
 
+@pytest.mark.parametrize("recipe", ["nut_37k", "NX_MotorH67k"])
+def test_a_recipe_without_its_packages(
+    recipe: str, make: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(package: str) -> str:
+        raise packages.PackageNotFoundError(package)
+
+    monkeypatch.setattr(packages, "version", absent)
+    monkeypatch.setitem(sys.modules, "gmsh", None)
+    with pytest.raises(ReproError, match=r"needs gmsh[\s\S]*pip install -e '\.\[mesh\]'"):
+        make(recipe)
+
+
 def test_a_missing_system_library(make: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def unloadable(_: str) -> None:
         raise OSError("libGLU.so.1: cannot open shared object file: No such file or directory")
 
+    monkeypatch.setattr(packages, "version", lambda _: "1.0")
     monkeypatch.setattr(packages, "import_module", unloadable)
     with pytest.raises(ReproError, match=r"actual: libGLU\.so\.1[\s\S]*apt-get install libglu1-mesa .*libxrender1"):
         make("nut_37k")

@@ -21,21 +21,6 @@ CPU_EXTRA = "pip install -e '.[cpu]'"
 MESH_EXTRA = "pip install -e '.[mesh]'"
 ROOM = 2 << 30
 
-#: Debian's packages of the libraries that gmsh links to and pip does not bring.
-LIBRARIES = {
-    "libGL.so.1": "libgl1",
-    "libGLU.so.1": "libglu1-mesa",
-    "libX11.so.6": "libx11-6",
-    "libXcursor.so.1": "libxcursor1",
-    "libXext.so.6": "libxext6",
-    "libXfixes.so.3": "libxfixes3",
-    "libXft.so.2": "libxft2",
-    "libXinerama.so.1": "libxinerama1",
-    "libXrender.so.1": "libxrender1",
-    "libfontconfig.so.1": "libfontconfig1",
-    "libgomp.so.1": "libgomp1",
-}
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -200,12 +185,14 @@ def check_inputs() -> Iterator[Finding]:
 
 def check_mesh() -> Iterator[Finding]:
     """The extra that rebuilds the papers' tetrahedral meshes."""
-    for name in ("gmsh", "tetgen", "pymeshfix"):
-        if find_spec(name) is None:
+    from repro.problems.recipes.packages import GMSH_LIBRARIES
+
+    for name in ("gmsh", "tetgen", "pymeshfix", "fast-simplification"):
+        if find_spec(name.replace("-", "_")) is None:
             yield Finding(name, "not installed", False, f"to rebuild the papers' meshes: {MESH_EXTRA}")
         elif name == "gmsh" and (lacking := missing_libraries()):
-            packages = " ".join(LIBRARIES.get(library, library) for library in lacking)
-            yield Finding(name, f"lacks {', '.join(lacking)}", False, f"on Debian: apt-get install {packages}")
+            todo = f"on Debian or Ubuntu: apt-get install {' '.join(GMSH_LIBRARIES)}"
+            yield Finding(name, f"lacks {', '.join(lacking)}", False, todo)
         else:
             from importlib.metadata import version
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from repro.errors import ReproError
@@ -38,9 +38,7 @@ def load(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ReproError(
-            f"rebuilding the papers' tetrahedral meshes needs {module}", actual=error, todo=EXTRA
-        ) from None
+        raise _missing(module, error) from None
     except OSError as error:  # Gmsh's module loads its library through ctypes
         raise ReproError(
             f"{module} is installed, but a library of the system that it needs is not",
@@ -49,9 +47,22 @@ def load(module: str) -> Any:
         ) from None
 
 
+def _missing(package: str, error: ImportError) -> ReproError:
+    return ReproError(f"rebuilding the papers' tetrahedral meshes needs {package}", actual=error, todo=EXTRA)
+
+
 def versions(*packages: str) -> str:
-    """Return installed packages with their versions, for a note."""
-    return ", ".join(f"{package} {version(package)}" for package in packages)
+    """Return installed packages with their versions, for a note.
+
+    Raises
+    ------
+    ReproError
+        One of them is not installed.
+    """
+    try:
+        return ", ".join(f"{package} {version(package)}" for package in packages)
+    except PackageNotFoundError as error:
+        raise _missing(error.name, error) from None
 
 
 @contextmanager
