@@ -16,7 +16,7 @@ HELMHOLTZ = PROBLEMS[1]
 
 def test_whole(gpu: Campaign) -> None:
     assert gpu.name == "synthetic-cuda"
-    assert (gpu.column, gpu.library, gpu.cache, gpu.on_cpu) == ("H200", "cuSPARSE", "warm", False)
+    assert (gpu.column, gpu.library, gpu.cache, gpu.on_cpu) == ("NVIDIA H200", "cuSPARSE", "warm", False)
     assert sorted(gpu.problems) == sorted(given.name for given in PROBLEMS)
     assert gpu.environments["e0"]["commit"] == "abc"
     assert gpu.problems["surfaces/dragon_dithered"].remark == "stand-in for surfaces/dragon"
@@ -51,7 +51,7 @@ def test_baselines(gpu: Campaign) -> None:
 def test_partial_campaign(maker: Maker) -> None:
     maker.problem(HELMHOLTZ)
     campaign = Campaign.load(maker.raw, STUDY)
-    assert campaign.column == "ours"
+    assert campaign.column == "not measured"
     assert Case(campaign, HELMHOLTZ.name, "single").why_not() == "not measured in this campaign"
     folder = maker.raw / STUDY / HELMHOLTZ.name / "single"
     folder.mkdir(parents=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.colors import LogNorm
 from matplotlib.text import Text
 from synthetic_campaign import PROBLEMS, STUDY, Maker, write_rows
 
@@ -13,7 +14,7 @@ from repro.artifacts import artifacts, get_artifact, style
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
 from repro.artifacts.figure_baseline import speedups
-from repro.artifacts.figure_schedules import choose_problem, surface
+from repro.artifacts.figure_schedules import _ticks, choose_problem, surface
 from repro.artifacts.published import Published
 from repro.artifacts.write import write_figure
 
@@ -95,8 +96,22 @@ def test_surface(gpu: Campaign) -> None:
     assert 0 < one.screened < np.isfinite(one.seconds).sum()
 
 
+@pytest.mark.parametrize(("low", "high"), [(10.2, 63.0), (8.8, 9.1), (5.0, 2000.0), (3.0, 3.03)])
+def test_ticks_hold_both_ends_and_do_not_overlap(low: float, high: float) -> None:
+    ticks = np.array(_ticks(LogNorm(low, high)))
+    assert ticks[0] == pytest.approx(low, rel=1e-2) and ticks[-1] == pytest.approx(high, rel=1e-2)
+    assert np.all(np.diff(np.log(ticks)) > 0.07 * np.log(high / low) * 0.99)
+    assert 2 <= len(ticks) <= 14
+
+
+def test_bars_near_an_empty_kernel_are_marked(gpu: Campaign, published: Published) -> None:
+    assert {bar.problem for bar in speedups(gpu, published, "single") if bar.mostly_launch} == {"mhd1280b"}
+    figure = make(gpu, published, "figure-5")
+    assert "(marked *)" in figure.caption and texts(figure).count("*") == 1
+
+
 def test_problem_of_the_surfaces(gpu: Campaign, maker: Maker) -> None:
-    assert choose_problem(gpu) == ("generated/hubs", "the largest 3×3 problem of the campaign")
+    assert choose_problem(gpu) == ("generated/hubs", "the largest 3×3 problem searched in double precision")
     motor = replace(PROBLEMS[-1], reason=None, n=10, nnz=20)
     raw = maker.all((PROBLEMS[4], motor))
     assert choose_problem(Campaign.load(raw, STUDY)) == ("fem/NX_MotorH67k", "the papers’ problem")

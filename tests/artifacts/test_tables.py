@@ -16,6 +16,7 @@ from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table, letter
 from repro.artifacts.published import Published
 from repro.artifacts.render_tables import as_csv, as_latex, as_markdown, latex_escape
+from repro.artifacts.report import missing
 from repro.artifacts.table_floor import digits
 from repro.artifacts.table_sizes import size_text
 from repro.errors import ReproError
@@ -143,10 +144,55 @@ def test_noise_and_failure_are_said(maker: Maker, published: Published) -> None:
         assert words in values(make(campaign, published, "table-floor"))[f"{given.name} single"]["notes"]
 
 
+def test_what_is_mostly_launch_is_marked(gpu: Campaign, published: Published) -> None:
+    table = make(gpu, published, "table-2")
+    mark = "within 2× of an empty kernel’s"
+    rows = values(table)
+    assert mark in rows["mhd1280b"]["notes"]  # 10 x weight 0.5 x dynamic 0.8, an empty kernel reads 3.3
+    assert mark not in rows["generated/helmholtz"]["notes"]
+    assert "An empty kernel reads 3.30 µs by this clock. In 1 of 2 cases" in table.caption
+    assert f"SP: a time {mark}" in values(make(gpu, published, "table-8"))["mhd1280b"]["notes"]
+    assert mark not in values(make(gpu, published, "table-3"))["generated/helmholtz"]["notes"]
+    floor = values(make(gpu, published, "table-floor"))
+    assert mark in floor["mhd1280b single"]["notes"] and mark not in floor["generated/hubs single"]["notes"]
+
+
+def test_dash_of_table_8_means_that_static_wins(gpu: Campaign, published: Published) -> None:
+    rows = {row[0].value: row for row in make(gpu, published, "table-8").rows}
+    assert [cell.shown for cell in rows["generated/hubs"][2:5]] == [" "] * 3  # not among the papers' problems
+    assert [cell.shown for cell in rows["surfaces/bunny"][2:5]] == ["–"] * 3
+
+
+def test_one_precision_alone_is_named(maker: Maker, published: Published) -> None:
+    given = PROBLEMS[1]
+    maker.problem(given)
+    maker.case(given, "double")
+    folder = maker.raw / STUDY / given.name / "single"
+    folder.mkdir(parents=True)
+    write_rows(folder / "search.parquet", maker.search(given, "single"))
+    row = values(make(Campaign.load(maker.raw, STUDY), published, "table-8"))[given.name]
+    assert row["ours"] == "DP (DP only)" and "SP: searched but not reported yet" in row["notes"]
+
+
+def test_failed_floor_is_named(maker: Maker, published: Published) -> None:
+    given = PROBLEMS[4]
+    maker.problem(given)
+    maker.case(given, "single")
+    rows = [
+        replace(row, status="launch_error") if row.kind == "floor" else row for row in maker.report(given, "single")
+    ]
+    write_rows(maker.raw / STUDY / given.name / "single" / "report.parquet", rows)
+    campaign = Campaign.load(maker.raw, STUDY)
+    row = values(make(campaign, published, "table-floor"))[f"{given.name} single"]
+    assert row["floor_us"] == row["winner_percent_of_floor"] == ""
+    assert "floor failed: launch_error" in row["notes"]
+    assert "no floor" in [row[2].value for row in missing(campaign).rows]
+
+
 def test_cpu_columns(cpu: Campaign, published: Published) -> None:
     table = make(cpu, published, "table-2")
     assert table.columns[-1].group == "ours: CPU"
-    assert "no CPU time is compared with a GPU's" in table.caption
+    assert "no CPU time is compared with a GPU’s" in table.caption
     assert values(table)["mhd1280b"]["published_GP100_speedup"] == "1.05"  # context, though not measured
     floor = values(make(cpu, published, "table-floor"))["generated/hubs double"]
     assert floor["baseline"] == "scipy/spmv-csr-alg1/real"

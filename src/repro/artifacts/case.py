@@ -16,6 +16,11 @@ Tuning = Literal["schedule", "layout", "joint", "static", "dynamic", "reference"
 
 TIMED = ("ok", "noisy")
 TIE = float(Protocol.model_fields["tie"].default)
+# up to this multiple of an empty kernel's reading a time is mostly launch
+NEAR_EMPTY = 2.0
+MOSTLY_LAUNCH = (
+    f"a time within {NEAR_EMPTY:g}× of an empty kernel’s: mostly launch, its ratios say little by this clock"
+)
 NOISY = "noisy: the quartiles of this time lie further apart than the protocol allows"
 
 
@@ -100,6 +105,23 @@ class Case:
     def bound(self, kind: Literal["floor", "copy", "empty"], clock: Clock) -> Timed | None:
         """Return the fastest streaming kernel, device copy or empty kernel."""
         return _fastest([row for row in self.rows if row["kind"] == kind], clock)
+
+    def mostly_launch(self, clock: Clock, *times: Timed | float | None) -> bool:
+        """Return whether any of the times (or seconds) is within `NEAR_EMPTY` of what an empty kernel reads."""
+        empty = self.bound("empty", clock)
+        if empty is None:
+            return False
+        seconds = [time.seconds if isinstance(time, Timed) else time for time in times if time is not None]
+        return any(each <= NEAR_EMPTY * empty.seconds for each in seconds)
+
+    def launch_note(self, clock: Clock, *times: Timed | float | None) -> tuple[str, ...]:
+        """Note that a time is mostly launch, where one is."""
+        return (MOSTLY_LAUNCH,) if self.mostly_launch(clock, *times) else ()
+
+    def why_no_floor(self) -> str:
+        """Return why there is no time of the floor."""
+        statuses = sorted({str(row["status"]) for row in self.rows if row["kind"] == "floor"})
+        return f"floor failed: {', '.join(statuses)}" if statuses else "no floor was timed"
 
     def why_not(self) -> str:
         """Return why there is no time: unavailable, not measured, failed, or not chosen yet."""

@@ -175,10 +175,8 @@ class Campaign:
 
     @property
     def column(self) -> str:
-        """Title of our column: the GPU's name without the vendor, `CPU` for OpenCL, else `ours`."""
-        if self.on_cpu:
-            return "CPU"
-        return self.device.removeprefix("NVIDIA ") if self.device else "ours"
+        """Title of our column: the GPU's name, `CPU` for OpenCL, `not measured` where nothing was."""
+        return "CPU" if self.on_cpu else self.device or "not measured"
 
     @property
     def library(self) -> str:
@@ -196,6 +194,11 @@ class Campaign:
         """`warm`, `cold`, or both: the state of the L2 cache before a launch."""
         seen = sorted(set(self.report["cache"].dropna()) | set(self.search["cache"].dropna()))
         return " and ".join(seen) if seen else "unmeasured"
+
+    def empty_readings(self, clock: str) -> tuple[float, float] | None:
+        """Return the least and largest median in seconds that an empty kernel reads; None where it was not timed."""
+        seconds = self.report.loc[self.report["kind"] == "empty", f"{clock}_median"].dropna()
+        return (float(seconds.min()), float(seconds.max())) if len(seconds) else None
 
     @cached_property
     def _reports(self) -> dict[tuple[str, str], list[dict[str, Any]]]:

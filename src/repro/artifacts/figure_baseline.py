@@ -13,11 +13,12 @@ from repro.artifacts.case import Case
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
 from repro.artifacts.figure_statistics import remarks
-from repro.artifacts.lineup import PAPER, STUDY, measured_on, ours, sentences, unavailable
+from repro.artifacts.lineup import PAPER, STUDY, launches, measured_on, ours, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 NUMBERS = {5: "single", 6: "double"}
@@ -25,13 +26,17 @@ NUMBERS = {5: "single", 6: "double"}
 
 @dataclass(frozen=True)
 class Bars:
-    """One problem: speedups over the fastest routine, and over the papers' choice; None where there is none."""
+    """One problem: speedups over the fastest routine, and over the papers' choice; None where there is none.
+
+    `mostly_launch` says that one of the times is hardly more than an empty kernel's.
+    """
 
     problem: str
     tuned: float | None
     untuned: float | None
     papers: float | None
     missing: str | None
+    mostly_launch: bool = False
 
 
 def speedups(campaign: Campaign, published: Published, precision: str) -> list[Bars]:
@@ -54,6 +59,7 @@ def speedups(campaign: Campaign, published: Published, precision: str) -> list[B
                 case.speedup(base, schedule),
                 case.speedup(papers, joint),
                 missing,
+                bool(joint) and case.mostly_launch("event", joint, schedule, base, papers),
             )
         )
     return bars
@@ -73,12 +79,17 @@ def _make(campaign: Campaign, published: Published, number: int) -> Figure:
         f"Speedup over {library} in {precision} precision with (dark, and in numbers at the right) and without",
         "(light) layout tuning.",
         f"The baseline is the fastest of all {library} routines and representations;"
-        + (" diamonds compare the tuned kernel with the routine that the papers used."
+        + (" diamonds, and the second numbers, compare the tuned kernel with the routine that the papers used."
            if any(bar.papers for bar in bars) else " the papers’ own choice was not timed."),
         f"Figure {number} of {PAPER} prints no values; the published maximum over cuSPARSE on its GPUs is",
-        f"{largest}×" + (", which no CPU speedup is compared with." if campaign.on_cpu else " (dashed)."),
+        f"{largest}×"
+        + (", which no CPU speedup is compared with." if campaign.on_cpu
+           else " (dashed), over the papers’ routine: the diamonds are its counterpart, on another GPU."),
         f"Our largest: {best.tuned:.2f}× ({best.problem})." if best and best.tuned else "",
         measured_on(campaign, "event"),
+        launches(sum(bar.mostly_launch for bar in bars), sum(bar.tuned is not None for bar in bars)).replace(
+            ": marked.", " (marked *)."
+        ),
         f"Noisy times take part in {noisy} of them." if noisy else "",
         remarks(ours(campaign, published)),
         unavailable(campaign),
@@ -96,9 +107,12 @@ def _draw(bars: list[Bars], library: str, precision: str, published_max: float |
         for value, offset, colour in ((bar.tuned, -0.2, style.DARK), (bar.untuned, 0.2, style.LIGHT)):
             if value is not None:
                 axes.barh(row + offset, value, height=0.38, color=colour, linewidth=0)
-        if bar.tuned is not None:
-            # a column at the right: beside the bar's end it would meet the diamond
-            axes.text(1.015, row, f"{bar.tuned:.2f}", transform=axes.get_yaxis_transform(), va="center", fontsize=6)
+        # columns at the right: beside a bar's end a number would meet the diamond
+        tuned = None if bar.tuned is None else f"{bar.tuned:.2f}"
+        papers = None if bar.papers is None else f"{bar.papers:.2f}"
+        _beside(axes, row, tuned, 22, style.DARK)
+        _beside(axes, row, "*" if bar.mostly_launch else None, 26, style.DARK)
+        _beside(axes, row, papers, 46, style.ACCENT)
         if bar.papers is not None:
             axes.plot(
                 bar.papers, row, "D", markersize=3.6, markerfacecolor="white", markeredgecolor=style.ACCENT,
@@ -115,6 +129,15 @@ def _draw(bars: list[Bars], library: str, precision: str, published_max: float |
     style.rows_axis(axes, [bar.problem for bar in bars], missing=[bar.missing for bar in bars])
     _legend(drawn, published_max, papers=any(bar.papers is not None for bar in bars))
     return drawn
+
+
+def _beside(axes: Axes, row: int, text: str | None, points: float, colour: str) -> None:
+    """Write at the right of a row; the text ends so many points from the axes."""
+    if text is not None:
+        axes.annotate(
+            text, (1, row), xycoords=axes.get_yaxis_transform(), xytext=(points, 0), textcoords="offset points",
+            ha="right", va="center", fontsize=6, color=colour, annotation_clip=False,
+        )  # fmt: skip
 
 
 def _legend(drawn: Canvas, published_max: float | None, *, papers: bool) -> None:

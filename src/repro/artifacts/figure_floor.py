@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from matplotlib.lines import Line2D
 
 from repro.artifacts import style
-from repro.artifacts.case import Case
+from repro.artifacts.case import NEAR_EMPTY, Case
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
 from repro.artifacts.lineup import STUDY, measured_on, ours, sentences, unavailable
@@ -38,25 +38,31 @@ def fractions(campaign: Campaign, published: Published) -> Figure:
     names: list[str] = []
     missing: list[str | None] = []
     points: list[Point] = []
+    launched: list[Case] = []
     for row, line in enumerate(ours(campaign, published)):
         names.append(line.problem)
         cases = [Case(campaign, line.problem, precision) for precision in campaign.precisions]
         for case in cases:
             floor = case.bound("floor", "graph")
             winner, baseline = case.winner("joint", "graph"), case.baseline("graph")
+            launched += [case] if floor and case.mostly_launch("graph", winner) else []
             points.append(Point(row, case.precision, case.speedup(floor, winner), case.speedup(floor, baseline)))
         if any(p.winner is not None for p in points[-len(cases) :]):
             missing.append(None)
         elif any(case.winner("joint", "graph") for case in cases):
-            missing.append("no floor was timed")
+            missing.append(next(case for case in cases if case.winner("joint", "graph")).why_no_floor())
         else:
             why = cases[0].why_not()
             missing.append("unavailable" if why.startswith("unavailable") else why)
+    shown = sum(point.winner is not None for point in points)
+    near = ", ".join(f"{case.problem} ({case.precision})" for case in launched)
     caption = [
         "Fraction of the streaming floor (the floor’s time over the time) that the winner of the joint tuning",
         f"(filled) and the fastest {campaign.library} routine (open) reach. A winner in a layout with fewer",
         "bytes than CSR-AoS, or one that stays in the cache, can pass 1. Nothing of this is published.",
+        f"Shown are {shown} of {len(points)} pairs of problem and precision; the others have no time yet.",
         measured_on(campaign, "graph"),
+        f"Within {NEAR_EMPTY:g}× of that, so that the fraction says little: {near}." if near else "",
         unavailable(campaign),
     ]
     return Figure(lambda: _draw(names, missing, points, campaign.library), sentences(caption))

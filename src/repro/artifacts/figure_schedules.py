@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
 from repro.artifacts import style
@@ -81,7 +82,7 @@ def surface(campaign: Campaign, problem: str, layout: str, kind: str) -> Surface
 
 
 def choose_problem(campaign: Campaign) -> tuple[str, str] | None:
-    """Return the problem to show and why: the papers', else the largest 3×3 one, else the largest."""
+    """Return the problem to show and why: the papers', else the largest 3×3 one searched, else the largest."""
     measured = [r for r in campaign.problems.values() if campaign.search_rows(r.name, PRECISION)]
     measured = [r for r in measured if r.available]
     if not measured:
@@ -91,7 +92,7 @@ def choose_problem(campaign: Campaign) -> tuple[str, str] | None:
             return record.name, "the papers’ problem" if record.name == PREFERRED else "its stand-in"
     blocks = [record for record in measured if record.entry == "block3"]
     largest = max(blocks or measured, key=lambda r: (r.nnz or 0, r.name))
-    return largest.name, f"the largest {'3×3 ' if blocks else ''}problem of the campaign"
+    return largest.name, f"the largest {'3×3 ' if blocks else ''}problem searched in {PRECISION} precision"
 
 
 def _make(campaign: Campaign, number: int, pairs: tuple[tuple[str, str], ...], what: str) -> Figure:
@@ -120,7 +121,7 @@ def _make(campaign: Campaign, number: int, pairs: tuple[tuple[str, str], ...], w
         measured_on(campaign, "event", "the search"),
         context(campaign),
     ]
-    return Figure(lambda: _draw(surfaces, f"{problem}, {PRECISION}"), sentences(caption))
+    return Figure(lambda: _draw(surfaces, f"{problem}, {PRECISION} precision, {campaign.column}"), sentences(caption))
 
 
 @figure(STUDY, "figure-1", title="Time over the schedule for two layouts", numbering=f"Figure 1 of {PAPER}")
@@ -151,17 +152,29 @@ def _draw(surfaces: list[Surface], what: str) -> Canvas:
     bar = drawn.colorbar(
         ScalarMappable(norm, style.HEAT), ax=list(panels), label="median time [µs]", pad=0.02, aspect=25
     )
-    # a decade or more has ticks of its own; over less, round numbers are spread evenly enough
-    bar.locator = LogLocator(subs=(1.0, 2.0, 5.0)) if times.max() > 8 * times.min() else MaxNLocator(6)
-    bar.formatter = lambda x, _=None: f"{x:g}"  # type: ignore[assignment]
-    bar.update_ticks()
-    bar.ax.yaxis.set_minor_formatter(NullFormatter())
+    bar.set_ticks(ticks := _ticks(norm), labels=[f"{x:g}" for x in ticks])
+    bar.ax.yaxis.set_minor_locator(NullLocator())
     drawn.suptitle(what, fontsize=7.5)
     return drawn
 
 
+def _ticks(norm: LogNorm) -> list[float]:
+    """Return round numbers, and both ends to three digits, none so near another that they overlap."""
+    low, high = norm.vmin or 1.0, norm.vmax or 1.0
+    apart = (high / low) ** 0.07
+    chosen = [float(f"{x:.3g}") for x in (low, high)]
+    for steps in ((1.0,), (2.0, 5.0), (1.5, 3.0, 4.0, 7.0)):
+        for decade in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
+            for tick in (step * 10.0**decade for step in steps):
+                if low < tick < high and all(max(tick / other, other / tick) > apart for other in chosen):
+                    chosen.append(tick)
+    return sorted(set(chosen))
+
+
 def _panel(axes: Axes, one: Surface, norm: LogNorm) -> None:
-    axes.set_title(one.title)
+    finite = one.seconds[np.isfinite(one.seconds)] * MICRO
+    span = f": {finite.min():.3g} to {finite.max():.3g} µs" if finite.size else ""
+    axes.set_title(one.title + span)
     axes.set_xlabel("threads per block $n_t$")
     axes.set_xticks(np.arange(len(one.n_t)) + 0.5, [str(v) for v in one.n_t], rotation=45)
     axes.set_yticks(np.arange(len(one.n_b)) + 0.5, [str(v) for v in one.n_b])

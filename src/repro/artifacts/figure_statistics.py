@@ -100,7 +100,7 @@ def _boxes(lines: list[Line], key: str, label: str, *, log: bool) -> Canvas:
         axes.set_xlim(0 if shortest < 1 else 0.8, 2 * longest)
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     else:
-        axes.set_xlim(0, 100)
+        axes.set_xlim(-1.5, 101.5)  # whiskers end at 0 and at 100: their caps stay visible
     axes.set_xlabel(label)
     axes.grid(axis="x")
     style.rows_axis(axes, [line.problem for line in lines], missing=missing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from repro.artifacts.case import Clock
+from repro.artifacts.case import NEAR_EMPTY, Clock
 from repro.artifacts.data import Campaign, ProblemRecord
 from repro.artifacts.document import Cell, Column
 from repro.artifacts.published import Published
@@ -78,12 +78,30 @@ def measured_on(campaign: Campaign, clock: Clock, phase: str = "the report phase
     words = {"event": "events around single launches", "graph": "replayed batches of launches"}
     clock_words = f"the {clock} clock ({words[clock]})"
     place = f"the CPU ({campaign.device}, through OpenCL)" if campaign.on_cpu else campaign.device
-    return f"Ours: {place}, campaign {campaign.name}, medians of {phase} by {clock_words}, L2 cache {campaign.cache}."
+    ours = f"Ours: {place}, campaign {campaign.name}, medians of {phase} by {clock_words}, cache {campaign.cache}."
+    readings = reading(campaign, clock)
+    return f"{ours} An empty kernel reads {readings} by this clock." if readings else ours
+
+
+def reading(campaign: Campaign, clock: Clock) -> str | None:
+    """Return what an empty kernel reads by a clock, in words; None where it was not timed."""
+    seconds = campaign.empty_readings(clock)
+    if seconds is None:
+        return None
+    low, high = (f"{each * 1e6:.2f}" for each in seconds)
+    return f"{low} µs" if low == high else f"{low} to {high} µs"
+
+
+def launches(marked: int, of: int, what: str = "cases") -> str:
+    """Return the sentence that counts what is mostly launch, empty where nothing is."""
+    if not marked:
+        return ""
+    return f"In {marked} of {of} {what} a time is within {NEAR_EMPTY:g}× of that, and the ratio says little: marked."
 
 
 def context(campaign: Campaign) -> str:
     """Return the sentence that keeps a CPU's column apart from the published GPUs'."""
-    return "The published GPU columns are context for the CPU's: no CPU time is compared with a GPU's." * (
+    return "The published GPU columns are context for the CPU’s: no CPU time is compared with a GPU’s." * (
         campaign.on_cpu
     )
 

@@ -14,9 +14,10 @@ import pandas as pd
 from markupsafe import Markup
 
 from repro.artifacts import style
-from repro.artifacts.case import TIE, TIMED, Case
+from repro.artifacts.case import NEAR_EMPTY, TIE, TIMED, Case, Clock
 from repro.artifacts.data import Campaign, one_line
 from repro.artifacts.document import Cell, Column, Figure, Table, letter
+from repro.artifacts.lineup import reading
 from repro.artifacts.published import Published
 from repro.artifacts.registry import Artifact
 from repro.artifacts.write import replacing
@@ -73,6 +74,7 @@ def write_report(parts: Sequence[Part], path: Path) -> Path:
         campaign=first,
         sections=sections,
         environments={key: dict(_flat(record)) for key, record in first.environments.items()},
+        near_empty=f"{NEAR_EMPTY:g}",
         tie=f"{100 * TIE:g} %",
     )
     with replacing(path) as partial:
@@ -162,7 +164,7 @@ def failures(campaign: Campaign) -> Table:
 
 
 def missing(campaign: Campaign) -> Table:
-    """Return what has no winner: unavailable problems, and cases not measured or not chosen, with the reason."""
+    """Return what has no winner or no floor: unavailable problems, cases not measured or not chosen, and why."""
     rows: list[tuple[Cell, ...]] = []
     for problem in campaign.problems.values():
         if not problem.available:
@@ -173,6 +175,8 @@ def missing(campaign: Campaign) -> Table:
             case = Case(campaign, problem.name, precision)
             if case.winner("joint", "event") is None:
                 rows.append((Cell(problem.name), Cell(precision), Cell("no winner"), Cell(case.why_not())))
+            elif case.bound("floor", "graph") is None:
+                rows.append((Cell(problem.name), Cell(precision), Cell("no floor"), Cell(case.why_no_floor())))
     titles = ("problem", "precision", "what", "why")
     return Table(
         tuple(Column(title, title, numeric=False) for title in titles),
@@ -184,21 +188,23 @@ def missing(campaign: Campaign) -> Table:
 def _facts(campaign: Campaign) -> dict[str, str]:
     records = list(campaign.problems.values())
     timed = campaign.search["status"].isin(TIMED)
+    cases = [Case(campaign, r.name, precision) for r in records for precision in campaign.precisions]
+    reported = sum(case.winner("joint", "event") is not None for case in cases)
     stamps = pd.concat([campaign.search, campaign.report])["measured_at"].dropna()
     facts = {
         "device": f"{campaign.device or 'none'}" + (" (CPU, through OpenCL)" if campaign.on_cpu else ""),
         "baseline": campaign.library,
         "problems": f"{sum(r.available for r in records)} of {len(records)} available",
+        "cases with a winner": f"{reported} of {len(cases)} (problem and precision)",
         "variants": f"{int(timed.sum())} timed of {len(campaign.search)} tried",
         "cache": campaign.cache,
     }
     if len(stamps):
         facts["measured"] = f"{min(stamps)[:19]} to {max(stamps)[:19]} UTC"
-    for clock in ("event", "graph"):
-        column = campaign.report.loc[campaign.report["kind"] == "empty", f"{clock}_median"].dropna()
-        if len(column):
-            low, high = (f"{seconds * 1e6:.2f}" for seconds in (column.min(), column.max()))
-            facts[f"empty kernel, {clock}"] = f"{low} µs" if low == high else f"{low} to {high} µs"
+    clocks: tuple[Clock, ...] = ("event", "graph")
+    for clock in clocks:
+        if readings := reading(campaign, clock):
+            facts[f"empty kernel, {clock}"] = readings
     return facts
 
 

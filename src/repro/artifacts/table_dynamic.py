@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from repro.artifacts.case import TIE, Case, Clock, median
+from repro.artifacts.case import MOSTLY_LAUNCH, TIE, Case, Clock, median
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import (
@@ -12,6 +12,7 @@ from repro.artifacts.lineup import (
     PROBLEM,
     STUDY,
     context,
+    launches,
     lineup,
     measured_on,
     ours,
@@ -21,6 +22,7 @@ from repro.artifacts.lineup import (
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 
+BLANK = Cell(None, " ")  # a dash says that static wins
 CASES = {"SP": 1, "DP": 1, "both": 2, "none": 0}
 
 
@@ -37,11 +39,11 @@ def preferred(campaign: Campaign, published: Published) -> Table:
     """SP, DP, both or none for each problem and GPU, with the share of cases at the bottom."""
     printed = {(item["problem"], item["gpu"]): item["preferred"] for item in published.dynamic}
     rows = []
-    won = known = ties = 0
+    won = known = ties = marked = 0
     for line in lineup(campaign, published):
         cells = [line.cell, Cell(line.entry, ENTRY_WORDS.get(line.entry, line.entry))]
         for gpu in published.gpus:
-            cells.append(_kind(printed[line.published, gpu]) if line.published else Cell())
+            cells.append(_kind(printed[line.published, gpu]) if line.published else BLANK)
         answers: dict[str, bool] = {}
         notes: dict[str, None] = {}
         for precision in campaign.precisions if line.record else ():
@@ -56,6 +58,9 @@ def preferred(campaign: Campaign, published: Published) -> Table:
             if max(static.seconds, dynamic.seconds) <= min(static.seconds, dynamic.seconds) * (1 + TIE):
                 ties += 1
                 notes[f"static and dynamic tie in {ABBREVIATIONS[precision]}"] = None
+            if case.mostly_launch("event", static, dynamic):
+                marked += 1
+                notes[f"{ABBREVIATIONS[precision]}: {MOSTLY_LAUNCH}"] = None
             notes |= dict.fromkeys(static.notes + dynamic.notes)
         won, known = won + sum(answers.values()), known + len(answers)
         rows.append((*cells, _answer(answers, tuple(notes))))
@@ -69,15 +74,16 @@ def preferred(campaign: Campaign, published: Published) -> Table:
     for gpu in published.gpus:
         kinds = [item["preferred"] for item in published.dynamic if item["gpu"] == gpu]
         shares.append(_share(sum(CASES[k] for k in kinds), 2 * len(kinds)))
-    summary = [(Cell("share of cases"), Cell(None, " "), *shares, _share(won, known))]
+    summary = [(Cell("share of cases"), BLANK, *shares, _share(won, known))]
     percent = published.quantity("share of cases where dynamic is better in percent")
     caption = sentences(
         [
             "Precisions (SP single, DP double) in which the best dynamic schedule is faster than the best static",
             "one in the best layout; a difference within 1 % is a tie and counts as not preferred (–);",
-            "a blank cell has no time.",
+            "a blank cell has no time, and one of a single precision names it.",
             f"Published in Table 8 of {PAPER}, whose section 5.4 puts it at about {percent} % of all cases.",
             measured_on(campaign, "event"),
+            launches(marked, known),
             f"Ties of static and dynamic: {ties} of {known}.",
             context(campaign),
             unavailable(campaign),
@@ -95,6 +101,9 @@ def _answer(answers: dict[str, bool], notes: tuple[str, ...]) -> Cell:
         return Cell(None, " ", notes)
     winning = [name for name, wins in answers.items() if wins]
     cell = _kind({0: "none", 1: "".join(winning), 2: "both"}[len(winning)])
+    if len(answers) == 1:  # of the other precision nothing is known
+        only = f" ({next(iter(answers))} only)"
+        return Cell(f"{cell.value}{only}", f"{cell.text}{only}", notes)
     return Cell(cell.value, cell.text, notes)
 
 
@@ -111,7 +120,7 @@ def _share(won: int, known: int) -> Cell:
 def sensitivity(campaign: Campaign, published: Published) -> Table:
     """Slowest over fastest schedule of each kind in the best layout, and the registers of its kernels."""
     rows = []
-    more = cases = layouts_won = layouts = 0
+    more = cases = layouts_won = layouts = marked = 0
     for line in ours(campaign, published):
         for precision in campaign.precisions:
             case = Case(campaign, line.problem, precision)
@@ -120,13 +129,16 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
             won, of = _layouts_won(search)
             layouts_won, layouts = layouts_won + won, layouts + of
             used = [row for row in search if best and row["layout"] == best.layout]
-            spreads = {}
+            spreads: dict[str, float | None] = {}
+            fastest: dict[str, float | None] = {}
             for kind in ("static", "dynamic"):
                 times = [t for row in used if row["schedule"] == kind and (t := median(row, "event"))]
                 spreads[kind] = max(times) / min(times) if times else None
+                fastest[kind] = min(times, default=None)
             static, dynamic = spreads["static"], spreads["dynamic"]
             if static and dynamic:
                 cases, more = cases + 1, more + (dynamic > static)
+                marked += case.mostly_launch("event", *fastest.values())
             registers = [int(row["registers"]) for row in used if row["registers"] is not None]
             spills = [int(row["spills"]) for row in used if row["spills"] is not None]
             why = (case.why_not(),) if best is None and line.record and line.record.available else ()
@@ -135,7 +147,10 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
                     line.cell,
                     Cell(precision),
                     Cell(best.layout if best else None, notes=why),
-                    *(Cell(s, f"{s:.2f}") if s else Cell() for s in (static, dynamic)),
+                    *(
+                        Cell(s, f"{s:.2f}", case.launch_note("event", fastest[kind])) if s else Cell()
+                        for kind, s in spreads.items()
+                    ),
                     Cell(f"{min(registers)}–{max(registers)}") if registers else Cell(),
                     Cell(max(spills)) if spills else Cell(),
                 )
@@ -147,18 +162,20 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
         Column("static_worst_over_best", "static", "slowest / fastest"),
         Column("dynamic_worst_over_best", "dynamic", "slowest / fastest"),
         Column("registers", "registers", numeric=False),
-        Column("spilled_bytes", "spills [B]"),
+        Column("spilled_bytes", "spills [B/thread]"),
     )
     few, most = (published.quantity(f"{word} registers") for word in ("fewest", "most"))
     caption = sentences(
         [
             "How much the choice of schedule matters: median time of the slowest schedule over that of the",
-            "fastest, of each kind, in the best layout, over all schedules of the search.",
-            f"Dynamic is the more sensitive one in {more} of {cases} cases; over all layouts its best schedule",
-            f"beats static's by more than 1 % in {layouts_won} of {layouts}.",
-            f"Section 5.4 of {PAPER} also finds dynamic more sensitive, with {few} to {most} registers a thread",
+            "fastest, of each kind, in the best layout, over all schedules of the search, where the slow ones have",
+            "a few screening launches only. Registers: least and most of its kernels; spills: the most of any.",
+            f"Dynamic is the more sensitive one in {more} of {cases} cases; over all searched layouts its best",
+            f"schedule beats static’s by more than 1 % in {layouts_won} of {layouts}.",
+            f"Section 5.4 of {PAPER} finds dynamic more sensitive, with {few} to {most} registers a thread",
             "and no spills.",
             measured_on(campaign, "event", "the search"),
+            launches(marked, cases),
             unavailable(campaign),
         ]
     )

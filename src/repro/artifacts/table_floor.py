@@ -5,7 +5,7 @@ from __future__ import annotations
 from repro.artifacts.case import Case, Timed
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
-from repro.artifacts.lineup import PROBLEM, STUDY, measured_on, ours, sentences, unavailable
+from repro.artifacts.lineup import PROBLEM, STUDY, launches, measured_on, ours, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 
@@ -17,7 +17,7 @@ GIGA = 1e-9
 def floor(campaign: Campaign, published: Published) -> Table:
     """Winner, fastest baseline and floor of every problem and precision."""
     rows: list[tuple[Cell, ...]] = []
-    ties = timed = 0
+    ties = timed = marked = 0
     for line in ours(campaign, published):
         for precision in campaign.precisions:
             case = Case(campaign, line.problem, precision)
@@ -27,17 +27,19 @@ def floor(campaign: Campaign, published: Published) -> Table:
             ties, timed = ties + bool(best and best.ties), timed + (best is not None)
             why = (case.why_not(),) if best is None and line.record and line.record.available else ()
             tied = (f"tie: {len(best.ties)} more within 1 %",) if best and best.ties else ()
+            no_floor = (case.why_no_floor(),) if best and not bound else ()
+            marked += case.mostly_launch("graph", best)
             rows.append(
                 (
                     line.cell,
                     Cell(precision),
                     Cell(best.name if best else None, notes=why + tied),
-                    micro(best),
-                    micro(bound),
+                    micro(best, case),
                     percent(case.speedup(bound, best)),
                     bandwidth(best),
+                    micro(bound, case) if bound else Cell(notes=no_floor),
                     Cell(base.name, base.name.split("/", 1)[-1]) if base else Cell(),
-                    micro(base),
+                    micro(base, case),
                     percent(case.speedup(bound, base)),
                     ratio(case.speedup(base, best)),
                     copied(copy),
@@ -50,37 +52,40 @@ def floor(campaign: Campaign, published: Published) -> Table:
         Column("precision", "precision", numeric=False),
         Column("winner", "variant", "winner", numeric=False),
         Column("winner_us", "µs", "winner"),
+        Column("winner_percent_of_floor", "of floor", "winner"),
+        Column("effective_GB_per_s", "GB/s", "winner"),
         Column("floor_us", "µs", "floor"),
-        Column("winner_percent_of_floor", "fraction", "floor"),
-        Column("effective_GB_per_s", "GB/s", "winner’s"),
         Column("baseline", "routine", f"fastest {library}", numeric=False),
         Column("baseline_us", "µs", f"fastest {library}"),
         Column("baseline_percent_of_floor", "of floor", f"fastest {library}"),
-        Column("speedup_over_baseline", "speedup", f"fastest {library}"),
-        Column("copy_GB_per_s", "copy GB/s"),
-        Column("empty_us", "empty µs"),
+        Column("speedup_over_baseline", "speedup over it", f"fastest {library}"),
+        Column("copy_GB_per_s", "GB/s", "copy"),
+        Column("empty_us", "µs", "empty"),
     )
     caption = sentences(
         [
             "Distance from the streaming floor: a kernel that only reads the bytes of the CSR-AoS matrix and of",
-            "the vector and writes the result. Fraction: the floor’s time over the time. Effective bandwidth:",
-            "the bytes of matrix (CSR-AoS), x read once and y written once, over the winner’s time, whatever its",
-            "layout. Beside them the bandwidth of a device copy (bytes read and written) and what an empty",
-            "kernel reads. Nothing of this is published.",
+            "the vector and writes the result. Of floor: the floor’s time over the time. GB/s: the bytes of",
+            "matrix (CSR-AoS), x read once and y written once, over the winner’s time, whatever its layout; with a",
+            "warm cache they need not come from memory. Beside them the bandwidth of a device copy that is",
+            "too large for the cache (bytes read and written) and what an empty kernel reads. Speedup: the",
+            "fastest routine’s time over the winner’s. Nothing of this is published.",
             measured_on(campaign, "graph"),
-            f"Winners with other variants within 1 %: {ties} of {timed}.",
+            launches(marked, timed),
+            f"Winners with other variants within 1 % in the search: {ties} of {timed}.",
             unavailable(campaign),
         ]
     )
     return Table(columns, rows, caption)
 
 
-def micro(timed: Timed | None) -> Cell:
-    """Return a time in microseconds, three significant digits."""
+def micro(timed: Timed | None, case: Case | None = None) -> Cell:
+    """Return a time in microseconds, three significant digits; with its case, noted where it is mostly launch."""
     if timed is None:
         return Cell()
     value = timed.seconds * MICRO
-    return Cell(value, digits(value), timed.notes)
+    near = case.launch_note("graph", timed) if case else ()
+    return Cell(value, digits(value), (*timed.notes, *near))
 
 
 def digits(value: float) -> str:

@@ -11,6 +11,7 @@ from repro.artifacts.lineup import (
     PROBLEM,
     STUDY,
     context,
+    launches,
     lineup,
     measured_on,
     sentences,
@@ -34,7 +35,7 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
     entry, precision = NUMBERS[number]
     printed = {(i["problem"], i["gpu"]): i for i in published.layouts if i["table"] == str(number)}
     rows = []
-    ties = timed = 0
+    ties = timed = marked = 0
     for line in lineup(campaign, published, entry):
         cells = [line.cell]
         for gpu in published.gpus:
@@ -46,6 +47,7 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
         case = Case(campaign, line.problem, precision)
         best = case.winner("joint", "event")
         ties, timed = ties + bool(best and best.tied_layouts), timed + (best is not None)
+        marked += case.mostly_launch("event", best)
         rows.append((*cells, *_ours(case, best, known=line.record is not None and line.record.available)))
     columns = [PROBLEM]
     for group, prefix in [(f"published: {gpu}", f"published_{gpu}".replace(" ", "_")) for gpu in published.gpus] + [
@@ -59,7 +61,8 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
             "tuning: time of the best schedule for CSR-AoS-AoS over time of the best layout and schedule.",
             f"Published in Table {number} of {PAPER}.",
             measured_on(campaign, "event"),
-            f"Layouts within 1 % of the best are a tie and named below: {ties} of {timed}.",
+            launches(marked, timed),
+            f"Other layouts within 1 % of the best in the search are a tie and named below: {ties} of {timed} cases.",
             context(campaign),
             unavailable(campaign, entry),
         ]
@@ -75,7 +78,8 @@ def _ours(case: Case, best: Timed | None, *, known: bool) -> tuple[Cell, Cell]:
     gain = case.speedup(base, best)
     if base is None or gain is None:
         return Cell(best.layout, notes=ties), Cell(notes=("no time for CSR-AoS-AoS",))
-    return Cell(best.layout, notes=ties), Cell(gain, f"{gain:.2f}", (*base.notes, *best.notes))
+    notes = (*base.notes, *best.notes, *case.launch_note("event", base, best))
+    return Cell(best.layout, notes=ties), Cell(gain, f"{gain:.2f}", notes)
 
 
 def _register(number: int) -> None:
