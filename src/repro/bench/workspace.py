@@ -103,7 +103,7 @@ class Workspace:
         self._matrices: OrderedDict[tuple[str, str], tuple[Packed, dict[str, Buffer]]] = OrderedDict()
         self._programs: OrderedDict[Path, Program] = OrderedDict()
         self._vectors: dict[str, Buffer] = {}
-        self._scratch: Buffer | None = None
+        self._scratch: list[Buffer] = []
 
     def matrix(self, layout: Layout) -> tuple[Packed, dict[str, Buffer]]:
         """Return the matrix packed in a layout, with its arrays on the device."""
@@ -145,24 +145,23 @@ class Workspace:
 
     def scratch(self, nbytes: int) -> Buffer:
         """Return at least so much device memory full of random bytes: zeros can be faster than data."""
-        if self._scratch is None or self._scratch.nbytes < nbytes:
-            if self._scratch is not None:
-                self._scratch.release()
+        if not self._scratch or self._scratch[-1].nbytes < nbytes:
             block = np.frombuffer(np.random.default_rng(0).bytes(1 << 20), np.uint8)
-            self._scratch = self.device.upload(np.resize(block, nbytes))
-        return self._scratch
+            # smaller ones stay until the end: launches that were bound to them are still to come
+            self._scratch.append(self.device.upload(np.resize(block, nbytes)))
+        return self._scratch[-1]
 
     def release(self) -> None:
         """Give all device memory back."""
         for _, buffers in self._matrices.values():
             _release(buffers)
         _release(self._vectors)
-        if self._scratch is not None:
-            self._scratch.release()
+        for scratch in self._scratch:
+            scratch.release()
         self._matrices.clear()
         self._programs.clear()
         self._vectors.clear()
-        self._scratch = None
+        self._scratch.clear()
 
 
 def _release(buffers: dict[str, Buffer]) -> None:
