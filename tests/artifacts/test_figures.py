@@ -98,7 +98,7 @@ def test_surface(gpu: Campaign) -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(10.2, 63.0), (8.8, 9.1), (5.0, 2000.0), (3.0, 3.03)])
 def test_ticks_hold_both_ends_and_do_not_overlap(low: float, high: float) -> None:
-    ticks = np.array(_ticks(LogNorm(low, high)))
+    ticks = np.array(_ticks(LogNorm(low, high), 0.07))
     assert ticks[0] == pytest.approx(low, rel=1e-2) and ticks[-1] == pytest.approx(high, rel=1e-2)
     assert np.all(np.diff(np.log(ticks)) > 0.07 * np.log(high / low) * 0.99)
     assert 2 <= len(ticks) <= 14

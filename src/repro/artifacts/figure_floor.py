@@ -60,7 +60,7 @@ def fractions(campaign: Campaign, published: Published) -> Figure:
         "Fraction of the streaming floor (the floor’s time over the time) that the winner of the joint tuning",
         f"(filled) and the fastest {campaign.library} routine (open) reach. A winner in a layout with fewer",
         "bytes than CSR-AoS, or one that stays in the cache, can pass 1. Nothing of this is published.",
-        f"Shown are {shown} of {len(points)} pairs of problem and precision; the others have no time yet.",
+        f"Shown are {shown} of {len(points)} pairs of problem and precision; the others have no winner or no floor.",
         measured_on(campaign, "graph"),
         f"Within {NEAR_EMPTY:g}× of that, so that the fraction says little: {near}." if near else "",
         unavailable(campaign),

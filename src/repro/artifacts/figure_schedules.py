@@ -110,8 +110,9 @@ def _make(campaign: Campaign, number: int, pairs: tuple[tuple[str, str], ...], w
     failed = sum(int(s.failed.sum()) for s in surfaces)
     screened = sum(s.screened for s in surfaces)
     timed = sum(int(np.isfinite(s.seconds).sum()) for s in surfaces)
+    unit = "compute unit" if campaign.on_cpu else "SM"
     caption = [
-        f"Time over threads per block n_t and blocks per SM n_b: {what}, {PRECISION} precision.",
+        f"Time over threads per block n_t and blocks per {unit} n_b: {what}, {PRECISION} precision.",
         f"Figure {number} of {PAPER} shows NX_MotorH67k on the GP100 and prints no values;",
         f"ours is {problem}, {reason}. A white star marks the fastest pair, a cross one without a valid time;",
         "blank pairs are outside of the device’s limits.",
@@ -121,7 +122,9 @@ def _make(campaign: Campaign, number: int, pairs: tuple[tuple[str, str], ...], w
         measured_on(campaign, "event", "the search"),
         context(campaign),
     ]
-    return Figure(lambda: _draw(surfaces, f"{problem}, {PRECISION} precision, {campaign.column}"), sentences(caption))
+    return Figure(
+        lambda: _draw(surfaces, f"{problem}, {PRECISION} precision, {campaign.column}", unit), sentences(caption)
+    )
 
 
 @figure(STUDY, "figure-1", title="Time over the schedule for two layouts", numbering=f"Figure 1 of {PAPER}")
@@ -138,30 +141,31 @@ def kinds(campaign: Campaign, published: Published) -> Figure:
     return _make(campaign, 7, pairs, "static and dynamic schedules in ELL-AoS-SoA")
 
 
-def _draw(surfaces: list[Surface], what: str) -> Canvas:
+def _draw(surfaces: list[Surface], what: str, unit: str) -> Canvas:
     times = np.concatenate([s.seconds[np.isfinite(s.seconds)] for s in surfaces]) * MICRO
     if not times.size:
         return style.empty(f"no valid time of these layouts for {what}")
     norm = LogNorm(times.min(), times.max() if times.max() > times.min() else times.min() * 1.01)
     rows = max(len(s.n_b) for s in surfaces)
-    drawn = style.canvas(style.TEXT, 1.0 + 0.19 * max(rows, 4))
+    panel = 0.19 * max(rows, 4)  # inches
+    drawn = style.canvas(style.TEXT, 1.0 + panel)
     panels = drawn.subplots(1, len(surfaces), squeeze=False)[0]
     for axes, one in zip(panels, surfaces, strict=True):
         _panel(axes, one, norm)
-    panels[0].set_ylabel("blocks per SM $n_b$")
+    panels[0].set_ylabel(f"blocks per {unit} $n_b$")
     bar = drawn.colorbar(
         ScalarMappable(norm, style.HEAT), ax=list(panels), label="median time [µs]", pad=0.02, aspect=25
     )
-    bar.set_ticks(ticks := _ticks(norm), labels=[f"{x:g}" for x in ticks])
+    bar.set_ticks(ticks := _ticks(norm, 0.12 / panel), labels=[f"{x:g}" for x in ticks])
     bar.ax.yaxis.set_minor_locator(NullLocator())
     drawn.suptitle(what, fontsize=7.5)
     return drawn
 
 
-def _ticks(norm: LogNorm) -> list[float]:
-    """Return round numbers, and both ends to three digits, none so near another that they overlap."""
+def _ticks(norm: LogNorm, gap: float) -> list[float]:
+    """Return round numbers, and both ends to three digits, no two nearer than that share of the axis."""
     low, high = norm.vmin or 1.0, norm.vmax or 1.0
-    apart = (high / low) ** 0.07
+    apart = (high / low) ** gap
     chosen = [float(f"{x:.3g}") for x in (low, high)]
     for steps in ((1.0,), (2.0, 5.0), (1.5, 3.0, 4.0, 7.0)):
         for decade in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):

@@ -80,7 +80,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
         [
             "Precisions (SP single, DP double) in which the best dynamic schedule is faster than the best static",
             "one in the best layout; a difference within 1 % is a tie and counts as not preferred (–);",
-            "a blank cell has no time, and one of a single precision names it.",
+            "a blank cell is not known, and where one precision alone has times it is named.",
             f"Published in Table 8 of {PAPER}, whose section 5.4 puts it at about {percent} % of all cases.",
             measured_on(campaign, "event"),
             launches(marked, known),
