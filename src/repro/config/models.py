@@ -56,7 +56,7 @@ class Protocol(Model):
         2.0, gt=0, description="Seconds for one clock of one variant on a GPU; fewer launches are made beyond it."
     )
     cpu_budget: float = Field(
-        0.03, gt=0, description="The same on the CPU, where a launch takes long and the study is a rehearsal."
+        0.01, gt=0, description="The same on the CPU, where a launch takes long and the study is a rehearsal."
     )
     rounds: int = Field(5, ge=2, description="Shuffled rounds in which winners and baselines are timed again.")
     tie: float = Field(0.01, ge=0, description="Times that differ by less than this are a tie.")
