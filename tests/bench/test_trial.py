@@ -253,3 +253,18 @@ def test_quantiles_are_those_of_the_samples():
     got = quantiles(np.array([1.0, 2.0, 3.0, 4.0, 10.0]))
     assert got == {"min": 1.0, "q1": 2.0, "median": 3.0, "q3": 4.0, "max": 10.0, "mean": 4.0}
     assert set(quantiles(None).values()) == {None}
+
+
+def test_floor_and_copy_can_be_resident_side_by_side(make_bench, small_problem):
+    """A buffer that one of them uses must outlive the preparing of another."""
+    bench = make_bench(small_problem("real"))
+    floor, copy = Floor(Stream(64, 1)), Copy(Stream(64, 4))
+    bench.prepare(floor)
+    held = bench.workspace.streamed(0)
+    bench.prepare(copy)
+    assert bench.workspace.streamed(0) is held
+    floor.launch()
+    copy.launch()
+    bench.device.synchronize()
+    copy.release()
+    bench.release()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.workspace import Operands, Workspace
+from repro.bench.workspace import Operands, Workspace, random_bytes
 from repro.codegen.render import Stream
 from repro.codegen.targets import Target
 from repro.devices.base import Buffer
@@ -75,7 +75,7 @@ class Floor(_Measured):
             workspace.common.kernel(self._stream.kernel),
             _grid(device.target, device.n_s, self._stream, read),
             self._stream.n_t,
-            [np.int32(read), np.int32(written), workspace.scratch(read * word), workspace.y],
+            [np.int32(read), np.int32(written), workspace.streamed(read * word), workspace.y],
         )
 
 
@@ -85,26 +85,26 @@ class Copy(_Measured):
     def __init__(self, stream: Stream) -> None:
         super().__init__("copy", f"copy/{stream.n_t}-{stream.unroll}")
         self._stream = stream
+        self._halves: list[Buffer] = []
 
     def prepare(self, workspace: Workspace) -> None:
-        """Take memory for both halves."""
+        """Take memory for both halves; its own, since the workspace's scratch memory is in use beside it."""
         device = workspace.device
         word = WORD[device.backend]
         words = min(COPY_BYTES[device.backend], device.free_bytes() // 8) // 2 // word
         self._moved = 2 * words * word, 0
-        self._target = device.allocate(words * word)
+        self._halves = [device.upload(random_bytes(words * word)), device.allocate(words * word)]
         self.launch = device.bind(
             workspace.common.kernel(self._stream.kernel.replace("stream", "copy")),
             _grid(device.target, device.n_s, self._stream, words),
             self._stream.n_t,
-            [np.int32(words), workspace.scratch(words * word), self._target],
+            [np.int32(words), *self._halves],
         )
 
     def release(self) -> None:
-        """Give the target back."""
-        if hasattr(self, "_target"):
-            self._target.release()
-            del self._target
+        """Give both halves back."""
+        while self._halves:
+            self._halves.pop().release()
 
 
 class Empty(_Measured):

@@ -81,7 +81,7 @@ def make_operands(problem: Problem, precision: str, seed: int) -> Operands:
 
 
 class Workspace:
-    """Operands on a device, and what else runnables share: packed matrices, loaded programs, scratch memory.
+    """Operands on a device, and what else runnables share: packed matrices, loaded programs, vectors.
 
     Parameters
     ----------
@@ -143,13 +143,11 @@ class Workspace:
             self._vectors["y"] = self.device.allocate(-(-self.operands.x.nbytes // 16) * 16)
         return self._vectors["y"]
 
-    def scratch(self, nbytes: int) -> Buffer:
-        """Return at least so much device memory full of random bytes: zeros can be faster than data."""
-        if not self._scratch or self._scratch[-1].nbytes < nbytes:
-            block = np.frombuffer(np.random.default_rng(0).bytes(1 << 20), np.uint8)
-            # smaller ones stay until the end: launches that were bound to them are still to come
-            self._scratch.append(self.device.upload(np.resize(block, nbytes)))
-        return self._scratch[-1]
+    def streamed(self, nbytes: int) -> Buffer:
+        """Return device memory full of random bytes, as many as the floor reads; all its configurations share it."""
+        if "streamed" not in self._vectors:
+            self._vectors["streamed"] = self.device.upload(random_bytes(nbytes))
+        return self._vectors["streamed"]
 
     def release(self) -> None:
         """Give all device memory back."""
@@ -162,6 +160,11 @@ class Workspace:
         self._programs.clear()
         self._vectors.clear()
         self._scratch.clear()
+
+
+def random_bytes(count: int) -> NDArray[np.uint8]:
+    """Return so many bytes, random but for a long period: zeros can be faster than data."""
+    return np.resize(np.frombuffer(np.random.default_rng(0).bytes(1 << 20), np.uint8), count)
 
 
 def _release(buffers: dict[str, Buffer]) -> None:
