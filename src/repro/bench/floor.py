@@ -66,7 +66,7 @@ class Floor(_Measured):
         self._stream = stream
 
     def prepare(self, workspace: Workspace) -> None:
-        """Take the bytes from the workspace's scratch memory."""
+        """Take the bytes that all configurations share."""
         device = workspace.device
         word = WORD[device.backend]
         read, written = (-(-size // word) for size in floor_bytes(workspace.operands))
@@ -88,7 +88,7 @@ class Copy(_Measured):
         self._halves: list[Buffer] = []
 
     def prepare(self, workspace: Workspace) -> None:
-        """Take memory for both halves; its own, since the workspace's scratch memory is in use beside it."""
+        """Take memory for both halves; its own, since what the floor reads stays in use beside it."""
         device = workspace.device
         word = WORD[device.backend]
         words = min(COPY_BYTES[device.backend], device.free_bytes() // 8) // 2 // word

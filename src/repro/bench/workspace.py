@@ -103,7 +103,6 @@ class Workspace:
         self._matrices: OrderedDict[tuple[str, str], tuple[Packed, dict[str, Buffer]]] = OrderedDict()
         self._programs: OrderedDict[Path, Program] = OrderedDict()
         self._vectors: dict[str, Buffer] = {}
-        self._scratch: list[Buffer] = []
 
     def matrix(self, layout: Layout) -> tuple[Packed, dict[str, Buffer]]:
         """Return the matrix packed in a layout, with its arrays on the device."""
@@ -154,12 +153,9 @@ class Workspace:
         for _, buffers in self._matrices.values():
             _release(buffers)
         _release(self._vectors)
-        for scratch in self._scratch:
-            scratch.release()
         self._matrices.clear()
         self._programs.clear()
         self._vectors.clear()
-        self._scratch.clear()
 
 
 def random_bytes(count: int) -> NDArray[np.uint8]:
