@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
-import time
 from importlib import import_module
 from pathlib import Path
 
@@ -29,15 +28,12 @@ def run(*words: str) -> int:
     return int(stopped.value.code or 0)
 
 
-def test_help_is_quick_and_names_every_command() -> None:
-    began = time.perf_counter()
+def test_help_names_every_command() -> None:
     said = subprocess.run([sys.executable, "-m", "repro.cli", "--help"], capture_output=True, text=True, check=True)
-    # half a second on an idle core; a shared one may be slow, but an import of pandas or SciPy would cost more
-    assert time.perf_counter() - began < 3
     assert all(f" {name} " in said.stdout for name in app.COMMANDS)
 
 
-def test_help_imports_no_command() -> None:
+def test_help_is_quick_since_it_imports_no_command() -> None:
     code = (
         "import sys\n"
         "from repro.cli import app\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -195,9 +194,7 @@ def test_an_edit_of_the_code_changes_its_hash(monkeypatch: pytest.MonkeyPatch, t
     assert made.code("entries") != before
 
 
-def test_the_workflow_starts_quickly() -> None:
+def test_planning_imports_nothing_slow_before_it_is_needed() -> None:
     code = "import repro.studies.plan, sys; print(sorted({'matplotlib', 'pandas'} & set(sys.modules)))"
-    began = time.perf_counter()
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "[]"
-    assert time.perf_counter() - began < 5

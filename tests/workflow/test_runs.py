@@ -73,7 +73,8 @@ def test_logs_are_plain_lines(checkout: Checkout, config: str) -> None:
 def test_again_there_is_nothing_to_do(checkout: Checkout, config: str) -> None:
     began = time.monotonic()
     assert checkout.snakemake("all", "--configfile", config).nothing_to_do
-    assert time.monotonic() - began < 10
+    # 2 s on two idle cores; tests that run beside it take their share
+    assert time.monotonic() - began < 40
 
 
 def test_an_edited_template_is_compiled_and_measured_again(checkout: Checkout, config: str) -> None:
