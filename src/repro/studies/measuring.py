@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -33,37 +33,46 @@ def measure(config: Config, study: str, name: str, precision: str, progress: Pro
     Rows that an earlier, killed run stored are not measured again. A problem that could not be had becomes one row that
     says so.
     """
-    folders = Folders(config, study, name, precision)
-    output = folders.raw / "search.parquet"
-    try:
-        problem = Problem.load(folders.problem)
-    except Unavailable as reason:
-        write_parquet([unavailable(study, precision, reason)], output)
-        return output
-    with (
-        Store(folders.store / "search.jsonl") as store,
-        open_bench(config, study, problem, precision, folders) as bench,
-    ):
-        variants = get_study(study).variants(_settings(config, study), problem.entry, precision, bench.device.target)
-        write_parquet(exhaustive(bench, variants, store, progress), output)
-    return output
+
+    def variants(problem: Problem, bench: Bench) -> list[list[Runnable]]:
+        settings = _settings(config, study)
+        return [[*get_study(study).variants(settings, problem.entry, precision, bench.device.target)]]
+
+    return _search("search", variants, config, study, name, precision, progress)
 
 
 def baseline(config: Config, study: str, name: str, precision: str, progress: Progress) -> Path:
     """Time every baseline, every configuration of the floor, a copy and an empty kernel; write `baseline.parquet`."""
+
+    def groups(problem: Problem, bench: Bench) -> list[list[Runnable]]:
+        return [_baselines(config, study, problem, bench), *_yardsticks(bench)]
+
+    return _search("baseline", groups, config, study, name, precision, progress)
+
+
+def _search(
+    step: str,
+    groups: Callable[[Problem, Bench], list[list[Runnable]]],
+    config: Config,
+    study: str,
+    name: str,
+    precision: str,
+    progress: Progress,
+) -> Path:
+    """Search each group of runnables by itself and write the rows of all to `<step>.parquet`."""
     folders = Folders(config, study, name, precision)
-    output = folders.raw / "baseline.parquet"
+    output = folders.raw / f"{step}.parquet"
     try:
         problem = Problem.load(folders.problem)
     except Unavailable as reason:
         write_parquet([unavailable(study, precision, reason)], output)
         return output
     with (
-        Store(folders.store / "baseline.jsonl") as store,
+        Store(folders.store / f"{step}.jsonl") as store,
         open_bench(config, study, problem, precision, folders) as bench,
     ):
-        groups = [_baselines(config, study, problem, bench), *_yardsticks(bench)]
-        write_parquet([row for group in groups for row in exhaustive(bench, group, store, progress)], output)
+        rows = [row for group in groups(problem, bench) for row in exhaustive(bench, group, store, progress)]
+        write_parquet(rows, output)
     return output
 
 
