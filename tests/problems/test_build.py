@@ -192,6 +192,14 @@ def test_problem_writes_one_file_that_loads(run: Callable[..., Any], tmp_path: P
     assert problem.origin["address"] == "put by hand: suitesparse/G/toy.mtx"
 
 
+def test_what_was_odd_about_an_input_is_said(run: Callable[..., Any], tmp_path: Path) -> None:
+    matrix = tmp_path / "cache/suitesparse/G/toy.mtx"
+    matrix.write_text("%%MatrixMarket matrix coordinate real general\n2 2 3\n1 1 1\n1 1 1\n2 2 1\n")
+    result = run("problem", "toy", "--output", str(tmp_path / "toy.npz"))
+    assert result.exit_code == 0, result.exception
+    assert result.stderr == "note: 1 duplicate entries added up\n"
+
+
 def test_problem_records_all_but_the_matrix(run: Callable[..., Any], tmp_path: Path) -> None:
     record = tmp_path / "raw/toy.json"
     assert run("problem", "toy", "--record", str(record)).exit_code == 0

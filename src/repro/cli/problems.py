@@ -150,6 +150,9 @@ def problem(
     _save(lambda: built.save(path), path)
     if record:
         _write_record(record, _record(built))
+    if not info:  # which prints them among the rest
+        for note in built.origin["notes"]:
+            _err.print(f"note: {note}", markup=False)
     _out.print(describe(built, path) if info else f"{name}: {built.n} rows, {built.nnz} non-zeros -> {path}")
 
 
