@@ -3,6 +3,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -49,6 +50,16 @@ def test_a_damaged_line_inside_is_one_message(tmp_path):
 def test_rows_of_another_schema_are_not_used(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({**ROW.as_dict(), "schema": 0, "other": 1}) + "\n")
+    with Store(path) as store:
+        assert store.get("k1") is None
+
+
+def test_a_disk_that_fills_up_is_named_and_leaves_the_store_to_others(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    failure = pytest.raises(OSError, match=r"No space left.*rows.jsonl")
+    with failure, Path("/dev/full").open("a") as full, Store(path) as store:
+        store._file = full  # every write to it fails as on a full disk
+        store.add(ROW)
     with Store(path) as store:
         assert store.get("k1") is None
 

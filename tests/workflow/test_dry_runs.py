@@ -85,9 +85,16 @@ def test_unreadable_yaml_is_one_message(checkout: Checkout) -> None:
     assert "Traceback" not in said.text
 
 
-def test_results_that_cannot_be_written_are_one_message(tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize("obstacle", ["a file", "read-only"])
+def test_results_that_cannot_be_written_are_one_message(
+    obstacle: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     checkout = Checkout(tmp_path_factory.mktemp("full"))
-    (checkout.folder / "results").write_text("in the way")
+    results = checkout.folder / "results"
+    if obstacle == "a file":
+        results.write_text("in the way")
+    else:
+        results.symlink_to("/sys")  # where not even root can make a folder
     said = checkout.snakemake("all")
     assert said.code == 1
     assert "cannot write to the results folder" in said.text

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -46,8 +47,11 @@ class Store:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
-        self._lock.release()
+        try:
+            with _named(self._path):
+                self._file.close()
+        finally:
+            self._lock.release()
 
     def get(self, key: str) -> Row | None:
         """Return the row of that key, if it was measured before."""
@@ -55,10 +59,21 @@ class Store:
 
     def add(self, row: Row) -> Row:
         """Append a row; it is on its way to the disk before this returns."""
-        self._file.write(json.dumps(row.as_dict()) + "\n")
-        self._file.flush()
+        with _named(self._path):
+            self._file.write(json.dumps(row.as_dict()) + "\n")
+            self._file.flush()
         self._rows[row.key] = row
         return row
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Add the file's name to a failed write: the system's error has it for opening a file only."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def _read(path: Path) -> Iterable[Row]:
