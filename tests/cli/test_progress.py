@@ -48,6 +48,20 @@ def test_the_pace_counts_only_what_this_run_did(clock: Clock) -> None:
     assert stream.getvalue() == "measure torus: screening 95 of 100, 10 s so far, about 10 s left\n"
 
 
+def test_a_stage_that_comes_again_begins_anew_and_an_empty_one_is_not_told_of(clock: Clock) -> None:
+    stream = io.StringIO()
+    with Progress("measure torus", every=60, stream=stream) as advance:
+        for total in (5, 3, 0):
+            for done in range(total):
+                advance("timing", done, total)
+                clock.now += 1
+            advance("timing", total, total)
+    assert stream.getvalue().splitlines() == [
+        "measure torus: timing 5 of 5, took 5 s",
+        "measure torus: timing 3 of 3, took 3 s",
+    ]
+
+
 def test_a_terminal_gets_a_bar() -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

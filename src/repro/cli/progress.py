@@ -36,7 +36,7 @@ class Progress:
         self._tasks: dict[str, TaskID] = {}
         self._stage = ""
         self._began = self._told = 0.0
-        self._first = 0
+        self._first = self._last = 0
 
     def __enter__(self) -> Progress:
         if self.stream.isatty():
@@ -70,12 +70,13 @@ class Progress:
             self._bars.update(self._tasks[stage], completed=done, total=total)
             return
         now = time.monotonic()
-        if stage != self._stage:
+        if stage != self._stage or done < self._last:  # a stage may come more than once
             self._stage, self._began, self._first, self._told = stage, now, done, now
-        elif done >= total or now - self._told >= self.every:
+        elif total and (done >= total or now - self._told >= self.every):
             self._told = now
             print(f"{self.title}: {stage} {done} of {total}, {self._times(done, total, now)}", file=self.stream)
             self.stream.flush()
+        self._last = done
 
     def _times(self, done: int, total: int, now: float) -> str:
         """Return the time spent, and what the rest takes if it goes on at the same pace."""
