@@ -12,7 +12,7 @@ from repro.errors import ReproError
 from repro.formats.layout import Layout
 
 Clock = Literal["event", "graph"]
-Tuning = Literal["schedule", "layout", "joint", "static", "dynamic", "reference"]
+Tuning = Literal["schedule", "layout", "joint", "static", "dynamic", "reference", "extended", "reordered"]
 
 TIMED = ("ok", "noisy")
 TIE = float(Protocol.model_fields["tie"].default)
@@ -67,11 +67,20 @@ class Timed:
 
 @dataclass(frozen=True)
 class Case:
-    """One problem at one precision in a campaign."""
+    """One problem at one precision in a campaign.
+
+    Attributes
+    ----------
+    campaign, problem, precision
+        Which one.
+    cache
+        State of the L2 cache before a launch; None for the one that tables print, `warm` wherever it was measured.
+    """
 
     campaign: Campaign
     problem: str
     precision: str
+    cache: str | None = None
 
     @property
     def measured(self) -> bool:
@@ -80,8 +89,10 @@ class Case:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Rows of the report phase."""
-        return self.campaign.report_rows(self.problem, self.precision)
+        """Rows of the report phase in this cache state."""
+        rows = self.campaign.report_rows(self.problem, self.precision)
+        cache = self.cache or self.campaign.cache
+        return [row for row in rows if row["cache"] == cache]
 
     def winner(self, tuning: Tuning, clock: Clock) -> Timed | None:
         """Return the reported time of what was chosen, None where there is no choice or no time yet."""
@@ -97,9 +108,18 @@ class Case:
         """Return how many times faster `over` is than `base`, None if either is missing."""
         return base.seconds / over.seconds if base and over else None
 
-    def baseline(self, clock: Clock, *, papers_choice: bool = False) -> Timed | None:
-        """Return the library's fastest routine of any representation, or the fastest that the papers used."""
-        rows = [r for r in self.rows if r["kind"] == "baseline" and (r["papers_choice"] or not papers_choice)]
+    def baseline(self, clock: Clock, *, papers_choice: bool = False, ordering: str = "natural") -> Timed | None:
+        """Return the library's fastest routine of any representation, or the fastest that the papers used.
+
+        Routines run on the problem in its own ordering unless another is asked for.
+        """
+        rows = [
+            row
+            for row in self.rows
+            if row["kind"] == "baseline"
+            and (row["papers_choice"] or not papers_choice)
+            and row["ordering"] == ordering
+        ]
         return _fastest(rows, clock)
 
     def bound(self, kind: Literal["floor", "copy", "empty"], clock: Clock) -> Timed | None:

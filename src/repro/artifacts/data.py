@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from repro.bench.rows import SCHEMA, Row
 from repro.errors import ReproError
 
 CHOICE_COLUMNS = ("study", "problem", "entry", "precision", "clock", "tuning", "name", "ties")
 PRECISIONS = ("single", "double")
-_DTYPES = {"float | None": "float64", "int | None": "Int64", "int": "Int64", "bool | None": "boolean"}
+#: The oldest version of the rows that can be read, and what the columns stand for that it does not have.
+OLDEST = 1
+DEFAULTS = {"space": "paper", "ordering": "natural"}
+_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+ROWS = pa.schema(
+    [(field.name, _TYPES[str(field.type).split(" | ")[0]]) for field in fields(Row)]
+    + [(name, pa.string()) for name in DEFAULTS if name not in Row.__annotations__]
+)
+_DTYPES = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 
 
 @dataclass(frozen=True)
@@ -78,8 +89,9 @@ class Campaign:
     name, study
         The folder's name and the study's.
     search, report
-        Rows of the two phases, columns of `repro.bench.rows.Row`, one row a name in each
-        (problem, precision); empty frames where nothing was measured.
+        Rows of the two phases, columns of `repro.bench.rows.Row`, one row a name and cache state in each
+        (problem, precision); empty frames where nothing was measured. Rows that were recorded before there were
+        spaces and orderings count as the papers' space and the natural ordering.
     choices
         Columns `CHOICE_COLUMNS`.
     problems
@@ -108,10 +120,10 @@ class Campaign:
         """
         if not raw.is_dir():
             raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
-        rows = {phase: _frames(raw / study, f"{phase}.parquet") for phase in ("search", "report", "choices")}
+        rows = {phase: _read(raw / study, f"{phase}.parquet") for phase in ("search", "report", "choices")}
         records = _problem_records(raw / "problems")
         problems = _of_study(records, raw, study)
-        if not problems and all(frame.empty for frame in rows.values()):
+        if not problems and not any(table.num_rows for table in rows.values()):
             known = sorted(p.name for p in raw.iterdir() if p.name not in ("problems", "environment"))
             raise ReproError(
                 "the campaign holds nothing of this study",
@@ -119,23 +131,19 @@ class Campaign:
                 expected=f"one of {', '.join(known)}" if known else "measured rows or built problems",
                 actual=study,
             )
-        search, report = _row_frame(rows["search"]), _row_frame(rows["report"])
-        for row in pd.concat([report, search]).itertuples():
-            name = str(row.problem)  # a problem measured without its record still has a line in the tables
-            if name not in problems:
-                unavailable = row.status == "unavailable"
-                problems[name] = ProblemRecord(
-                    name,
-                    str(row.entry),
-                    "unavailable" if unavailable else "ok",
-                    str(row.message) if unavailable else None,
-                )
+        search, report = (_row_frame(rows[phase], raw / study) for phase in ("search", "report"))
+        measured = _columns(report, search, ["problem", "entry", "status", "message"]).drop_duplicates("problem")
+        for name, entry, status, message in measured.itertuples(index=False):
+            if name not in problems:  # measured without its record: it still has a line in the tables
+                unavailable = status == "unavailable"
+                reason = str(message) if unavailable else None
+                problems[name] = ProblemRecord(name, str(entry), "unavailable" if unavailable else "ok", reason)
         campaign = cls(
             name=raw.resolve().parent.name,
             study=study,
             search=search,
             report=report,
-            choices=_check(rows["choices"], CHOICE_COLUMNS, raw / study),
+            choices=_choice_frame(rows["choices"], raw / study),
             problems=dict(sorted(problems.items())),
             environments={p.stem: _json(p) for p in sorted((raw / "environment").glob("*.json"))},
         )
@@ -143,7 +151,7 @@ class Campaign:
         return campaign
 
     def _check_one_device(self) -> None:
-        seen = pd.concat([self.report, self.search])[["backend", "device"]].dropna().drop_duplicates()
+        seen = self._devices
         if len(seen) > 1:
             raise ReproError(
                 "the campaign mixes times of several devices",
@@ -154,8 +162,12 @@ class Campaign:
             )
 
     @cached_property
+    def _devices(self) -> pd.DataFrame:
+        return _columns(self.report, self.search, ["backend", "device"]).dropna().drop_duplicates()
+
+    @cached_property
     def _device(self) -> tuple[str | None, str | None]:
-        seen = pd.concat([self.report, self.search])[["backend", "device"]].dropna()
+        seen = self._devices
         return (str(seen["backend"].iloc[0]), str(seen["device"].iloc[0])) if len(seen) else (None, None)
 
     @property
@@ -189,15 +201,26 @@ class Campaign:
         seen = set(self.report["precision"]) | set(self.search["precision"])
         return tuple(p for p in PRECISIONS if p in seen) or PRECISIONS
 
+    @cached_property
+    def caches(self) -> tuple[str, ...]:
+        """The states of the L2 cache before a launch that something was reported in, warm first."""
+        measured = (frame.loc[frame["device"].notna(), "cache"] for frame in (self.report, self.search))
+        return tuple(sorted(next((set(seen) for seen in measured if len(seen)), ()), reverse=True))
+
     @property
     def cache(self) -> str:
-        """`warm`, `cold`, or both: the state of the L2 cache before a launch."""
-        seen = sorted(set(self.report["cache"].dropna()) | set(self.search["cache"].dropna()))
-        return " and ".join(seen) if seen else "unmeasured"
+        """The state that tables and figures print: `warm` wherever it was measured, as in the papers."""
+        return self.caches[0] if self.caches else "unmeasured"
+
+    @property
+    def extended(self) -> bool:
+        """Whether anything was chosen in a space larger than the papers'."""
+        return "extended" in set(self.choices["tuning"])
 
     def empty_readings(self, clock: str) -> tuple[float, float] | None:
         """Return the least and largest median in seconds that an empty kernel reads; None where it was not timed."""
-        seconds = self.report.loc[self.report["kind"] == "empty", f"{clock}_median"].dropna()
+        empty = (self.report["kind"] == "empty") & (self.report["cache"] == self.cache)
+        seconds = self.report.loc[empty, f"{clock}_median"].dropna()
         return (float(seconds.min()), float(seconds.max())) if len(seconds) else None
 
     @cached_property
@@ -220,6 +243,14 @@ class Campaign:
         """Rows of the search phase, absent values None."""
         return self._searches.get((problem, precision), [])
 
+    def paper_rows(self, problem: str, precision: str) -> list[dict[str, Any]]:
+        """Rows of the search of the papers' space in the problem's own ordering, in the tables' cache state."""
+        return [
+            row
+            for row in self.search_rows(problem, precision)
+            if (row["space"], row["ordering"], row["cache"]) == ("paper", "natural", self.cache)
+        ]
+
     def choice_rows(self, problem: str, precision: str) -> list[dict[str, Any]]:
         """Rows of `choices.parquet`."""
         return self._choices.get((problem, precision), [])
@@ -231,21 +262,23 @@ def one_line(text: str, limit: int = 300) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def _columns(report: pd.DataFrame, search: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    return pd.concat([report[names], search[names]])
+
+
 def _by_case(frame: pd.DataFrame) -> dict[tuple[str, str], list[dict[str, Any]]]:
     cases: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    plain = frame.astype(object)
-    for record in plain.where(plain.notna(), None).to_dict("records"):
-        cases.setdefault((record["problem"], record["precision"]), []).append(
-            {str(key): value for key, value in record.items()}
-        )
+    for record in pa.Table.from_pandas(frame, preserve_index=False).to_pylist():
+        cases.setdefault((record["problem"], record["precision"]), []).append(record)
     return cases
 
 
-def _frames(folder: Path, name: str) -> pd.DataFrame:
-    frames = []
+def _read(folder: Path, name: str) -> pa.Table:
+    """Read all files of a name as one table; a column that only some of them have is null in the others."""
+    tables = []
     for path in sorted(folder.rglob(name)):
         try:
-            frames.append(pd.read_parquet(path))
+            tables.append(pq.read_table(path, use_threads=False, partitioning=None))
         except (ValueError, OSError) as error:
             raise ReproError(
                 "unreadable rows",
@@ -253,37 +286,52 @@ def _frames(folder: Path, name: str) -> pd.DataFrame:
                 actual=one_line(str(error)),
                 todo="delete the file and let the workflow make it again",
             ) from error
-    filled = [frame for frame in frames if not frame.empty]
-    # the nullable types of the files give way to plain objects, None where there is nothing
-    plain = [frame.astype(object).where(frame.notna(), None) for frame in filled]
-    return pd.concat(plain, ignore_index=True) if plain else pd.DataFrame()
+    filled = [table for table in tables if table.num_rows]
+    return pa.concat_tables(filled, promote_options="permissive") if filled else pa.table({})
 
 
-def _check(frame: pd.DataFrame, columns: tuple[str, ...], where: Path) -> pd.DataFrame:
-    if frame.empty:
-        return pd.DataFrame({name: pd.Series(dtype=object) for name in columns})
-    missing = [name for name in columns if name not in frame]
+def _missing_columns(table: pa.Table, columns: Iterable[str], where: Path) -> None:
+    missing = [name for name in columns if name not in table.column_names]
     if missing:
         raise ReproError("rows of another schema", where=where, expected=f"columns {', '.join(missing)}")
-    return frame[list(columns)]
 
 
-def _row_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """Give the columns their types, check the schema, and keep the last full row of each name."""
-    names = tuple(field.name for field in fields(Row))
-    if not frame.empty and set(frame.get("schema", [])) != {SCHEMA}:
+def _choice_frame(table: pa.Table, where: Path) -> pd.DataFrame:
+    if not table.num_rows:
+        return pd.DataFrame({name: pd.Series(dtype=object) for name in CHOICE_COLUMNS})
+    _missing_columns(table, CHOICE_COLUMNS, where)
+    frame: pd.DataFrame = table.select(list(CHOICE_COLUMNS)).to_pandas(ignore_metadata=True)
+    return frame
+
+
+def _row_frame(table: pa.Table, where: Path) -> pd.DataFrame:
+    """Check the schema, give the columns their types, and keep the last full row of each name."""
+    if not table.num_rows:
+        table = ROWS.empty_table()
+    found = set(table.column("schema").to_pylist()) if "schema" in table.column_names else {"none"}
+    if not found <= set(range(OLDEST, SCHEMA + 1)):
         raise ReproError(
             "rows of another schema",
-            expected=SCHEMA,
-            actual=", ".join(str(s) for s in sorted(set(frame.get("schema", ["none"])), key=str)),
+            where=where,
+            expected=f"{OLDEST} to {SCHEMA}" if SCHEMA > OLDEST else SCHEMA,
+            actual=", ".join(sorted(map(str, found))),
             todo="measure again with this version, or read them with the version that wrote them",
         )
-    frame = _check(frame, names, Path())
-    frame = frame.astype({f.name: _DTYPES.get(str(f.type), "object") for f in fields(Row)})
+    for name in DEFAULTS:
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows, pa.string()))
+    _missing_columns(table, ROWS.names, where)
+    table = table.select(ROWS.names).cast(ROWS)
+    for name, value in DEFAULTS.items():
+        of_all = name != "space"  # a baseline or a yardstick belongs to no space
+        meant = pa.scalar(True) if of_all else pc.equal(table["kind"], "variant")
+        filled = pc.if_else(meant, pc.fill_null(table[name], value), table[name])
+        table = table.set_column(table.column_names.index(name), name, filled)
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_DTYPES.get, ignore_metadata=True)
     # a screened variant may have a full row as well: the full one counts
     order = frame.assign(_full=frame["protocol"] == "full").sort_values(["_full", "measured_at"], kind="stable")
     kept = order.drop_duplicates(["problem", "precision", "kind", "name", "cache"], keep="last").index
-    return frame.loc[sorted(kept)].reset_index(drop=True)
+    return frame.take(sorted(kept)).reset_index(drop=True)
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -59,12 +59,8 @@ def surface(campaign: Campaign, problem: str, layout: str, kind: str) -> Surface
     """Collect the times of one layout and kind of schedule from the search."""
     rows = [
         row
-        for row in campaign.search_rows(problem, PRECISION)
-        if row["layout"] == layout
-        and row["schedule"] == kind
-        and row["n_t"] is not None
-        and row["n_b"] is not None
-        and {row["width"], row["unroll"]} <= {None, 1}  # the papers' space
+        for row in campaign.paper_rows(problem, PRECISION)
+        if row["layout"] == layout and row["schedule"] == kind and None not in (row["n_t"], row["n_b"])
     ]
     n_t = tuple(sorted({int(row["n_t"]) for row in rows}))
     n_b = tuple(sorted({int(row["n_b"]) for row in rows}))
@@ -83,7 +79,7 @@ def surface(campaign: Campaign, problem: str, layout: str, kind: str) -> Surface
 
 def choose_problem(campaign: Campaign) -> tuple[str, str] | None:
     """Return the problem to show and why: the papers', else the largest 3×3 one searched, else the largest."""
-    measured = [r for r in campaign.problems.values() if campaign.search_rows(r.name, PRECISION)]
+    measured = [r for r in campaign.problems.values() if campaign.paper_rows(r.name, PRECISION)]
     measured = [r for r in measured if r.available]
     if not measured:
         return None

@@ -125,7 +125,7 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
         for precision in campaign.precisions:
             case = Case(campaign, line.problem, precision)
             best = case.winner("joint", "event")
-            search = campaign.search_rows(line.problem, precision)
+            search = campaign.paper_rows(line.problem, precision)
             won, of = _layouts_won(search)
             layouts_won, layouts = layouts_won + won, layouts + of
             used = [row for row in search if best and row["layout"] == best.layout]
