@@ -116,9 +116,7 @@ class Case:
         rows = [
             row
             for row in self.rows
-            if row["kind"] == "baseline"
-            and (row["papers_choice"] or not papers_choice)
-            and row["ordering"] == ordering
+            if row["kind"] == "baseline" and (row["papers_choice"] or not papers_choice) and row["ordering"] == ordering
         ]
         return _fastest(rows, clock)
 

@@ -43,6 +43,8 @@ COMMANDS = {
     "table": Command("Results", "artifacts", "table", "Make tables of a measured campaign."),
     "figure": Command("Results", "artifacts", "figure", "Make figures of a measured campaign."),
     "report": Command("Results", "artifacts", "report", "Write the report of a measured campaign."),
+    "compare": Command("Results", "comparing", "compare", "Compare two campaigns: same, faster, slower, undecided."),
+    "export": Command("Results", "exporting", "export", "Write a tuned kernel as a C++ library."),
     "check": Command("Results", "checking", "check", "Fail if anything of a campaign is missing or failed."),
 }
 

@@ -1,0 +1,184 @@
+"""`repro compare`: what got faster and what got slower between two campaigns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from repro.artifacts.compare import Comparison
+
+RESULTS = Path("results")
+TOLERANCE = 0.02
+WORST = 10
+WIDE = 200
+GROUP = ["phase", "cache", "kind"]
+
+
+def compare(
+    first: Annotated[str, typer.Argument(metavar="A", help="A campaign: its name, or its folder.", show_default=False)],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another one of the same device.", show_default=False)],
+    search: Annotated[
+        bool, typer.Option("--search", help="Compare what the search timed in full, too, and not the report alone.")
+    ] = False,
+    tolerance: Annotated[
+        float, typer.Option(min=0, max=1, help="Medians that differ by no more than this fraction are the same.")
+    ] = TOLERANCE,
+    across_devices: Annotated[
+        bool, typer.Option("--across-devices", help="Give ratios, and no verdicts, for different devices.")
+    ] = False,
+    worst: Annotated[int, typer.Option(min=0, help="So many of what got slower are printed.")] = WORST,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write every compared row.", show_default=False)
+    ] = None,
+    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = RESULTS,
+) -> None:
+    """Compare two campaigns row by row: same, faster, slower or undecided. Exit with 1 if anything got slower.
+
+    A row is one variant, baseline or yardstick on one problem, at one precision and in one state of the cache. B is
+
+      same       if its median is within the tolerance of A's
+
+      faster     if not, and its third quartile lies below A's first
+
+      slower     if not, and its first quartile lies above A's third
+
+      undecided  otherwise: the medians differ, but no more than the samples scatter
+
+    by each clock; where a row has both clocks and they do not agree, it is undecided. Winners agree where they are
+    the same variant or a tie.
+
+    Examples:
+
+        repro compare h200 h200-again
+
+        repro compare results/before results/after --search --csv changes.csv
+
+        repro compare h200 a100 --across-devices
+    """
+    import sys
+
+    from rich.console import Console
+
+    from repro.artifacts.compare import compare as run
+    from repro.artifacts.compare import find_campaign
+
+    found = run(
+        find_campaign(first, results),
+        find_campaign(second, results),
+        tolerance=tolerance,
+        search=search,
+        across_devices=across_devices,
+    )
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDE)
+    _print(found, worst, tolerance, console)
+    if csv is not None:
+        _write(found, csv)
+        console.print(f"wrote {csv}")
+    if len(found.slower):
+        raise typer.Exit(1)
+
+
+def _print(found: Comparison, worst: int, tolerance: float, console: Console) -> None:
+    from repro.artifacts.compare import VERDICTS
+
+    first, second = (
+        f"{name} ({device})" for name, device in zip((found.first, found.second), found.devices, strict=True)
+    )
+    console.print(f"A: {first}\nB: {second}\n")
+    _print_changes(found, console)
+    _print_groups(found, tolerance, console)
+    _print_worst(found, worst, console)
+    _print_winners(found, worst, console)
+    for why, count in found.uncompared.items():
+        console.print(f"not compared: {count} {'row' if count == 1 else 'rows'} {why}")
+    if not found.across:
+        counts = [f"{(found.rows['verdict'] == verdict).sum()} {verdict}" for verdict in VERDICTS]
+        console.print(f"{len(found.rows)} rows: {', '.join(counts)}")
+
+
+def _print_changes(found: Comparison, console: Console) -> None:
+    for key, (mine, theirs) in found.changes.items():
+        console.print(f"differs: {key}: {mine} → {theirs}")
+    if found.changes:
+        console.print()
+
+
+def _print_groups(found: Comparison, tolerance: float, console: Console) -> None:
+    """Print how many rows have which verdict (across devices: how many there are), and what the ratios are."""
+    from rich.table import Table
+
+    from repro.artifacts.compare import VERDICTS, geometric_mean
+
+    title = f"Rows by verdict, B against A, tolerance {100 * tolerance:g} %"
+    if found.across:
+        title = "B's time over A's; different devices, so no verdicts"
+    heads = ("rows",) if found.across else VERDICTS
+    table = Table(title=title, box=None, title_justify="left")
+    for head in GROUP:
+        table.add_column(head)
+    for head in (*heads, "B/A, geometric mean", "least", "largest"):
+        table.add_column(head, justify="right")
+    for group in found.rows[GROUP].drop_duplicates().sort_values(GROUP).to_numpy():
+        part = found.rows[(found.rows[GROUP] == group).all(axis=1)]
+        counts = [len(part)] if found.across else [int((part["verdict"] == verdict).sum()) for verdict in VERDICTS]
+        ratios = list(part["ratio"])
+        numbers = (geometric_mean(ratios), min(ratios), max(ratios))
+        table.add_row(*group, *map(str, counts), *(f"{number:.3f}" for number in numbers))
+    console.print(table)
+    console.print()
+
+
+def _print_worst(found: Comparison, worst: int, console: Console) -> None:
+    from rich.table import Table
+
+    slower = found.slower
+    if not len(slower) or not worst:
+        return
+    table = Table(title=f"Slower, the worst {min(worst, len(slower))} of {len(slower)}", box=None, title_justify="left")
+    for head in ("problem", "precision", "name", "phase", "cache"):
+        table.add_column(head, overflow="fold")
+    for head in ("event A [µs]", "B", "graph A [µs]", "B", "B/A"):
+        table.add_column(head, justify="right")
+    for row in slower.head(worst).to_dict("records"):
+        times = [row[f"{clock}_{side}"] for clock in ("event", "graph") for side in ("first", "second")]
+        table.add_row(
+            row["problem"], row["precision"], row["name"], row["phase"], row["cache"],
+            *(f"{1e6 * time:.2f}" if time > 0 else "–" for time in times), f"{row['ratio']:.3f}",
+        )  # fmt: skip
+    console.print(table)
+    console.print()
+
+
+def _print_winners(found: Comparison, worst: int, console: Console) -> None:
+    from rich.table import Table
+
+    apart = [winner for winner in found.winners if not winner.agree]
+    same = sum(winner.first == winner.second for winner in found.winners)
+    console.print(
+        f"winners: {len(found.winners)} choices in both; {same} are the same variant, "
+        f"{len(found.winners) - same - len(apart)} a tie, {len(apart)} apart"
+    )
+    if not apart or not worst:
+        console.print()
+        return
+    table = Table(box=None)
+    for head in ("problem", "precision", "clock", "tuning", "A", "B"):
+        table.add_column(head, overflow="fold")
+    table.add_column("loss", justify="right")
+    for each in sorted(apart, key=lambda winner: -(winner.loss or 0))[:worst]:
+        loss = "not timed" if each.loss is None else f"{100 * each.loss:.1f} %"
+        table.add_row(each.problem, each.precision, each.clock, each.tuning, each.first, each.second, loss)
+    console.print(table)
+    console.print()
+
+
+def _write(found: Comparison, path: Path) -> None:
+    from repro.artifacts.write import replacing
+
+    with replacing(path) as partial:
+        found.rows.to_csv(partial, index=False)
