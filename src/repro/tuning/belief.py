@@ -1,0 +1,80 @@
+"""What is believed of the times of a space's variants: a Gaussian process over log times that learns one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+Array = NDArray[np.float64]
+
+#: Relative standard deviation of a median of a few launches …
+NOISE = 0.02
+#: … of what a variant does on a problem that no other variant tells of …
+ALONE = 0.02
+#: … of what it has in common with the variants that are like it, beyond what the recorded problems tell …
+NEAR = 0.10
+#: … and, as a factor of e, of how fast the problem is as a whole: all but unknown before the first time is measured.
+WHOLE = 3.0
+#: A variant that fails is taken for e times as slow as it was believed to be, and so are, in part, those like it.
+FAILED = 1.0
+
+
+class Belief:
+    """Mean and covariance of the log times of n variants of one problem.
+
+    Parameters
+    ----------
+    mean
+        `(n,)`, up to a constant.
+    factors
+        `(f, n)`: the covariance that is known beforehand is their product.
+    likeness
+        Returns the likeness of all variants to one, `(n,)`; see `repro.tuning.space.Likeness`.
+    """
+
+    def __init__(self, mean: Array, factors: Array, likeness: Callable[[int], Array]) -> None:
+        self.mean = mean.copy()
+        self._factors = np.vstack([factors, np.full(len(mean), WHOLE)])
+        self._likeness = likeness
+        self.variance = (self._factors**2).sum(axis=0) + NEAR**2 + ALONE**2
+        self._learnt = np.empty((0, len(mean)))
+        self._tried = np.zeros(len(mean), dtype=bool)
+        self._best: float | None = None
+
+    def fastest(self, among: NDArray[np.bool_] | None = None) -> int:
+        """Return the variant of the least mean, of those that are `among`."""
+        return _first_largest(-self.mean, self._tried if among is None else self._tried | ~among)
+
+    def most_promising(self) -> int:
+        """Return the untried variant whose improvement on the best time so far is expected to be largest."""
+        if self._best is None:
+            return self.fastest()
+        deviation = np.sqrt(np.maximum(self.variance, 0) + 1e-12)
+        z = (self._best - self.mean) / deviation
+        density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+        return _first_largest(deviation * (z * ndtr(z) + density), self._tried)
+
+    def observe(self, index: int, seconds: float | None) -> None:
+        """Learn one time; None where the variant failed."""
+        self._tried[index] = True
+        if seconds is None:
+            value = float(self.mean[index]) + FAILED
+        else:
+            value = float(np.log(seconds))
+            self._best = value if self._best is None else min(self._best, value)
+        covariance = self._factors.T @ self._factors[:, index] + NEAR**2 * self._likeness(index)
+        covariance[index] += ALONE**2
+        covariance -= self._learnt.T @ self._learnt[:, index]
+        deviation = np.sqrt(covariance[index] + NOISE**2)
+        gain = covariance / deviation
+        self.mean += gain * (value - self.mean[index]) / deviation
+        self.variance -= gain**2
+        self._learnt = np.vstack([self._learnt, gain])
+
+
+def _first_largest(values: Array, without: NDArray[np.bool_]) -> int:
+    """Return the first of the largest; rounded, so that the last bits of a linear algebra library decide nothing."""
+    return int(np.argmax(np.where(without, -np.inf, np.round(values, 9))))

@@ -1,0 +1,108 @@
+"""Try what other problems' times speak for, and learn from each time which to try next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.errors import ReproError
+from repro.formats.layout import REFERENCE
+from repro.tuning.belief import Belief
+from repro.tuning.recordings import Recording
+from repro.tuning.space import Likeness
+from repro.tuning.strategies import Measure, allowed
+
+Array = NDArray[np.float64]
+
+#: A recorded problem tells of a space if it was searched for at least this share of it.
+COVERED = 0.5
+#: A problem that differs by so many standard deviations in each feature counts exp(-1/2) of one that is the same …
+ALIKE = 1.0
+#: … and none counts less than this: what other kinds of problems do is better than nothing.
+LEAST = 0.05
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Bayesian optimisation with a prior from recorded problems.
+
+    Attributes
+    ----------
+    recordings
+        Problems that were searched before.
+    features
+        Of the problem to search; see `repro.tuning.recordings.features`.
+    budget
+        Share of the space that may be measured.
+    """
+
+    recordings: Sequence[Recording]
+    features: Array
+    budget: float
+
+    def __call__(self, space: Sequence[str], measure: Measure) -> None:
+        """Measure the most promising variant, learn its time, and so on until the budget is spent.
+
+        The first is one of the reference layout, where there is one: every other time is compared with that.
+
+        Raises
+        ------
+        ReproError
+            No recorded problem was searched for most of this space.
+        """
+        belief = prior(space, self.recordings, self.features)
+        reference = np.array([name.startswith(f"{REFERENCE}/") for name in space])
+        index = belief.fastest(reference if reference.any() else None)
+        for _ in range(allowed(space, self.budget)):
+            belief.observe(index, measure(index))
+            index = belief.most_promising()
+
+
+def prior(space: Sequence[str], recordings: Sequence[Recording], target: Array) -> Belief:
+    """Return what the recorded problems make expect: mean and covariance of their log times over their best.
+
+    Problems count by how alike they are to the one of the features `target`.
+
+    Raises
+    ------
+    ReproError
+        None of them was searched for most of this space.
+    """
+    known = [each for each in recordings if sum(name in each.seconds for name in space) >= COVERED * len(space)]
+    if not known:
+        raise ReproError(
+            "no recorded campaign has searched this space",
+            expected=f"times of at least half of its {len(space)} variants, from {space[0]} to {space[-1]}",
+            actual=f"{len(recordings)} recorded problems of other spaces, or searched in part",
+            todo="measure a campaign of this space with `search: exhaustive` first",
+        )
+    likeness = Likeness(space)
+    losses = np.array([_losses(each, space, likeness) for each in known])
+    weights = _weights(np.array([each.features for each in known]), target)
+    mean = weights @ losses
+    return Belief(mean, np.sqrt(weights)[:, None] * (losses - mean), likeness)
+
+
+def _losses(recording: Recording, space: Sequence[str], likeness: Likeness) -> Array:
+    """Return each variant's log time over the best; the slowest's where it failed, that of its like where untried."""
+    best = recording.seconds[recording.fastest]
+    tried = np.array([name in recording.seconds for name in space])
+    times = np.array([recording.seconds.get(name) or np.nan for name in space])
+    losses: Array = np.log(times / best)
+    losses[tried & np.isnan(losses)] = np.nanmax(losses)
+    for index in np.flatnonzero(~tried):
+        alike = likeness(int(index))[tried]
+        losses[index] = np.average(losses[tried], weights=alike + np.finfo(float).tiny)
+    return losses
+
+
+def _weights(features: Array, target: Array) -> Array:
+    """Return how much each problem counts, in sum 1: `(problems,)` from `(problems, features)`."""
+    deviation = features.std(axis=0)
+    distance = (features - target) / np.where(deviation > 0, deviation, 1.0)
+    weights: Array = np.maximum(np.exp(-(distance**2).mean(axis=1) / (2 * ALIKE**2)), LEAST)
+    weights /= weights.sum()
+    return weights
