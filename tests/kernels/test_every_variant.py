@@ -9,19 +9,19 @@ from repro.bench.timing import Effort
 from repro.bench.variant import Variant
 from repro.codegen.compile import compile_module
 from repro.codegen.render import render_module
-from repro.codegen.schedules import Schedule
+from repro.codegen.schedules import Schedule, extended_space
 from repro.codegen.targets import CPU
 from repro.entries import entries
-from repro.formats.layout import Layout, all_layouts
+from repro.formats.layout import Layout, all_layouts, extended_layouts
 
 SCHEDULES = [Schedule("static", 16, 3), Schedule("static", 64, 1), Schedule("dynamic", 32, 2)]
 EFFORT = Effort(3)
 
 
-def variants(folder, templates, entry, precision, layout):
-    source = render_module(templates, "compound_spmv", entry, precision, layout, SCHEDULES, CPU)
+def variants(folder, templates, entry, precision, layout, schedules=SCHEDULES):
+    source = render_module(templates, "compound_spmv", entry, precision, layout, schedules, CPU)
     module = compile_module(source, CPU, folder / f"{layout}.json")
-    return [Variant(layout, schedule, module, folder) for schedule in SCHEDULES]
+    return [Variant(layout, schedule, module, folder) for schedule in schedules]
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -41,6 +41,26 @@ def test_every_layout_and_schedule_kind_is_right(tmp_path, templates, make_bench
     assert Counter(row.status for row in rows) == {"ok": len(rows)}
     assert all(0 < row.error <= 1 for row in rows)
     assert all(row.event_median > 0 for row in rows)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("entry", sorted(entries()))
+def test_every_kernel_of_ours_is_right(tmp_path, templates, make_bench, small_problem, entry, precision):
+    """Every layout with every number of threads to a row and entries in flight, also with rows in another order."""
+    bench = make_bench(small_problem(entry), precision)
+    kind = entries()[entry]
+    found = []
+    for layout in extended_layouts(len(kind.members), kind.size):
+        shapes = {(s.width, s.unroll, s.kind): s for s in extended_space(CPU, layout)}
+        dynamic = Schedule("dynamic", 32, 2, width=max(s.width for s in shapes.values()), unroll=2)
+        of_layout = variants(tmp_path, templates, entry, precision, layout, [*shapes.values(), dynamic])
+        found += [*of_layout, *(of_layout[-1].reordered(ordering) for ordering in ("rcm", "sorted"))]
+    rows = [bench.try_once(variant, "search", EFFORT) for variant in found]
+    bench.release()
+    wrong = [(row.name, row.status, row.message) for row in rows if row.status != "ok"]
+    assert not wrong
+    assert all(0 < row.error <= 1 for row in rows)
+    assert {row.ordering for row in rows} == {"natural", "rcm", "sorted"}
 
 
 def test_one_flipped_sign_is_incorrect_and_the_others_are_done(tmp_path, templates, make_bench, small_problem):

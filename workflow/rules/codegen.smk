@@ -1,29 +1,35 @@
-"""Render and compile one module for each entry, precision and layout, on the CPU cores alone; one job makes all layouts."""
+"""Render and compile one module for each space, entry, precision and layout, on the CPU cores alone; one job makes all layouts."""
 
 
-rule compile:
-    input:
-        templates=plan.templates,
-    output:
-        [
-            f"modules/{{target}}/{{study}}/{{entry}}-{{precision}}/{layout}.json"
-            for layout in plan.layouts
-        ],
-    log:
-        f"{plan.logs}/compile/{{target}}/{{study}}/{{entry}}-{{precision}}.log",
-    priority: 1
-    conda:
-        "../../environment.yml"
-    threads: 4 if plan.on_gpu else 1
-    params:
-        code=plan.code("entries", "formats", "codegen"),
-        kernels=lambda wildcards: plan.config.kernels,
-        layouts=plan.layouts,
-    message:
-        "Compiling {wildcards.entry} modules, {wildcards.precision} precision, for {wildcards.target}"
-    shell:
-        "repro compile {wildcards.study} {wildcards.entry} {wildcards.precision} {params.layouts} --jobs {threads}"
-        " --target {wildcards.target} --kernels {params.kernels:q} --record-errors > {log:q} 2>&1"
+for study, space, entry, layouts in plan.module_sets:
+
+    rule:
+        name:
+            f"compile_{study}_{space}_{entry}"
+        input:
+            templates=plan.templates,
+        output:
+            expand(
+                f"modules/{{{{target}}}}/{study}/{space}/{entry}-{{{{precision}}}}/{{layout}}.json",
+                layout=layouts,
+            ),
+        log:
+            f"{plan.logs}/compile/{{target}}/{study}/{space}/{entry}-{{precision}}.log",
+        priority: 1
+        conda:
+            "../../environment.yml"
+        threads: 4 if plan.on_gpu else 1
+        params:
+            code=plan.code("entries", "formats", "codegen"),
+            kernels=plan.config.kernels,
+            module=f"{study} {entry}",
+            layouts=layouts,
+            space=space,
+        message:
+            "Compiling modules: {params.module}, {wildcards.precision} precision, space {params.space}, for {wildcards.target}"
+        shell:
+            "repro compile {params.module} {wildcards.precision} {params.layouts} --space {params.space}"
+            " --jobs {threads} --target {wildcards.target} --kernels {params.kernels:q} --record-errors > {log:q} 2>&1"
 
 
 rule compile_common:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-SCHEMA = 1
+SCHEMA = 2
 
 STATUSES = (
     "ok",
@@ -31,6 +31,10 @@ class Row:
     ----------
     key
         Hash of the rendered source, compiler, flags, device model, driver, problem and protocol.
+    space
+        Of a variant: `paper` or `extended`.
+    ordering
+        Order of the matrix's rows and columns: `natural`, `rcm` or `sorted`.
     kind
         `variant`, `baseline`, `floor`, `copy` (device copy) or `empty` (empty kernel).
     name
@@ -71,6 +75,8 @@ class Row:
     protocol: str = "full"
     cache: str = "warm"
     message: str | None = None
+    space: str | None = None
+    ordering: str = "natural"
     layout: str | None = None
     schedule: str | None = None
     n_t: int | None = None

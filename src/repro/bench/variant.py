@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,26 +34,36 @@ class Variant:
         The manifest of its module.
     folder
         Where the manifest lies; binaries are relative to it.
+    space
+        The space that it belongs to: `paper` or `extended`.
     """
 
     kind = "variant"
     launch: Callable[[], None]
 
-    def __init__(self, layout: Layout, schedule: Schedule, module: Module, folder: Path) -> None:
-        self.layout, self.schedule, self.module = layout, schedule, module
+    def __init__(self, layout: Layout, schedule: Schedule, module: Module, folder: Path, space: str = "paper") -> None:
+        self.layout, self.schedule, self.module, self.space = layout, schedule, module, space
         self.name = f"{layout}/{schedule}"
-        self.arrangement = layout.vector
+        self.arrangement = f"{layout.vector}@{layout.ordering}"
         self.identity = f"{module.hash} {schedule}"
         self._folder = folder
         self._kernel_resources: Mapping[str, int] = {}
         self._counter: Buffer | None = None
         self._y: Buffer | None = None
         self._moved = (0, 0)
+        self._permutation: NDArray[np.int64] | None = None
+
+    def reordered(self, ordering: str) -> Variant:
+        """Return the same layout and schedule on the matrix with its rows and columns in another order."""
+        layout = replace(self.layout, ordering=ordering)
+        return Variant(layout, self.schedule, self.module, self._folder, self.space)
 
     @property
     def columns(self) -> dict[str, Any]:
         """Layout and schedule, and what the compiler said of the kernel."""
         return {
+            "space": self.space,
+            "ordering": self.layout.ordering,
             "layout": str(self.layout),
             "schedule": self.schedule.kind,
             "n_t": self.schedule.n_t,
@@ -77,32 +88,35 @@ class Variant:
         """
         if self.module.binary is None:
             raise ModuleError(self.module.message)
-        device, operands = workspace.device, workspace.operands
+        device = workspace.device
         packed, buffers = workspace.matrix(self.layout)
         name = kernel_name(self.schedule, device.target)
         self._kernel_resources = (self.module.resources or {}).get(name, {})
         self._counter = device.allocate(4)
         device.fill(self._counter, 0)
         self._y = workspace.y
-        self._moved = packed.nbytes + 2 * operands.x.nbytes, packed.nbytes
+        x = workspace.x(self.layout.vector, self.layout.ordering)
+        self._moved = packed.nbytes + 2 * x.nbytes, packed.nbytes
+        self._permutation = workspace.permutation(self.layout.ordering)
+        n = workspace.operands.problem.n
         kernel = workspace.program(self._folder / self.module.binary).kernel(name)
         run = device.bind(
             kernel,
-            device.n_s * self.schedule.n_b,
+            self.schedule.blocks(n, device.n_s),
             self.schedule.n_t,
             [
-                np.int32(operands.problem.n),
+                np.int32(n),
                 np.int32(packed.slots),
                 np.int32(packed.stride),
                 buffers["index"],
                 buffers["columns"],
                 buffers["values"],
-                workspace.x(self.layout.vector),
+                x,
                 self._y,
                 self._counter,
             ],
         )
-        self.launch = run if self.schedule.kind == "static" else self._after_reset(device, run)
+        self.launch = run if self.schedule.kind != "dynamic" else self._after_reset(device, run)
 
     def _after_reset(self, device: Device, run: Callable[[], None]) -> Callable[[], None]:
         """Return what sets the row counter to zero and then runs: resetting is part of a dynamic schedule's time."""
@@ -120,8 +134,9 @@ class Variant:
         return self._y
 
     def arrange(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bring `(n, k)` members into the layout's vector order."""
-        return pack_vector(values, self.layout.vector)
+        """Bring `(n, k)` members into the layout's ordering and vector order; once prepared."""
+        assert self._permutation is not None
+        return pack_vector(values[self._permutation], self.layout.vector)
 
     def release(self) -> None:
         """Give the counter back; matrix and vectors belong to the workspace."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +16,8 @@ from numpy.typing import NDArray
 from repro.devices.base import Buffer, Device, Program
 from repro.entries import Entry, get_entry
 from repro.formats.layout import Layout
-from repro.formats.pack import Packed, pack, pack_vector
+from repro.formats.ordering import permutation, reorder
+from repro.formats.pack import Packed, pack, pack_vector, padded_size
 from repro.problems.problem import Problem
 
 DTYPES: dict[str, type[np.floating]] = {"single": np.float32, "double": np.float64}
@@ -100,17 +103,35 @@ class Workspace:
         self.operands = operands
         self.common, self.common_hash = common, common_hash
         self._resident = resident
-        self._matrices: OrderedDict[tuple[str, str], tuple[Packed, dict[str, Buffer]]] = OrderedDict()
+        self._matrices: OrderedDict[Layout, tuple[Packed, dict[str, Buffer]]] = OrderedDict()
+        self._orderings: dict[str, tuple[NDArray[np.int64], Problem]] = {}
         self._programs: OrderedDict[Path, Program] = OrderedDict()
-        self._vectors: dict[str, Buffer] = {}
+        self._vectors: dict[tuple[str, str], Buffer] = {}
+
+    def permutation(self, ordering: str) -> NDArray[np.int64]:
+        """Return which row of the matrix as it came each row of the reordered one is, int64 `(n,)`."""
+        return self._ordered(ordering)[0]
+
+    def reordered(self, ordering: str) -> Problem:
+        """Return the problem with its rows and columns in an order."""
+        return self._ordered(ordering)[1]
+
+    def _ordered(self, ordering: str) -> tuple[NDArray[np.int64], Problem]:
+        if ordering not in self._orderings:
+            problem = self.operands.problem
+            rows = permutation(problem, ordering)
+            self._orderings[ordering] = rows, problem if ordering == "natural" else reorder(problem, rows)
+        return self._orderings[ordering]
 
     def matrix(self, layout: Layout) -> tuple[Packed, dict[str, Buffer]]:
         """Return the matrix packed in a layout, with its arrays on the device."""
-        key = (layout.outer, layout.inner)
+        key = replace(layout, vector="")
         if key not in self._matrices:
             while len(self._matrices) >= self._resident:
                 _release(self._matrices.popitem(last=False)[1][1])
-            packed = pack(self.operands.problem, self.operands.values, layout, self.device.target.warp)
+            problem = self.reordered(layout.ordering)
+            values = problem.values.astype(self.operands.dtype, copy=False)
+            packed = pack(problem, values, layout, self.device.target.warp)
             buffers: dict[str, Buffer] = {}
             try:
                 for name, array in packed.arrays.items():
@@ -129,24 +150,29 @@ class Workspace:
             self._programs[binary] = self.device.load(binary)
         return self._programs[binary]
 
-    def x(self, order: str) -> Buffer:
-        """Return x on the device in AoS or SoA order."""
-        if order not in self._vectors:
-            self._vectors[order] = self.device.upload(pack_vector(self.operands.x, order))
-        return self._vectors[order]
+    def x(self, order: str, ordering: str = "natural") -> Buffer:
+        """Return x on the device: members in AoS, SoA or Padded order, entries in the order of the rows."""
+        key = order, ordering
+        if key not in self._vectors:
+            self._vectors[key] = self.device.upload(pack_vector(self.operands.x[self.permutation(ordering)], order))
+        return self._vectors[key]
 
     @property
     def y(self) -> Buffer:
-        """Device memory for y, n·k numbers in whole words of 16 bytes, shared by all that run one after the other."""
-        if "y" not in self._vectors:
-            self._vectors["y"] = self.device.allocate(-(-self.operands.x.nbytes // 16) * 16)
-        return self._vectors["y"]
+        """Device memory for y, padded or not, in whole words of 16 bytes, shared by all that run one after the other."""
+        key = "y", ""
+        if key not in self._vectors:
+            n, size = self.operands.x.shape
+            nbytes = n * padded_size(size) * self.operands.dtype.itemsize
+            self._vectors[key] = self.device.allocate(-(-nbytes // 16) * 16)
+        return self._vectors[key]
 
     def streamed(self, nbytes: int) -> Buffer:
         """Return device memory full of random bytes, as many as the floor reads; all its configurations share it."""
-        if "streamed" not in self._vectors:
-            self._vectors["streamed"] = self.device.upload(random_bytes(nbytes))
-        return self._vectors["streamed"]
+        key = "streamed", ""
+        if key not in self._vectors:
+            self._vectors[key] = self.device.upload(random_bytes(nbytes))
+        return self._vectors[key]
 
     def release(self) -> None:
         """Give all device memory back."""
@@ -163,6 +189,6 @@ def random_bytes(count: int) -> NDArray[np.uint8]:
     return np.resize(np.frombuffer(np.random.default_rng(0).bytes(1 << 20), np.uint8), count)
 
 
-def _release(buffers: dict[str, Buffer]) -> None:
+def _release(buffers: Mapping[Any, Buffer]) -> None:
     for buffer in buffers.values():
         buffer.release()

@@ -13,6 +13,7 @@ Precision = Annotated[str | None, typer.Argument(help="single or double.")]
 LayoutName = Annotated[str | None, typer.Argument(metavar="[LAYOUT]", help="For example Sl-32-SoA-AoS.")]
 LayoutNames = Annotated[list[str] | None, typer.Argument(metavar="[LAYOUT]...", help="For example Sl-32-SoA-AoS.")]
 TargetName = Annotated[str, typer.Option("--target", help="sm_90, … for a GPU generation, or cpu for OpenCL.")]
+Space = Annotated[str, typer.Option(help="Whose schedules: paper, or extended (ours).")]
 Kernels = Annotated[Path, typer.Option(help="Folder of the templates.")]
 
 
@@ -22,6 +23,7 @@ def render(
     precision: Precision = None,
     layout: LayoutName = None,
     target: TargetName = "cpu",
+    space: Space = "paper",
     kernels: Kernels = Path("kernels"),
 ) -> None:
     """Print the source of one module.
@@ -30,9 +32,11 @@ def render(
 
         repro render compound_spmv quaternion single Sl-32-SoA-AoS --target sm_90
 
+        repro render compound_spmv block3 double Sl-8-AoSoA-Padded --space extended --target sm_90
+
         repro render common --target cpu
     """
-    typer.echo(_source(study, entry, precision, layout, target, kernels), nl=False)
+    typer.echo(_source(study, space, entry, precision, layout, target, kernels), nl=False)
 
 
 def compile_(
@@ -41,6 +45,7 @@ def compile_(
     precision: Precision = None,
     layouts: LayoutNames = None,
     target: TargetName = "cpu",
+    space: Space = "paper",
     kernels: Kernels = Path("kernels"),
     modules: Annotated[Path, typer.Option(help="Folder of the compiled modules.")] = Path("modules"),
     jobs: Annotated[int, typer.Option(min=1, help="Compilers to run at a time.")] = 1,
@@ -50,7 +55,7 @@ def compile_(
 ) -> None:
     """Compile modules: every schedule of one entry, precision and layout each. No device is needed.
 
-    A module's manifest is MODULES/TARGET/STUDY/ENTRY-PRECISION/LAYOUT.json; binaries lie in `objects` beside it.
+    A module's manifest is MODULES/TARGET/STUDY/SPACE/ENTRY-PRECISION/LAYOUT.json; binaries lie in `objects` beside it.
 
     Examples:
 
@@ -64,8 +69,8 @@ def compile_(
     from repro.codegen.targets import get_target
 
     def build(layout: str | None) -> tuple[Path, Module]:
-        source = _source(study, entry, precision, layout, target, kernels)
-        folder = modules / target if entry is None else modules / target / study / f"{entry}-{precision}"
+        source = _source(study, space, entry, precision, layout, target, kernels)
+        folder = modules / target if entry is None else modules / target / study / space / f"{entry}-{precision}"
         manifest = folder / f"{layout or study}.json"
         return manifest, compile_module(source, get_target(target), manifest, record_errors=record_errors)
 
@@ -76,7 +81,7 @@ def compile_(
 
 
 def _source(
-    study: str, entry: str | None, precision: str | None, layout: str | None, target: str, kernels: Path
+    study: str, space: str, entry: str | None, precision: str | None, layout: str | None, target: str, kernels: Path
 ) -> str:
     from repro.codegen.render import COMMON, SCALARS, render_common
     from repro.codegen.targets import get_target
@@ -92,7 +97,7 @@ def _source(
             expected=f"{study} ENTRY single|double LAYOUT",
             actual=" ".join(str(word) for word in (study, entry, precision, layout) if word),
         )
-    return get_study(study).render(kernels, entry, precision, Layout.parse(layout), get_target(target))
+    return get_study(study).render(kernels, space, entry, precision, Layout.parse(layout), get_target(target))
 
 
 def _summary(output: Path, status: str, resources: dict[str, dict[str, int]], message: str | None) -> str:

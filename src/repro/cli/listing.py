@@ -97,12 +97,18 @@ def list_entries(_: Path) -> tuple[list[str], Rows]:
 
 
 def list_layouts(_: Path) -> tuple[list[str], Rows]:
-    """Every layout."""
-    from repro.formats.layout import REFERENCE, all_layouts
+    """Every layout: the papers', then ours."""
+    from repro.entries import entries
+    from repro.formats.layout import REFERENCE, all_layouts, extended_layouts
 
+    papers = all_layouts()
+    ours = dict.fromkeys(
+        layout for entry in entries().values() for layout in extended_layouts(len(entry.members), entry.size)
+    )
+    remarks = {REFERENCE: "the reference"}
     rows = [
-        (layout, layout.outer, layout.inner, layout.vector, "the reference" if layout == REFERENCE else None)
-        for layout in all_layouts()
+        (layout, layout.outer, layout.inner, layout.vector, remarks.get(layout, None if layout in papers else "ours"))
+        for layout in dict.fromkeys([*papers, *ours])
     ]
     return ["layout", "outer", "inner", "vector", "remark"], rows
 

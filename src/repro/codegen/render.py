@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from repro.codegen.targets import Target
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.formats.layout import Layout
-from repro.formats.outer import get_outer
+from repro.formats.outer import Outer, get_outer
+from repro.formats.pack import padded_size
+from repro.formats.tiles import TILE, chunks
 
 SCALARS = {"single": ("float", 4), "double": ("double", 8)}
 VERIFY_N_T = {"cuda": 256, "opencl": 64}
@@ -49,9 +51,10 @@ def kernel_name(schedule: Schedule, target: Target) -> str:
 
     In CUDA every schedule has its own, since n_b is a launch bound; in OpenCL n_b changes the grid alone.
     """
+    name = f"spmv_{schedule.kind}_{schedule.n_t}"
     if target.dialect == "cuda":
-        return f"spmv_{schedule.kind}_{schedule.n_t}_{schedule.n_b}"
-    return f"spmv_{schedule.kind}_{schedule.n_t}"
+        name += f"_{schedule.n_b}"
+    return f"{name}_{schedule.shape}" if schedule.shape else name
 
 
 def alignment(members: int, scalar_bytes: int) -> int:
@@ -75,24 +78,51 @@ def render_module(
     ReproError
         A template is missing or wrong; template and line are named.
     """
-    members, outer = get_entry(entry), get_outer(layout.outer)
+    what, outer = get_entry(entry), get_outer(layout.outer)
     scalar, scalar_bytes = SCALARS[precision]
     unique = {kernel_name(s, target): s for s in schedules}
+    size = padded_size(what.size) if layout.vector == "Padded" else what.size
+    loads = chunks(len(what.members), scalar_bytes)
     return _render(
         templates,
         f"{study}/module.j2",
         dialect=target.dialect,
-        title=f"{study}: {entry}, {precision} precision, {layout}",
-        entry=members,
+        title=f"{study}: {entry}, {precision} precision, {layout.stored}",
+        entry=what,
         scalar=scalar,
-        matrix_alignment=alignment(len(members.members), scalar_bytes),
-        vector_alignment=alignment(members.size, scalar_bytes),
+        scalar_bytes=scalar_bytes,
+        matrix_alignment=alignment(len(what.members), scalar_bytes),
+        vector_alignment=alignment(size, scalar_bytes),
+        vector_members=[*what.vector_members, *(f"padding{i}" for i in range(size - what.size))],
         outer=outer.template,
+        rows_adjacent=outer.rows_adjacent,
         **outer.constants,
         inner=layout.inner,
         vector=layout.vector,
-        schedules=[{"kernel": name, "kind": s.kind, "n_t": s.n_t, "n_b": s.n_b} for name, s in unique.items()],
+        matrix_type="matrix_entry" if layout.inner == "AoS" else "scalar",
+        vector_type="scalar" if layout.vector == "SoA" else "vector_entry",
+        tile=TILE,
+        chunks=loads,
+        chunk_widths=sorted({width for _, width in loads}),
+        chunk_members=("a", "b", "c", "d"),
+        warp=target.warp,
+        papers_schedules=any(not s.shape for s in unique.values()),
+        shapes=[_shape(s, outer, target.warp) for s in {s.shape: s for s in unique.values() if s.shape}.values()],
+        schedules=[{"kernel": name, "shape": s.shape, **asdict(s)} for name, s in unique.items()],
     )
+
+
+def _shape(schedule: Schedule, outer: Outer, warp: int) -> dict[str, Any]:
+    """Return how the threads of a warp share its rows, and over which distances their sums meet."""
+    nearest = warp // schedule.width if outer.rows_adjacent else 1
+    distances = [nearest << i for i in range(schedule.width.bit_length() - 1)]
+    return {
+        "name": schedule.shape,
+        "width": schedule.width,
+        "unroll": schedule.unroll,
+        "streamed": schedule.streamed,
+        "distances": distances[::-1],
+    }
 
 
 def render_common(templates: Path, target: Target) -> str:

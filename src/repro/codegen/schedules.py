@@ -6,26 +6,32 @@ from dataclasses import dataclass
 from itertools import product
 
 from repro.codegen.targets import Target
+from repro.formats.layout import Layout
+from repro.formats.outer import get_outer
 
 KINDS = ("static", "dynamic")
+DIRECT = "direct"
 
 
 @dataclass(frozen=True, order=True)
 class Schedule:
-    """How rows are dealt to threads; the grid is n_s·n_b blocks on a device of n_s multiprocessors.
+    """How rows are dealt to threads; the grid is n_s·n_b blocks on a device of n_s multiprocessors, unless `direct`.
 
     Attributes
     ----------
     kind
-        `static` (grid-stride loop) or `dynamic` (blocks draw n_t rows at a time from an atomic counter).
+        `static` (grid-stride loop), `dynamic` (blocks draw n_t rows at a time from an atomic counter), or `direct` (as
+        many blocks as the rows take, one pass).
     n_t
         Threads per block.
     n_b
-        Blocks per multiprocessor.
+        Blocks per multiprocessor; of a `direct` schedule those that the compiler has to leave registers for.
     width
         Threads that share a row (King's logical vector width).
     unroll
         Entries of a row in flight per thread.
+    streamed
+        Whether the matrix is loaded as data that is read once, so that the caches are left to x.
     """
 
     kind: str
@@ -33,10 +39,20 @@ class Schedule:
     n_b: int
     width: int = 1
     unroll: int = 1
+    streamed: bool = False
+
+    @property
+    def shape(self) -> str:
+        """How the entries of a row are dealt to threads; empty for the papers' one thread that takes one by one."""
+        parts = [f"w{self.width}" * (self.width > 1), f"u{self.unroll}" * (self.unroll > 1), "s" * self.streamed]
+        return "_".join(filter(None, parts))
+
+    def blocks(self, n: int, n_s: int) -> int:
+        """Return the blocks of the grid for n rows on a device of n_s multiprocessors."""
+        return -(-n * self.width // self.n_t) if self.kind == DIRECT else n_s * self.n_b
 
     def __str__(self) -> str:
-        extra = f"-w{self.width}" * (self.width > 1) + f"-u{self.unroll}" * (self.unroll > 1)
-        return f"{self.kind}-{self.n_t}-{self.n_b}{extra}"
+        return "-".join([self.kind, str(self.n_t), str(self.n_b), *filter(None, self.shape.split("_"))])
 
 
 def _steps(first: int, limit: int) -> list[int]:
@@ -58,3 +74,35 @@ def paper_space(target: Target) -> list[Schedule]:
         )
         if n_t * n_b <= target.threads_per_sm
     ]
+
+
+def extended_space(target: Target, layout: Layout) -> list[Schedule]:
+    """Return our schedules for a layout: several threads to a row, several entries in flight, one pass over the rows.
+
+    Slices are taken by as many threads to a row as make whole slices a warp's step, or half and twice as many.
+    """
+    slice_rows = get_outer(layout.outer).constants.get("slice_rows")
+    exact = target.warp // slice_rows if slice_rows and slice_rows <= target.warp else 1
+    powers = [1 << i for i in range(target.warp.bit_length())]
+    widths = [w for w in powers if exact <= 2 * w and w <= 2 * exact] if slice_rows else powers
+    streams = (False, True) if layout.inner == "AoSoA" else (False,)
+    return [
+        Schedule(kind, n_t, n_b, width, unroll, streamed)
+        for width, unroll, streamed, (kind, n_t, n_b) in product(widths, (1, 2, 4), streams, _shapes(target))
+    ]
+
+
+def _shapes(target: Target) -> list[tuple[str, int, int]]:
+    """Return blocks that leave room for whole multiprocessors, or for half as many threads with twice the registers."""
+    shapes = []
+    for kind, n_t, share in (
+        (DIRECT, 64, 2),
+        (DIRECT, 128, 2),
+        (DIRECT, 256, 2),
+        (DIRECT, 256, 1),
+        ("static", 256, 1),
+        ("static", 512, 1),
+    ):
+        n_t = min(n_t, target.threads_per_block)
+        shapes.append((kind, n_t, max(1, target.threads_per_sm // share // n_t)))
+    return list(dict.fromkeys(shapes))

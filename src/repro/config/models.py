@@ -45,18 +45,28 @@ class Protocol(Model):
     reach: float = Field(
         0.10, ge=0, description="A variant this close to the fastest screened one gets the full protocol."
     )
-    finalists: int = Field(64, ge=1, description="No more than so many of those within reach get it.")
+    finalists: int = Field(32, ge=1, description="No more than so many of those within reach get it.")
     per_layout: int = Field(
-        2, ge=1, description="So many best schedules, static and dynamic, of each layout get it as well."
+        1, ge=1, description="So many best schedules of each kind (static, dynamic, …) of each layout get it as well."
     )
     launches: int = Field(1000, ge=10, description="Launches timed one by one in the full protocol.")
-    graph_launches: int = Field(100, ge=2, description="Launches in one graph (on the CPU: in one batch).")
-    graph_replays: int = Field(20, ge=5, description="Times the graph is replayed.")
+    search_graph_launches: int = Field(
+        50, ge=2, description="Launches in one graph (on the CPU: in one batch) in the search."
+    )
+    search_graph_replays: int = Field(10, ge=5, description="Times that graph is replayed.")
+    graph_launches: int = Field(100, ge=2, description="Launches in one graph in the shuffled rounds.")
+    graph_replays: int = Field(20, ge=5, description="Times that graph is replayed, in all rounds together.")
+    cold_launches: int = Field(
+        100, ge=5, description="Launches of the cold rows, the last-level cache flushed before each."
+    )
     gpu_budget: float = Field(
-        2.0, gt=0, description="Seconds for one clock of one variant on a GPU; fewer launches are made beyond it."
+        0.25,
+        gt=0,
+        description="Seconds for one clock of one variant on a GPU; beyond it fewer launches are made, "
+        "and fewer in proportion where a variant is screened or timed in a round.",
     )
     cpu_budget: float = Field(
-        0.01, gt=0, description="The same on the CPU, where a launch takes long and the study is a rehearsal."
+        0.02, gt=0, description="The same on the CPU, where a launch takes long and the study is a rehearsal."
     )
     rounds: int = Field(5, ge=2, description="Shuffled rounds in which winners and baselines are timed again.")
     tie: float = Field(0.01, ge=0, description="Times that differ by less than this are a tie.")
@@ -81,10 +91,15 @@ class Study(Model):
     )
     precisions: tuple[Precision, ...] = Field(("single", "double"), min_length=1)
     layouts: Literal["all"] | tuple[str, ...] = Field("all", description="`all`, or layouts such as Sl-32-SoA-AoS.")
-    space: Literal["paper"] = Field("paper", description="The space of schedules.")
+    space: Literal["paper", "extended"] = Field(
+        "paper",
+        description="The space of variants: paper (the papers' layouts and schedules), or extended (ours as well).",
+    )
     baselines: Literal["all"] | tuple[str, ...] = Field("all", description="`all`, or names of routines.")
     artifacts: Literal["all"] | tuple[str, ...] = Field("all", description="`all`, or names such as table-2.")
-    cache: Cache = Field("warm", description="State of the L2 cache before a launch: warm or cold.")
+    cache: Cache = Field(
+        "warm", description="State of the last-level cache before a launch in the search; the report has both."
+    )
     protocol: Protocol = Protocol()
 
 

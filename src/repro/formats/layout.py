@@ -1,36 +1,49 @@
-"""The name of a layout: outer format, inner order of the entries, order of the vectors."""
+"""The name of a layout: outer format, inner order of the entries, order of the vectors, and order of the rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from repro.errors import ReproError
 from repro.formats.outer import outer_formats
 
+#: The papers' orders of the members of an entry.
 ORDER = ("AoS", "SoA")
+#: Ours beside them: tiles of 32 slots (`repro.formats.tiles`), and vector entries padded to a power of two.
+INNER = (*ORDER, "AoSoA")
+VECTOR = (*ORDER, "Padded")
+ORDERINGS = ("natural", "rcm", "sorted")
 
 
 @dataclass(frozen=True, order=True)
 class Layout:
-    """A layout, spelt as in the papers: `CSR-AoS-AoS`, `ELL-SoA-AoS`, `Sl-32-SoA-SoA`.
+    """A layout, spelt as in the papers: `CSR-AoS-AoS`, `ELL-SoA-AoS`, `Sl-32-SoA-SoA`; ours add to the words.
 
     Attributes
     ----------
     outer
         `CSR`, `ELL` (ELLPACK-R), or `Sl-k` (sliced ELLPACK with slices of k rows); see `repro.formats.outer`.
     inner
-        Order of the members of the matrix entries: `AoS` or `SoA`.
+        Order of the members of the matrix entries: `AoS`, `SoA`, or `AoSoA` (tiles of 32 slots).
     vector
-        Order of the members of the two vectors: `AoS` or `SoA`.
+        Order of the members of the two vectors: `AoS`, `SoA`, or `Padded` (AoS, each entry padded to a power of two).
+    ordering
+        Order of rows and columns: `natural`, or one of `repro.formats.ordering`, then spelt `CSR-AoS-AoS@rcm`.
     """
 
     outer: str
     inner: str
     vector: str
+    ordering: str = "natural"
 
     def __str__(self) -> str:
-        return f"{self.outer}-{self.inner}-{self.vector}"
+        return f"{self.outer}-{self.inner}-{self.vector}" + f"@{self.ordering}" * (self.ordering != "natural")
+
+    @property
+    def stored(self) -> Layout:
+        """The layout without its ordering: what a kernel is compiled for."""
+        return replace(self, ordering="natural")
 
     @classmethod
     def parse(cls, text: str) -> Layout:
@@ -41,12 +54,21 @@ class Layout:
         ReproError
             The text names no layout.
         """
-        layout = cls(*([""] * 3 + text.strip().rsplit("-", 2))[-3:])
+        name, _, ordering = text.strip().partition("@")
+        outer, inner, vector = ([""] * 3 + name.rsplit("-", 2))[-3:]
+        layout = cls(outer, inner, vector, ordering or "natural")
         known = outer_formats()
-        if layout.outer not in known or layout.inner not in ORDER or layout.vector not in ORDER:
+        if (
+            layout.outer not in known
+            or layout.inner not in INNER
+            or layout.vector not in VECTOR
+            or layout.ordering not in ORDERINGS
+            or text.endswith("@")
+        ):
             raise ReproError(
                 "unknown layout",
-                expected=f"outer-inner-vector with outer one of {', '.join(known)}, inner and vector AoS or SoA",
+                expected=f"outer-inner-vector with outer one of {', '.join(known)}, inner one of {', '.join(INNER)}, "
+                f"vector one of {', '.join(VECTOR)}, and @rcm or @sorted after it if rows are to be reordered",
                 actual=text,
                 todo="spell it as the papers do, for example Sl-32-SoA-AoS; `repro list layouts` prints all",
             )
@@ -57,6 +79,20 @@ REFERENCE = Layout("CSR", "AoS", "AoS")
 
 
 def all_layouts() -> list[Layout]:
-    """Return every layout, the reference layout first: the papers' 16, and those of formats added since."""
-    found = [Layout(*parts) for parts in product(outer_formats(), ORDER, ORDER)]
+    """Return every layout in the papers' words, the reference layout first: the papers' 16, and added formats'."""
+    outers = [outer.name for outer in outer_formats().values() if outer.space == "paper"]
+    found = [Layout(*parts) for parts in product(outers, ORDER, ORDER)]
     return sorted(found, key=lambda layout: layout != REFERENCE)
+
+
+def extended_layouts(members: int, size: int) -> list[Layout]:
+    """Return the layouts of the space `extended` for an entry, in an order in which matrices are packed once.
+
+    Parameters
+    ----------
+    members, size
+        Numbers of a matrix entry and of a vector entry.
+    """
+    vectors = ["AoS"] if size & (size - 1) == 0 else ["AoS", "Padded"]
+    inners = ["AoS", "AoSoA"] if members > 1 else ["AoS"]
+    return [Layout(outer, inner, vector) for outer, inner, vector in product(outer_formats(), inners, vectors)]

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from repro.errors import ReproError
 from repro.formats.layout import Layout
 from repro.formats.outer import get_outer
+from repro.formats.tiles import tile, tiled_slots
 from repro.problems.problem import Problem
 
 INDEX_BYTES = 4
+#: Entries of a row that the threads of a warp take in one step, at the most: width times unroll.
+STEPS = 128
 F = TypeVar("F", bound=np.floating)
 
 
@@ -26,7 +29,8 @@ class Packed:
     ----------
     arrays
         `index` int32 (the outer format's: row pointers, row lengths, slice offsets), `columns` int32 `(slots,)`,
-        `values` `(slots·members,)`, the members of an entry side by side (AoS) or apart by `slots` (SoA).
+        `values` `(slots·members,)`, the members of an entry side by side (AoS), apart by `slots` (SoA), or in whole
+        tiles of 32 slots (AoSoA, `repro.formats.tiles`).
     slots
         Entries stored, padding included.
     stride
@@ -64,8 +68,8 @@ def pack(problem: Problem, values: NDArray[np.floating], layout: Layout, warp: i
     """
     outer = get_outer(layout.outer)
     slots, _ = outer.count(problem.row_lengths, warp)
-    _check_slots(problem, layout, slots)
     place = outer.locate(problem, warp)
+    _check_slots(problem, layout, slots, place.stride)
     columns = np.zeros(slots, np.int32)
     if place.padding is not None:
         free = np.ones(slots, bool)
@@ -75,25 +79,38 @@ def pack(problem: Problem, values: NDArray[np.floating], layout: Layout, warp: i
     if layout.inner == "AoS":
         packed = np.zeros((slots, values.shape[1]), values.dtype)
         packed[place.position] = values
+    elif layout.inner == "AoSoA":
+        packed = np.zeros((tiled_slots(slots), values.shape[1]), values.dtype)
+        packed[place.position] = values
+        packed = tile(packed)
     else:
         packed = np.zeros((values.shape[1], slots), values.dtype)
         packed[:, place.position] = values.T
     return Packed({"index": place.index, "columns": columns, "values": packed.ravel()}, slots, place.stride)
 
 
-def _check_slots(problem: Problem, layout: Layout, slots: int) -> None:
-    if slots > np.iinfo(np.int32).max:
+def _check_slots(problem: Problem, layout: Layout, slots: int, stride: int) -> None:
+    # a thread's last step takes it past the end, before it looks
+    if slots + STEPS * stride > np.iinfo(np.int32).max:
         raise ReproError(
             "too large for 32-bit indices",
             where=f"{problem.name} in {layout}",
-            expected="fewer than 2^31 slots",
-            actual=slots,
+            expected="fewer than 2^31 slots, and the last step past them",
+            actual=slots + STEPS * stride,
         )
 
 
+def padded_size(size: int) -> int:
+    """Return the numbers of a padded vector entry of so many members: the next power of two."""
+    return 1 << (size - 1).bit_length()
+
+
 def pack_vector(vector: NDArray[F], order: str) -> NDArray[F]:
-    """Flatten `(n, k)` members: side by side (AoS), or member by member (SoA)."""
-    return np.ascontiguousarray(vector if order == "AoS" else vector.T).ravel()
+    """Flatten `(n, k)` members: side by side (AoS), member by member (SoA), or side by side with zeros (Padded)."""
+    if order == "Padded":
+        size = vector.shape[1]
+        vector = np.pad(vector, ((0, 0), (0, padded_size(size) - size)))
+    return np.ascontiguousarray(vector.T if order == "SoA" else vector).ravel()
 
 
 def count_bytes(row_lengths: NDArray[np.int32], members: int, precision_bytes: int, outer: str, warp: int = 1) -> int:

@@ -8,49 +8,49 @@ from __future__ import annotations
 from pathlib import Path
 
 from repro.bench.variant import Variant
-from repro.codegen.compile import Module, compile_module
+from repro.codegen.compile import Module
 from repro.codegen.render import render_module
-from repro.codegen.schedules import Schedule, paper_space
+from repro.codegen.schedules import Schedule, extended_space, paper_space
 from repro.codegen.targets import Target
 from repro.config.models import Study
-from repro.formats.layout import REFERENCE, Layout, all_layouts
+from repro.entries import get_entry
+from repro.formats.layout import REFERENCE, Layout, all_layouts, extended_layouts
 
 NAME = "compound_spmv"
 
 
-def layouts(settings: Study) -> list[Layout]:
-    """Return the layouts to try, the reference layout always among them and first."""
+def spaces(settings: Study) -> tuple[str, ...]:
+    """Return the spaces to search, one after the other: the papers', and ours beside it where it is asked for."""
+    return ("paper", "extended") if settings.space == "extended" else ("paper",)
+
+
+def layouts(settings: Study, space: str, entry: str) -> list[Layout]:
+    """Return the layouts of a space to try; in the papers' space the reference layout is always among them and first."""
+    what = get_entry(entry)
+    known = all_layouts() if space == "paper" else extended_layouts(len(what.members), what.size)
     if settings.layouts == "all":
-        return all_layouts()
+        return known
     asked = {Layout.parse(text) for text in settings.layouts}
-    return [layout for layout in all_layouts() if layout in asked or layout == REFERENCE]
+    return [layout for layout in known if layout in asked or (space == "paper" and layout == REFERENCE)]
 
 
-def schedules(target: Target) -> list[Schedule]:
-    """Return the space `paper`: every schedule that the target's limits admit."""
-    return paper_space(target)
+def schedules(target: Target, space: str, layout: Layout) -> list[Schedule]:
+    """Return every schedule of a space that the target's limits admit."""
+    return paper_space(target) if space == "paper" else extended_space(target, layout)
 
 
-def render(templates: Path, entry: str, precision: str, layout: Layout, target: Target) -> str:
+def render(templates: Path, space: str, entry: str, precision: str, layout: Layout, target: Target) -> str:
     """Return the source of one module."""
-    return render_module(templates, NAME, entry, precision, layout, schedules(target), target)
+    return render_module(templates, NAME, entry, precision, layout, schedules(target, space, layout), target)
 
 
-def manifest(target: Target, entry: str, precision: str, layout: Layout) -> Path:
+def manifest(target: Target, space: str, entry: str, precision: str, layout: Layout) -> Path:
     """Return where the manifest of a module lies."""
-    return Path("modules", target.name, NAME, f"{entry}-{precision}", f"{layout}.json")
-
-
-def build(
-    templates: Path, entry: str, precision: str, layout: Layout, target: Target, output: Path, *, record_errors: bool
-) -> Module:
-    """Render and compile one module."""
-    source = render(templates, entry, precision, layout, target)
-    return compile_module(source, target, output, record_errors=record_errors)
+    return Path("modules", target.name, NAME, space, f"{entry}-{precision}", f"{layout.stored}.json")
 
 
 def variants(settings: Study, entry: str, precision: str, target: Target) -> list[Variant]:
-    """Return the whole space for an entry and precision, layout by layout.
+    """Return all variants for an entry and precision, space by space and layout by layout, in natural ordering.
 
     Layouts that share the matrix's arrays follow each other, so that it is packed and uploaded once for both.
 
@@ -60,8 +60,11 @@ def variants(settings: Study, entry: str, precision: str, target: Target) -> lis
         A module is not compiled yet.
     """
     found = []
-    for layout in layouts(settings):
-        path = manifest(target, entry, precision, layout)
-        module = Module.load(path)
-        found += [Variant(layout, schedule, module, path.parent) for schedule in schedules(target)]
+    for space in spaces(settings):
+        for layout in layouts(settings, space, entry):
+            path = manifest(target, space, entry, precision, layout)
+            module = Module.load(path)
+            found += [
+                Variant(layout, schedule, module, path.parent, space) for schedule in schedules(target, space, layout)
+            ]
     return found

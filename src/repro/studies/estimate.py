@@ -138,9 +138,14 @@ def _job(plan: Plan, rates: Rates, target: Target, study: str, name: str, precis
     number = DTYPES[precision]().nbytes
     matrix = 4 * (rows + 1) + nonzeros * (4 + number * len(entry.members))
     launch = rates.launch + (matrix + 2 * rows * number * entry.size) / rates.bandwidth
-    variants = len(planned.layouts) * len(get_study(study).schedules(target))
+    module = get_study(study)
+    spaces = {
+        space: module.layouts(planned.settings, space, problem.entry) for space in module.spaces(planned.settings)
+    }
+    layouts = [(space, layout) for space, found in spaces.items() for layout in found]
+    variants = sum(len(module.schedules(target, space, layout)) for space, layout in layouts)
     protocol = planned.settings.protocol
-    seconds = _seconds(protocol, protocol.budget(target.dialect), rates, launch, variants, len(planned.layouts))
+    seconds = _seconds(protocol, protocol.budget(target.dialect), rates, launch, variants, len(layouts))
     return Job(study, name, problem.entry, precision, (rows, nonzeros), size_from, variants, matrix, seconds)
 
 

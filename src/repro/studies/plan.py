@@ -60,8 +60,6 @@ class PlannedStudy:
         Its part of the configuration.
     problems
         Names, in the order asked for.
-    layouts
-        The papers' spelling, the reference layout first.
     tables, figures
         Names of its artifacts.
     """
@@ -69,23 +67,23 @@ class PlannedStudy:
     name: str
     settings: Study
     problems: tuple[str, ...]
-    layouts: tuple[str, ...]
     tables: tuple[str, ...]
     figures: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ModuleName:
-    """One module to compile: all schedules of one entry, precision and layout."""
+    """One module to compile: all schedules of one space, entry, precision and layout."""
 
     study: str
+    space: str
     entry: str
     precision: str
     layout: str
 
     def manifest(self, target: str) -> str:
         """Return the path of its manifest."""
-        return f"modules/{target}/{self.study}/{self.entry}-{self.precision}/{self.layout}.json"
+        return f"modules/{target}/{self.study}/{self.space}/{self.entry}-{self.precision}/{self.layout}.json"
 
 
 @dataclass(frozen=True)
@@ -151,19 +149,31 @@ class Plan:
 
     def modules(self, study: str, problem: str, precision: str) -> list[ModuleName]:
         """Return the modules that measuring a problem needs."""
+        entry = self.problems[problem].entry
+        spaces = get_study(study).spaces(self.studies[study].settings)
         return [
-            ModuleName(study, self.problems[problem].entry, precision, layout) for layout in self.studies[study].layouts
+            ModuleName(study, space, entry, precision, layout)
+            for space in spaces
+            for layout in self.layouts(study, space, entry)
         ]
+
+    @cached_property
+    def module_sets(self) -> list[tuple[str, str, str, list[str]]]:
+        """Every (study, space, entry) with the layouts that modules are compiled for."""
+        sets: dict[tuple[str, str, str], list[str]] = {}
+        for module in self.all_modules:
+            layouts = sets.setdefault((module.study, module.space, module.entry), [])
+            layouts += [module.layout] * (module.layout not in layouts)
+        return [(*key, layouts) for key, layouts in sets.items()]
+
+    def layouts(self, study: str, space: str, entry: str) -> list[str]:
+        """Return the layouts of a space for an entry."""
+        return [str(layout) for layout in get_study(study).layouts(self.studies[study].settings, space, entry)]
 
     @cached_property
     def all_modules(self) -> list[ModuleName]:
         """Every module to compile, once."""
         return list(dict.fromkeys(module for run in self.runs for module in self.modules(*run)))
-
-    @cached_property
-    def layouts(self) -> list[str]:
-        """Return the layouts of all studies, once each."""
-        return list(dict.fromkeys(layout for study in self.studies.values() for layout in study.layouts))
 
     @property
     def target_name(self) -> str:
@@ -265,12 +275,10 @@ def make_plan(config: Config) -> Plan:
         if not asked:
             raise ReproError("empty study", where=f"studies.{name}.problems", todo="name problems or a set of them")
         problems.update({problem.name: problem for problem in asked})
-        layouts = get_study(name).layouts(study)
         studies[name] = PlannedStudy(
             name,
             study,
             tuple(problem.name for problem in asked),
-            tuple(map(str, layouts)),
             _artifacts(name, study, "table"),
             _artifacts(name, study, "figure"),
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from repro.bench.variant import Variant
-from repro.codegen.compile import Module
 from repro.codegen.schedules import Schedule
 from repro.codegen.targets import Target
 from repro.config.models import Study
@@ -23,33 +22,23 @@ class StudyModule(Protocol):
 
     NAME: str
 
-    def layouts(self, settings: Study) -> list[Layout]:
-        """Return the layouts to try."""
+    def spaces(self, settings: Study) -> tuple[str, ...]:
+        """Return the spaces of variants to search, one after the other."""
 
-    def schedules(self, target: Target) -> Sequence[Schedule]:
-        """Return the space of schedules on a target."""
+    def layouts(self, settings: Study, space: str, entry: str) -> list[Layout]:
+        """Return the layouts of a space to try."""
 
-    def render(self, templates: Path, entry: str, precision: str, layout: Layout, target: Target) -> str:
+    def schedules(self, target: Target, space: str, layout: Layout) -> Sequence[Schedule]:
+        """Return the schedules of a space on a target."""
+
+    def render(self, templates: Path, space: str, entry: str, precision: str, layout: Layout, target: Target) -> str:
         """Return the source of one module."""
 
-    def manifest(self, target: Target, entry: str, precision: str, layout: Layout) -> Path:
+    def manifest(self, target: Target, space: str, entry: str, precision: str, layout: Layout) -> Path:
         """Return where the manifest of a module lies."""
 
-    def build(
-        self,
-        templates: Path,
-        entry: str,
-        precision: str,
-        layout: Layout,
-        target: Target,
-        output: Path,
-        *,
-        record_errors: bool,
-    ) -> Module:
-        """Render and compile one module."""
-
     def variants(self, settings: Study, entry: str, precision: str, target: Target) -> list[Variant]:
-        """Return the whole space for an entry and precision."""
+        """Return all variants of all spaces for an entry and precision, in natural ordering."""
 
 
 def get_study(name: str) -> StudyModule:

@@ -43,7 +43,7 @@ class Outer:
     name
         `CSR`, `ELL`, `Sl-16`, …: the first part of a layout's name.
     template
-        `kernels/<study>/<template>.j2` defines the macro `accumulate()`, the loop over a row's slots.
+        `kernels/<study>/<template>.j2` defines the macro `slots_of_row()`: a row's first slot, its end, and the step.
     count
         ``count(row_lengths, warp)`` returns how many slots a matrix takes, padding included, and how many numbers its
         index, without packing it. Slots may be more than 32 bits hold: whoever packs checks.
@@ -51,6 +51,11 @@ class Outer:
         ``locate(problem, warp)`` returns where the entries lie.
     constants
         What the template reads beside the names that all templates have.
+    space
+        The space of variants that it belongs to: `paper`, or `extended` where it is ours.
+    rows_adjacent
+        Whether neighbouring rows' entries lie side by side: where several threads share a row, neighbouring threads
+        then take neighbouring rows, otherwise neighbouring entries of one row.
     """
 
     name: str
@@ -58,6 +63,8 @@ class Outer:
     count: Callable[[NDArray[np.int32], int], tuple[int, int]]
     locate: Callable[[Problem, int], Slots]
     constants: Mapping[str, int] = field(default_factory=dict)
+    space: str = "paper"
+    rows_adjacent: bool = True
 
 
 _REGISTRY: dict[str, Outer] = {}

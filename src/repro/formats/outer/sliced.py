@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from repro.formats.outer.base import Outer, Slots, register, rows_of_entries
 from repro.problems.problem import Problem
 
-SLICES = (16, 32)
+#: Rows of a slice: the papers', and ours, which a warp takes with several threads to a row.
+SLICES = {16: "paper", 32: "paper", 4: "extended", 8: "extended"}
 
 
 def count(row_lengths: NDArray[np.int32], warp: int, *, k: int) -> tuple[int, int]:
@@ -52,5 +53,5 @@ def _padding(problem: Problem, k: int, offsets: NDArray[np.int64], position: NDA
     return columns
 
 
-for _k in SLICES:
-    register(Outer(f"Sl-{_k}", "sliced", partial(count, k=_k), partial(locate, k=_k), {"slice_rows": _k}))
+for _k, _space in SLICES.items():
+    register(Outer(f"Sl-{_k}", "sliced", partial(count, k=_k), partial(locate, k=_k), {"slice_rows": _k}, _space))
