@@ -83,7 +83,7 @@ def render_module(
     unique = {kernel_name(s, target): s for s in schedules}
     size = padded_size(what.size) if layout.vector == "Padded" else what.size
     loads = chunks(len(what.members), scalar_bytes)
-    return _render(
+    return render_template(
         templates,
         f"{study}/module.j2",
         dialect=target.dialect,
@@ -127,7 +127,7 @@ def _shape(schedule: Schedule, outer: Outer, warp: int) -> dict[str, Any]:
 
 def render_common(templates: Path, target: Target) -> str:
     """Return the source of the module that every campaign needs: empty kernel, verification, floor, copy."""
-    return _render(
+    return render_template(
         templates,
         f"{COMMON}/module.j2",
         dialect=target.dialect,
@@ -137,7 +137,14 @@ def render_common(templates: Path, target: Target) -> str:
     )
 
 
-def _render(templates: Path, name: str, **context: Any) -> str:
+def render_template(templates: Path, name: str, **context: Any) -> str:
+    """Return a template of that folder with its names filled in.
+
+    Raises
+    ------
+    ReproError
+        The template is missing or wrong; template and line are named.
+    """
     environment = Environment(
         loader=FileSystemLoader(templates),
         undefined=StrictUndefined,

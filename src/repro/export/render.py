@@ -1,0 +1,129 @@
+"""Rendering the files of an exported kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from repro import __version__
+from repro.codegen.render import SCALARS, kernel_name, render_module, render_template
+from repro.codegen.schedules import Schedule
+from repro.codegen.targets import Target
+from repro.entries import get_entry
+from repro.errors import ReproError
+from repro.export.matrix_file import kind_of_file
+from repro.formats.layout import Layout
+from repro.formats.outer import get_outer
+from repro.formats.pack import STEPS, padded_size
+from repro.formats.tiles import TILE, chunks
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLACES = {
+    "AoS": ", the members of an entry side by side",
+    "SoA": ", member by member",
+    "Padded": ", the members of an entry side by side and {padding} unused number{s} after them",
+}
+
+
+@dataclass(frozen=True)
+class Export:
+    """What is exported.
+
+    Attributes
+    ----------
+    name
+        Namespace, library and files are named so.
+    study
+        Whose template the kernel is rendered from.
+    provenance
+        (label, value) pairs: where layout and schedule come from.
+    """
+
+    name: str
+    study: str
+    entry: str
+    precision: str
+    layout: Layout
+    schedule: Schedule
+    target: Target
+    provenance: Sequence[tuple[str, str]] = ()
+
+
+def render_export(templates: Path, export: Export) -> dict[str, str]:
+    """Return the files of an exported kernel: name to content.
+
+    The kernel is rendered from the template that is measured, with the one schedule. Only the linkage differs: a kernel
+    that has C's name for every program could be linked once.
+
+    Raises
+    ------
+    ReproError
+        The name is no C++ identifier, the outer format has no conversion on the GPU yet, or a template is wrong.
+    """
+    if not _IDENTIFIER.fullmatch(export.name):
+        raise ReproError(
+            "not a name for a C++ namespace", expected="letters, digits and _", actual=export.name, todo="give --name"
+        )
+    outer = get_outer(export.layout.outer)
+    if not Path(templates, "export", "outer", f"{outer.template}.j2").exists():
+        raise ReproError(
+            "this format has no conversion on the GPU yet",
+            where=export.layout.outer,
+            todo=f"write {templates}/export/outer/{outer.template}.j2",
+        )
+    context = _context(export)
+    module = render_module(
+        templates, export.study, export.entry, export.precision, export.layout, [export.schedule], export.target
+    )
+    includes = [line for line in module.splitlines() if line.startswith("#include")]
+    kernel = "\n".join(line for line in module.splitlines() if line not in includes) + "\n"
+    files = {
+        f"{export.name}.h": "header",
+        f"{export.name}.cu": "source",
+        "CMakeLists.txt": "cmake",
+        "example.cpp": "example",
+        "README.md": "readme",
+    }
+    context |= {"includes": includes, "kernel_source": kernel.replace('extern "C" __global__', "__global__")}
+    return {file: render_template(templates, f"export/{template}.j2", **context) for file, template in files.items()}
+
+
+def _context(export: Export) -> dict[str, Any]:
+    entry, outer = get_entry(export.entry), get_outer(export.layout.outer)
+    scalar, scalar_bytes = SCALARS[export.precision]
+    stride = padded_size(entry.size) if export.layout.vector == "Padded" else entry.size
+    spare = stride - entry.size
+    return {
+        "library": export.name,
+        "title": f"y = A x for sparse matrices with {export.entry} entries in {export.precision} precision, layout "
+        f"{export.layout}, schedule {export.schedule}",
+        "made_by": f"Written by `repro export` of sparse-repro {__version__}",
+        "entry": entry,
+        "scalar": scalar,
+        "members": _members(entry.members, scalar_bytes),
+        "layout": export.layout,
+        "outer": outer.template,
+        **outer.constants,
+        "schedule": export.schedule,
+        "kernel": kernel_name(export.schedule, export.target),
+        "warp": export.target.warp,
+        "tile": TILE,
+        "steps": STEPS,
+        "vector_stride": stride,
+        "where_members_lie": _PLACES[export.layout.vector].format(padding=spare, s="s" * (spare != 1)),
+        "architecture": export.target.name.removeprefix("sm_"),
+        "file_kind": kind_of_file(export.entry, export.precision),
+        "provenance": export.provenance,
+    }
+
+
+def _members(names: Sequence[str], scalar_bytes: int) -> list[dict[str, Any]]:
+    """Return the members of a matrix entry with their place in it, and the chunk that holds each in a tile."""
+    found = []
+    for first, size in chunks(len(names), scalar_bytes):
+        for offset in range(first, first + size):
+            found.append({"name": names[offset], "offset": offset, "chunk": {"first": first, "size": size}})
+    return found

@@ -1,0 +1,99 @@
+// Multiplies by exported classes: driver NAME INPUT OUTPUT, INPUT a matrix file with x after it. `driver errors` checks what
+// the classes refuse. The test includes the exported headers, or sources, before this file, and defines CASES and FIRST.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+template <class T>
+std::vector<T> read(std::ifstream& file, std::size_t count)
+{
+    std::vector<T> numbers(count);
+    file.read(reinterpret_cast<char*>(numbers.data()), static_cast<std::streamsize>(count * sizeof(T)));
+    if (!file)
+        std::abort();
+    return numbers;
+}
+
+template <class Matrix, class Vector, class MatrixEntry, class VectorEntry>
+int run(const char* input, const char* output)
+{
+    std::ifstream file(input, std::ios::binary);
+    std::string kind;
+    std::getline(file, kind);
+    const auto sizes = read<std::int64_t>(file, 2);
+    const int n = static_cast<int>(sizes[0]);
+    const auto row_pointers = read<int>(file, n + 1);
+    const auto columns = read<int>(file, sizes[1]);
+    const auto values = read<MatrixEntry>(file, sizes[1]);
+    const auto entries = read<VectorEntry>(file, n);
+
+    Matrix built(n, row_pointers.data(), columns.data(), values.data());
+    const Matrix A(std::move(built));
+    const Vector x(n, entries.data());
+    Vector y(n);
+    for (int i = 0; i < 2; ++i)  // the second time as the first
+        multiply(A, x, y);
+    std::vector<VectorEntry> product(n), back(n);
+    y.download(product.data());
+    x.download(back.data());
+    std::ofstream result(output, std::ios::binary);
+    for (const auto* numbers : {&product, &back})
+        result.write(reinterpret_cast<const char*>(numbers->data()), static_cast<std::streamsize>(n * sizeof(VectorEntry)));
+    std::printf("%d slots, %zu bytes\n", A.slots(), A.bytes());
+    return result ? 0 : 1;
+}
+
+template <class Error, class Action>
+void expect(const char* what, Action action)
+{
+    try {
+        action();
+    } catch (const Error& error) {
+        std::printf("%s: %s\n", what, error.what());
+        return;
+    }
+    std::printf("%s: not refused\n", what);
+    std::exit(1);
+}
+
+template <class Matrix, class Vector, class MatrixEntry>
+int errors()
+{
+    const std::vector<MatrixEntry> values(3);
+    const auto make = [&](int n, std::vector<int> row_pointers, std::vector<int> columns) {
+        return Matrix(n, row_pointers.data(), columns.data(), values.data());
+    };
+    const Matrix A = make(2, {0, 2, 3}, {0, 1, 1});
+    Vector x(2), y(2), longer(3);
+    multiply(A, x, y);
+    expect<std::invalid_argument>("no rows", [&] { make(0, {0}, {}); });
+    expect<std::invalid_argument>("not from 0", [&] { make(2, {1, 2, 3}, {0, 1, 1}); });
+    expect<std::invalid_argument>("descending", [&] { make(2, {0, 3, 2}, {0, 1, 1}); });
+    expect<std::invalid_argument>("negative", [&] { make(2, {0, 1, -1}, {0, 1, 1}); });
+    expect<std::invalid_argument>("column too large", [&] { make(2, {0, 2, 3}, {0, 2, 1}); });
+    expect<std::invalid_argument>("column too small", [&] { make(2, {0, 2, 3}, {0, -1, 1}); });
+    expect<std::invalid_argument>("vector too long", [&] { multiply(A, longer, y); });
+    expect<std::invalid_argument>("in place", [&] { multiply(A, x, x); });
+    expect<std::invalid_argument>("empty vector", [&] { Vector(0); });
+    return 0;
+}
+
+}  // namespace
+
+int main(int count, char** words)
+{
+    const std::string what = count > 1 ? words[1] : "";
+    if (what == "errors")
+        return errors<FIRST::Matrix, FIRST::Vector, FIRST::MatrixEntry>();
+#define CASE(name) \
+    if (what == #name) \
+        return run<name::Matrix, name::Vector, name::MatrixEntry, name::VectorEntry>(words[2], words[3]);
+    CASES
+    return 2;
+}

@@ -1,0 +1,106 @@
+// So much of CUDA as exported code needs, on the host: a block is as many threads as it has, blocks run one by one, device
+// memory is host memory filled with bytes that are no number. For tests where there is no GPU.
+#pragma once
+
+#include <algorithm>
+#include <barrier>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __shared__ static  // of the one block that runs
+
+using std::max;
+using std::min;
+
+struct uint2 { unsigned x, y; };
+struct uint4 { unsigned x, y, z, w; };
+struct Dim { unsigned x; };
+inline thread_local Dim threadIdx, blockIdx, blockDim, gridDim;
+
+namespace host {
+constexpr int warp = 32;
+inline std::unique_ptr<std::barrier<>> block;
+inline std::vector<std::unique_ptr<std::barrier<>>> warps;
+inline char lanes[1024][8];
+inline int launches = 0;
+}  // namespace host
+
+inline void __syncthreads() { host::block->arrive_and_wait(); }
+
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int distance)
+{
+    std::barrier<>& meet = *host::warps[threadIdx.x / host::warp];
+    std::memcpy(host::lanes[threadIdx.x], &value, sizeof value);
+    meet.arrive_and_wait();
+    std::memcpy(&value, host::lanes[threadIdx.x ^ distance], sizeof value);
+    meet.arrive_and_wait();
+    return value;
+}
+
+template <class T> T __ldcs(const T* address) { return *address; }
+inline int atomicAdd(int* address, int value) { return __atomic_fetch_add(address, value, __ATOMIC_SEQ_CST); }
+inline int atomicOr(int* address, int value) { return __atomic_fetch_or(address, value, __ATOMIC_SEQ_CST); }
+
+namespace host {
+template <class... P>
+void run(void (*kernel)(P...), int grid, int count, P... arguments)
+{
+    ++launches;
+    for (int b = 0; b < grid; ++b) {
+        block = std::make_unique<std::barrier<>>(count);
+        warps.clear();
+        for (int first = 0; first < count; first += warp)
+            warps.push_back(std::make_unique<std::barrier<>>(min(warp, count - first)));
+        std::vector<std::thread> threads;
+        for (int t = 0; t < count; ++t)
+            threads.emplace_back([=] {
+                threadIdx = {unsigned(t)}, blockIdx = {unsigned(b)}, blockDim = {unsigned(count)}, gridDim = {unsigned(grid)};
+                kernel(arguments...);
+                block->arrive_and_drop();
+                warps[t / warp]->arrive_and_drop();
+            });
+        for (std::thread& thread : threads)
+            thread.join();
+    }
+}
+}  // namespace host
+
+enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation = 2 };
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
+using cudaStream_t = void*;
+
+inline const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : "out of memory"; }
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 2, cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaFree(void* memory) { return std::free(memory), cudaSuccess; }
+
+template <class T>
+cudaError_t cudaMalloc(T** memory, std::size_t bytes)
+{
+    if (bytes > (std::size_t(1) << 32))
+        return cudaErrorMemoryAllocation;
+    *memory = static_cast<T*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+    std::memset(static_cast<void*>(*memory), 0xff, bytes);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t)
+{
+    return std::memcpy(to, from, bytes), cudaSuccess;
+}
+inline cudaError_t cudaMemsetAsync(void* memory, int byte, std::size_t bytes, cudaStream_t)
+{
+    return std::memset(memory, byte, bytes), cudaSuccess;
+}

@@ -1,0 +1,127 @@
+"""Exported code is compiled and run on the host, which stands in for a GPU; its results are compared with SciPy's."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repro.bench.workspace import Operands, make_operands
+from repro.codegen.targets import get_target
+from repro.export.matrix_file import write_matrix
+from repro.export.names import parse_variant
+from repro.export.render import Export, render_export
+from repro.formats.outer import outer_formats
+from repro.formats.pack import pack
+from repro.problems.problem import Problem
+
+HERE = Path(__file__).parent
+SM_90 = get_target("sm_90")
+LAUNCH = "kernel<<<grid, block, 0, stream>>>(static_cast<Parameters>(arguments)...);"
+ON_HOST = "host::run<Parameters...>(kernel, grid, block, static_cast<Parameters>(arguments)...);"
+
+#: Every outer format, inner order, vector order, kind of schedule, entry and precision at least once.
+CASES = {
+    "real_csr": ("real", "double", "CSR-AoS-AoS/static-32-1"),
+    "block3_csr": ("block3", "single", "CSR-AoSoA-Padded/direct-64-2-w4-u2-s"),
+    "complex_ell": ("complex", "single", "ELL-SoA-SoA/dynamic-32-1"),
+    "block3_ell": ("block3", "double", "ELL-AoSoA-AoS/static-32-2"),
+    "quaternion_ellpack": ("quaternion", "double", "ELLPACK-AoSoA-AoS/direct-32-8-u4"),
+    "quaternion_sl4": ("quaternion", "single", "Sl-4-SoA-SoA/direct-32-1-w8"),
+    "block3_sl8": ("block3", "double", "Sl-8-AoSoA-Padded/direct-32-4-w4-u2"),
+    "complex_sl16": ("complex", "double", "Sl-16-SoA-AoS/static-64-1"),
+    "quaternion_sl32": ("quaternion", "single", "Sl-32-SoA-AoS/dynamic-64-2"),
+}
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+
+
+def write_sources(folder: Path, templates: Path) -> str:
+    """Write all cases, their launches made calls of the host; return a program of all of them and the driver."""
+    lines = []
+    for name, (entry, precision, variant) in CASES.items():
+        export = Export(name, "compound_spmv", entry, precision, *parse_variant(variant, SM_90), SM_90)
+        files = render_export(templates, export)
+        assert files[f"{name}.cu"].count(LAUNCH) == 1
+        (folder / f"{name}.h").write_text(files[f"{name}.h"])
+        (folder / f"{name}.cu").write_text(files[f"{name}.cu"].replace(LAUNCH, ON_HOST))
+        lines.append(f'#include "{name}.cu"')
+    lines.append(f"#define FIRST {next(iter(CASES))}")
+    lines.append(f"#define CASES {' '.join(f'CASE({name})' for name in CASES)}")
+    return "\n".join([*lines, f'#include "{HERE / "driver.cpp"}"', ""])
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory, templates: Path) -> Path:
+    """All cases in one program, which several exports can live in."""
+    folder = tmp_path_factory.mktemp("export")
+    (folder / "all.cpp").write_text(write_sources(folder, templates))
+    done = subprocess.run(
+        ["g++", "-std=c++20", "-O1", "-pthread", "-I", HERE / "host_cuda", "-o", "all", "all.cpp"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "all"
+
+
+def run(program: Path, *words: object) -> str:
+    return subprocess.run([program, *words], capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def multiply(program: Path, case: str, operands: Operands, folder: Path) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return y and x as the exported classes gave them back, and what the program said."""
+    write_matrix(operands.problem, operands.precision, folder / "input")
+    with (folder / "input").open("ab") as file:
+        operands.x.tofile(file)
+    said = run(program, case, folder / "input", folder / "output")
+    y, x = np.fromfile(folder / "output", operands.dtype).reshape(2, *operands.x.shape)
+    return y, x, said
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_exported_product_is_right(
+    program: Path, tmp_path: Path, small_problem: Callable[..., Problem], case: str
+) -> None:
+    entry, precision, variant = CASES[case]
+    operands = make_operands(small_problem(entry), precision, 1)
+    y, x, said = multiply(program, case, operands, tmp_path)
+    assert (np.abs(y - operands.reference) <= operands.bound).all()
+    np.testing.assert_array_equal(x, operands.x)
+    packed = pack(operands.problem, operands.values, parse_variant(variant, SM_90)[0], SM_90.warp)
+    assert said == f"{packed.slots} slots, {packed.nbytes} bytes\n"
+
+
+def test_a_matrix_without_entries_gives_zero(program: Path, tmp_path: Path) -> None:
+    for case, (entry, precision, _) in CASES.items():
+        nothing = np.zeros(0, np.int32)
+        members = make_operands_members(entry)
+        problem = Problem("nothing", entry, 40, np.zeros(41, np.int32), nothing, np.zeros((0, members)))
+        y, _, _ = multiply(program, case, make_operands(problem, precision, 1), tmp_path)
+        assert not y.any(), case
+
+
+def make_operands_members(entry: str) -> int:
+    from repro.entries import get_entry
+
+    return len(get_entry(entry).members)
+
+
+def test_what_is_no_matrix_is_refused(program: Path) -> None:
+    said = run(program, "errors").splitlines()
+    assert len(said) == 9
+    assert "descending: row pointers have to ascend from 0" in said
+
+
+def test_the_cases_have_all_there_is() -> None:
+    layouts, schedules = zip(*(parse_variant(variant, SM_90) for _, _, variant in CASES.values()), strict=True)
+    assert {layout.outer for layout in layouts} == set(outer_formats())
+    assert {layout.inner for layout in layouts} == {"AoS", "SoA", "AoSoA"}
+    assert {layout.vector for layout in layouts} == {"AoS", "SoA", "Padded"}
+    assert {schedule.kind for schedule in schedules} == {"static", "dynamic", "direct"}
