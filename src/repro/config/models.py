@@ -100,6 +100,21 @@ class Study(Model):
     cache: Cache = Field(
         "warm", description="State of the last-level cache before a launch in the search; the report has both."
     )
+    search: Literal["exhaustive", "predicted", "random"] = Field(
+        "exhaustive",
+        description="Which variants are tried: all, those that recorded campaigns speak for, or a random sample.",
+    )
+    budget: float = Field(
+        0.02, gt=0, le=1, description="Share of each space that a predicted or random search measures."
+    )
+    training: Literal["all"] | tuple[str, ...] = Field(
+        "all", description="Campaigns under results/ that a predicted search learns from: all others, or names."
+    )
+    memory_weight: float = Field(
+        0.0,
+        ge=0,
+        description="Weight w of memory in the choice `memory`, the least time·bytes^w; 0 leaves the choice out.",
+    )
     protocol: Protocol = Protocol()
 
 

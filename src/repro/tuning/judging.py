@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from repro.tuning.recordings import Recording
 from repro.tuning.strategies import Strategy
@@ -14,6 +15,10 @@ from repro.tuning.strategies.random_sample import RandomSample
 
 #: Random searches that are averaged over.
 SEEDS = 20
+#: Loss of a search that has not found a variant that works.
+NOTHING = 10.0
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -24,21 +29,23 @@ class Judged:
     ----------
     recording
         The problem.
-    tried
-        Variants that each of them measured.
     problem_unknown
-        Loss of the predicted search that has learnt from all other problems; None where there is none to learn from.
+        Loss of the predicted search after each variant, learning from all other problems; None where there are none.
     entry_unknown
-        The same without any problem of that entry: of a kind of matrix never seen before.
+        The same without any problem of that entry: for a kind of matrix never seen before.
     random
-        Mean loss of random searches.
+        Mean loss of random searches after each variant; an infinite one counts as `NOTHING`.
     """
 
     recording: Recording
-    tried: int
-    problem_unknown: float | None
-    entry_unknown: float | None
-    random: float
+    problem_unknown: Array | None
+    entry_unknown: Array | None
+    random: Array
+
+    @property
+    def tried(self) -> int:
+        """Variants that each search has measured."""
+        return len(self.random)
 
 
 def replay(strategy: Strategy, recording: Recording) -> list[str]:
@@ -68,16 +75,14 @@ def judge(recordings: Sequence[Recording], budget: float) -> list[Judged]:
 
 
 def _judged(one: Recording, recordings: Sequence[Recording], budget: float) -> Judged:
-    sampled = [replay(RandomSample(budget, seed), one) for seed in range(SEEDS)]
-
-    def loss(learnable: Callable[[Recording], bool]) -> float | None:
+    def predicted(learnable: Callable[[Recording], bool]) -> Array | None:
         others = [each for each in recordings if learnable(each)]
-        return one.loss(replay(Predicted(others, one.features, budget), one)) if others else None
+        return one.losses(replay(Predicted(others, one.features, budget), one)) if others else None
 
+    sampled = [one.losses(replay(RandomSample(budget, seed), one)) for seed in range(SEEDS)]
     return Judged(
         recording=one,
-        tried=len(sampled[0]),
-        problem_unknown=loss(lambda each: each.problem != one.problem),
-        entry_unknown=loss(lambda each: each.entry != one.entry),
-        random=float(np.mean([one.loss(names) for names in sampled])),
+        problem_unknown=predicted(lambda each: each.problem != one.problem),
+        entry_unknown=predicted(lambda each: each.entry != one.entry),
+        random=np.minimum(np.mean(sampled, axis=0), NOTHING),
     )

@@ -102,15 +102,15 @@ class Recording:
         finalists = {name: timed[name] for name in timed if name in self.full} or timed
         return min(finalists, key=lambda name: finalists[name])
 
-    def loss(self, names: Iterable[str]) -> float:
-        """Return by what share the fastest of some variants is slower than the fastest of all; infinite if all failed.
+    def losses(self, names: Iterable[str]) -> Array:
+        """Return by what share the fastest so far is slower than the fastest of all, after each of some variants.
 
-        A screened median below the best full one is noise and counts as no loss.
+        A screened median below the best full one is noise and counts as no loss; infinite as long as all failed.
         """
-        times = [seconds for name in names if (seconds := self.seconds[name]) is not None]
+        times = [np.inf if (seconds := self.seconds[name]) is None else seconds for name in names]
         best = self.seconds[self.fastest]
         assert best is not None
-        return max(0.0, min(times, default=np.inf) / best - 1)
+        return np.maximum(np.minimum.accumulate(np.array(times)) / best - 1, 0.0)
 
 
 def recordings(

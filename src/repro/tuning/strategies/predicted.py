@@ -88,10 +88,9 @@ def prior(space: Sequence[str], recordings: Sequence[Recording], target: Array) 
 
 def _losses(recording: Recording, space: Sequence[str], likeness: Likeness) -> Array:
     """Return each variant's log time over the best; the slowest's where it failed, that of its like where untried."""
-    best = recording.seconds[recording.fastest]
     tried = np.array([name in recording.seconds for name in space])
     times = np.array([recording.seconds.get(name) or np.nan for name in space])
-    losses: Array = np.log(times / best)
+    losses: Array = np.log(times / np.nanmin(times))
     losses[tried & np.isnan(losses)] = np.nanmax(losses)
     for index in np.flatnonzero(~tried):
         alike = likeness(int(index))[tried]

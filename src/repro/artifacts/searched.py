@@ -1,0 +1,25 @@
+"""Recorded searches of a campaign, for the artifacts that replay other searches on them."""
+
+from __future__ import annotations
+
+from repro.artifacts.data import Campaign
+from repro.tuning.recordings import Recording, recordings
+
+SPACES = {"paper": "the papers’ space", "extended": "our space"}
+#: A problem counts as searched in full if it has this share of the variants that any problem of its entry has.
+COMPLETE = 0.9
+
+
+def searched(campaign: Campaign, space: str) -> list[Recording]:
+    """Return what was searched in full of a space, in natural ordering, by problem and precision.
+
+    A search that measured a few variants only is no truth to judge others by, and left out.
+    """
+    rows = campaign.search
+    rows = rows[(rows["space"].fillna("paper") == space) & (rows["ordering"].fillna("natural") == "natural")]
+    statistics = {record.name: record.statistics for record in campaign.problems.values() if record.statistics}
+    found = recordings(rows, statistics, campaign.environments)
+    names: dict[str, set[str]] = {}
+    for each in found:
+        names.setdefault(each.entry, set()).update(each.seconds)
+    return [each for each in found if len(each.seconds) >= COMPLETE * len(names[each.entry])]

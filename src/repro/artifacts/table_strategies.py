@@ -1,0 +1,127 @@
+"""What tuning one thing after the other loses against tuning all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log2
+
+import numpy as np
+
+from repro.artifacts.case import TIE
+from repro.artifacts.data import Campaign
+from repro.artifacts.document import Cell, Column, Table
+from repro.artifacts.lineup import PAPER, STUDY, measured_on, sentences
+from repro.artifacts.published import Published
+from repro.artifacts.registry import table
+from repro.artifacts.searched import searched
+from repro.tuning import orders
+from repro.tuning.orders import Order
+from repro.tuning.recordings import Recording
+
+#: Tuning in parts, and what each part is.
+SEQUENCES: Mapping[str, Order] = {
+    "schedule alone": orders.schedule_alone,
+    "layout alone": orders.layout_alone,
+    "schedule, then layout": orders.schedule_first,
+    "layout, then schedule": orders.layout_first,
+    "jointly": orders.jointly,
+}
+#: Joint tuning of layout, kind and n_t·n_b, by the rule that splits the product.
+PRODUCTS: Mapping[str, Order] = {
+    "n_t·n_b, largest n_t": orders.by_product(lambda pair: -pair.n_t),
+    "n_t·n_b, n_t nearest 256": orders.by_product(lambda pair: abs(log2(pair.n_t / 256))),
+    "n_t·n_b, n_t nearest 128": orders.by_product(lambda pair: abs(log2(pair.n_t / 128))),
+    "n_t·n_b, smallest n_t": orders.by_product(lambda pair: pair.n_t),
+}
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What one order of tuning lost on one problem in one precision.
+
+    Attributes
+    ----------
+    recording, tried
+        The problem, and how many variants the order measures on it.
+    loss
+        By what share its answer is slower than the exhaustive search's; None where it has none.
+    screened
+        Whether its answer was timed by the screening only.
+    """
+
+    recording: Recording
+    tried: int
+    loss: float | None
+    screened: bool
+
+
+def lost(recordings: Sequence[Recording], order: Order) -> list[Lost]:
+    """Replay an order of tuning on every recorded problem."""
+    found = []
+    for one in recordings:
+        outcome = order(orders.times_of(one))
+        loss = None if outcome.name is None else float(one.losses([outcome.name])[0])
+        found.append(Lost(one, outcome.tried, loss, outcome.name not in one.full))
+    return found
+
+
+@table(
+    STUDY,
+    "table-strategies",
+    title="What tuning in parts loses against joint tuning",
+    numbering=f"Section 5.4 of {PAPER}",
+)
+def strategies(campaign: Campaign, published: Published) -> Table:
+    """Distribution of the losses over all problems and precisions, one order a row."""
+    recordings = searched(campaign, "paper")
+    columns = (
+        Column("tuning", "tuning", numeric=False),
+        Column("tried", "tried"),
+        Column("exact", "within 1 %"),
+        *(Column(key, key, "slower than joint [%]") for key in ("median", "mean", "worst")),
+        Column("where", "worst at", numeric=False),
+    )
+    rows = [_row(name, lost(recordings, order)) for name, order in {**SEQUENCES, **PRODUCTS}.items() if recordings]
+    caption = [
+        "By how many percent the answers of other orders of tuning are slower than that of joint tuning (the fastest",
+        f"of the papers’ space, exhaustively searched), over {len(recordings)} pairs of problem and precision, and how",
+        "many variants each order tries. “Schedule” is tuned in CSR-AoS-AoS when it comes first.",
+        f"“Layout” is tuned under the schedule {_customary(recordings)} when it comes first: static, 256 threads per",
+        "block where the device has them, and as many blocks as fit.",
+        "“n_t·n_b” tunes the product as one parameter, each with a rule that splits it, jointly with the rest.",
+        f"Section 5.4 of {PAPER} says that layout and schedule depend on each other; it prints no such numbers.",
+        measured_on(campaign, "event", "the search"),
+        "Answers timed by the few launches of the screening are rarely exact to the percent; one below the best of the",
+        "full protocol counts as no loss.",
+        "" if recordings else "No problem of this campaign was searched in full.",
+    ]
+    return Table(columns, rows, sentences(caption))
+
+
+def _row(name: str, found: Sequence[Lost]) -> tuple[Cell, ...]:
+    known = [(one.loss, one) for one in found if one.loss is not None]
+    if not known:
+        return Cell(name), *(Cell() for _ in range(6))
+    losses = np.array([loss for loss, _ in known])
+    worst = max(known, key=lambda each: each[0])
+    exact = int((losses <= TIE).sum())
+    tried = [one.tried for one in found]
+    screened = sum(one.screened for one in found)
+    notes = (f"{screened} of {len(found)} answers timed by the screening only",) if screened else ()
+    where = f"{worst[1].recording.problem}, {worst[1].recording.precision}" if worst[0] > 0 else None
+    return (
+        Cell(name, notes=notes),
+        Cell(max(tried), str(max(tried))),
+        Cell(exact, f"{exact} of {len(known)}"),
+        *(
+            Cell(round(100 * float(value), 6), f"{100 * value:.1f}")
+            for value in (np.median(losses), losses.mean(), worst[0])
+        ),
+        Cell(where),
+    )
+
+
+def _customary(recordings: Sequence[Recording]) -> str:
+    pairs = {orders.customary(orders.times_of(one)) for one in recordings}
+    return ", ".join(f"{pair.kind}-{pair.n_t}-{pair.n_b}" for pair in sorted(pairs)) or "that is customary"
