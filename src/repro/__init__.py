@@ -1,5 +1,19 @@
-"""Re-run published experiments on sparse-matrix GPU kernels."""
+"""Re-run published experiments on sparse-matrix GPU kernels, and take the tuned kernels away."""
 
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from repro.operators import operator, vectors
 
 __version__ = version("sparse-repro")
+__all__ = ["__version__", "operator", "vectors"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what few programs need only when it is asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from repro import operators
+
+    return getattr(operators, name)

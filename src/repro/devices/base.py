@@ -100,6 +100,9 @@ class Device(Protocol):
         OutOfDeviceMemory
         """
 
+    def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Copy a host array to the start of a buffer, behind what is queued; wait for it."""
+
     def allocate(self, nbytes: int) -> Buffer:
         """Return new, uninitialised device memory.
 

@@ -153,6 +153,12 @@ class CudaDevice:
                 self._cuda.memcpy_htod(buffer.pointer, np.ascontiguousarray(array))
         return buffer
 
+    def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Wait for the stream, then copy a host array to the start of a buffer."""
+        self.synchronize()
+        with self._mapped():
+            self._cuda.memcpy_htod(_pointer(buffer), np.ascontiguousarray(array))
+
     def allocate(self, nbytes: int) -> CudaBuffer:
         """Return new memory, aligned to 256 bytes."""
         with self._mapped():

@@ -104,6 +104,10 @@ class OpenClDevice:
         flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.COPY_HOST_PTR
         return self._allocate(lambda: self._cl.Buffer(self._context, flags, hostbuf=np.ascontiguousarray(array)))
 
+    def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Copy a host array to the start of a buffer."""
+        self._cl.enqueue_copy(self._queue, _handle(buffer), np.ascontiguousarray(array), is_blocking=True)
+
     def allocate(self, nbytes: int) -> Buffer:
         """Return a new buffer."""
         return self._allocate(

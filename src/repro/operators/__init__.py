@@ -1,0 +1,7 @@
+"""Taking a tuned kernel away: an operator for SciPy and for arrays on the GPU, and what solvers do with vectors."""
+
+from repro.operators.arrays import DeviceArray
+from repro.operators.linear import SpmvOperator, operator
+from repro.operators.vectors import Vectors, vectors
+
+__all__ = ["DeviceArray", "SpmvOperator", "Vectors", "operator", "vectors"]

@@ -1,0 +1,235 @@
+"""Vectors on a device: our own, and those of CuPy, PyTorch, Numba, … through `__cuda_array_interface__`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from repro.bench.workspace import DTYPES
+from repro.devices.base import Buffer, Device
+from repro.entries import Entry, get_entry
+from repro.errors import ReproError
+
+INTERFACE = "__cuda_array_interface__"
+LEGACY_DEFAULT_STREAM = 1
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a vector's numbers are.
+
+    Attributes
+    ----------
+    entry, precision
+        Of the matrix that it is multiplied with.
+    """
+
+    entry: str
+    precision: str
+
+    @cached_property
+    def algebra(self) -> Entry:
+        """The entry itself."""
+        return get_entry(self.entry)
+
+    @property
+    def scalar(self) -> np.dtype[np.floating]:
+        """The type of a member."""
+        return np.dtype(DTYPES[self.precision])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of a number as a user sees it: complex for complex entries, else real."""
+        return np.result_type(self.scalar, np.complex64) if self.entry == "complex" else self.scalar
+
+    @property
+    def numbers(self) -> int:
+        """Numbers, as a user sees them, of a vector entry: 1, of a quaternion 4, of a block's vector 3."""
+        return self.algebra.size * self.scalar.itemsize // self.dtype.itemsize
+
+    def members(self, vector: NDArray[Any]) -> NDArray[np.floating]:
+        """Return a host vector as its members, `(n, k)`; a view where type and order allow it."""
+        exact = np.ascontiguousarray(vector, self.dtype)
+        return exact.reshape(-1).view(self.scalar).reshape(-1, self.algebra.size)
+
+    def vector(self, members: NDArray[np.floating]) -> NDArray[Any]:
+        """Return members `(n, k)` as a host vector, `(n·numbers,)`."""
+        return np.ascontiguousarray(members, self.scalar).reshape(-1).view(self.dtype)
+
+
+class DeviceArray:
+    """A contiguous array on the device.
+
+    On a GPU it has `__cuda_array_interface__`, so that CuPy, PyTorch and Numba take it without a copy; everywhere
+    `numpy.asarray` copies it to the host.
+
+    Attributes
+    ----------
+    device
+        Where it lies.
+    buffer
+        Its memory, freed with the last reference.
+    shape, dtype
+        As of a NumPy array.
+    """
+
+    def __init__(self, device: Device, buffer: Buffer, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        self.device = device
+        self.buffer = buffer
+        self.shape, self.dtype = shape, np.dtype(dtype)
+
+    @property
+    def size(self) -> int:
+        """Numbers in it."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of them."""
+        return self.size * self.dtype.itemsize
+
+    def get(self) -> NDArray[Any]:
+        """Wait for the device and copy to a new NumPy array."""
+        host = np.empty(self.shape, self.dtype)
+        if host.size:
+            self.device.download(self.buffer, host)
+        return host
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("an array on the device cannot be seen from the host without a copy")
+        return self.get().astype(self.dtype if dtype is None else dtype, copy=False)
+
+    def __getattr__(self, name: str) -> Any:
+        # only where there is a GPU may the attribute be there: others test for it
+        if name == INTERFACE and hasattr(self.buffer, "pointer"):
+            return {
+                "shape": self.shape,
+                "typestr": self.dtype.str,
+                "data": (self.buffer.pointer, False),
+                "strides": None,
+                "version": 3,
+                "stream": getattr(self.device, "stream", LEGACY_DEFAULT_STREAM),
+            }
+        raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype}, device={self.device.name!r})"
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Memory of the GPU that another library owns.
+
+    Attributes
+    ----------
+    pointer, nbytes
+        Address and size.
+    owner
+        What keeps it alive.
+    """
+
+    pointer: int
+    nbytes: int
+    owner: object
+
+    def release(self) -> None:
+        """Leave it to its owner."""
+
+
+@dataclass(frozen=True)
+class View:
+    """An array on the device, ours or another library's, after it was checked.
+
+    Attributes
+    ----------
+    buffer
+        Its memory.
+    stream
+        The stream that its contents are valid on; None: nothing has to be waited for.
+    shape
+        As its owner has it.
+    """
+
+    buffer: Buffer
+    stream: int | None
+    shape: tuple[int, ...]
+
+
+def on_device(array: object) -> bool:
+    """Say whether something is an array on a device."""
+    return isinstance(array, DeviceArray) or hasattr(array, INTERFACE)
+
+
+def view(array: Any, what: str, dtype: np.dtype[Any], count: int, alignment: int = 1, write: bool = False) -> View:
+    """Check an array on the device and return where it lies.
+
+    Parameters
+    ----------
+    array
+        A `DeviceArray` or anything with `__cuda_array_interface__`.
+    what
+        What to call it in errors.
+    dtype, count
+        What it must hold.
+    alignment
+        What its address must be a multiple of, in bytes.
+    write
+        Whether it is written to.
+
+    Raises
+    ------
+    ReproError
+        Another type, another size, strides, a mask, an address that the kernel cannot load from, read-only memory.
+    """
+    if isinstance(array, DeviceArray):
+        _expect(what, "dtype", dtype, array.dtype)
+        _expect(what, "size", count, array.size)
+        return View(array.buffer, None, array.shape)
+    interface = getattr(array, INTERFACE)
+    shape = tuple(interface["shape"])
+    pointer, read_only = interface["data"]
+    _expect(what, "dtype", dtype, np.dtype(interface["typestr"]))
+    _expect(what, "size", count, math.prod(shape))
+    if interface.get("mask") is not None:
+        raise ReproError("an array with a mask cannot be multiplied", where=what)
+    if not _contiguous(shape, interface.get("strides"), dtype.itemsize):
+        raise ReproError(
+            "an array on the GPU has to be contiguous",
+            where=what,
+            expected="C order without gaps",
+            actual=f"shape {shape}, strides {interface['strides']}",
+            todo="copy it first, with `cupy.ascontiguousarray(x)` or `x.contiguous()`",
+        )
+    if pointer % alignment:
+        raise ReproError(
+            "an array on the GPU starts at an address that the kernel cannot load from",
+            where=what,
+            expected=f"a multiple of {alignment} bytes",
+            actual=hex(pointer),
+            todo="copy it first: new arrays are aligned, slices need not be",
+        )
+    if write and read_only:
+        raise ReproError("an array on the GPU cannot be written to", where=what)
+    return View(Foreign(pointer, count * dtype.itemsize, array), interface.get("stream"), shape)
+
+
+def _expect(what: str, quality: str, expected: object, actual: object) -> None:
+    if expected != actual:
+        raise ReproError(f"an array on the device has another {quality}", where=what, expected=expected, actual=actual)
+
+
+def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> bool:
+    if strides is None:
+        return True
+    expected = itemsize
+    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if length > 1 and stride != expected:
+            return False
+        expected *= length
+    return True

@@ -1,0 +1,218 @@
+"""What operators of one device share: the device, compiled kernels in the user's cache, its stream among others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pooch
+from numpy.typing import NDArray
+
+from repro.codegen import nvcc
+from repro.codegen.compile import Module, compile_module
+from repro.devices.base import Buffer, Device, OutOfDeviceMemory, Program
+from repro.devices.open import open_device, resolve_device
+from repro.errors import ReproError
+from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, View, on_device, view
+
+CACHE = "REPRO_CACHE"
+
+
+class Runtime:
+    """An open device with the means to compile and load kernels for it.
+
+    One for each device in a process, made by `open_runtime`. A GPU's is the primary context, the one that CuPy,
+    PyTorch and Numba use.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._programs: dict[str, Program] = {}
+        self._streams = _Streams(device) if device.backend == "cuda" else None
+
+    def program(self, source: str, name: str) -> Program:
+        """Compile a source, unless the cache has it, and load it.
+
+        Raises
+        ------
+        ReproError
+            It does not compile, or there is no compiler.
+        """
+        if source not in self._programs:
+            manifest = cache_folder() / "modules" / self.device.target.name / f"{name}.json"
+            module = self._cached(manifest, source) or compile_module(source, self.device.target, manifest)
+            assert module.binary is not None  # a source that does not compile was an error
+            self._programs[source] = self.device.load(manifest.parent / module.binary)
+        return self._programs[source]
+
+    def _cached(self, manifest: Path, source: str) -> Module | None:
+        """Return what was compiled of the same source before, where there is no compiler to ask for its version."""
+        if self.device.backend != "cuda" or nvcc.find() is not None or not manifest.exists():
+            return None
+        module = Module.load(manifest)
+        code = manifest.parent / str(module.binary)
+        same = module.binary is not None and code.with_suffix(".cu").read_text() == source
+        return module if same else None
+
+    def upload(self, array: NDArray[Any]) -> Buffer:
+        """Copy a host array to new memory."""
+        return self._with_room(array.nbytes, lambda: self.device.upload(array))
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceArray:
+        """Return a new array, its contents undefined."""
+        nbytes = int(np.prod(shape)) * dtype.itemsize
+        return DeviceArray(self.device, self._with_room(nbytes, lambda: self.device.allocate(nbytes)), shape, dtype)
+
+    def put(self, array: NDArray[Any]) -> DeviceArray:
+        """Return a new array with the contents of one on the host."""
+        return DeviceArray(self.device, self.upload(array), array.shape, array.dtype)
+
+    def _with_room(self, nbytes: int, make: Callable[[], Buffer]) -> Buffer:
+        try:
+            return make()
+        except OutOfDeviceMemory as error:
+            raise ReproError(
+                "the device has no room",
+                where=self.device.name,
+                expected=f"{nbytes} bytes",
+                actual=f"{error}; {self.device.free_bytes()} bytes are free",
+                todo="release other operators and arrays, or use another layout or single precision",
+            ) from None
+
+    def view(
+        self, array: Any, what: str, dtype: np.dtype[Any], count: int, alignment: int, write: bool = False
+    ) -> View:
+        """Check an array and return where it lies on this device; see `repro.operators.arrays.view`.
+
+        Raises
+        ------
+        ReproError
+            It lies elsewhere, or is none that can be used.
+        """
+        if not on_device(array):
+            raise ReproError(
+                "this is no array on the device",
+                where=what,
+                expected=f"an array on {self.device.name}",
+                actual=type(array).__name__,
+                todo="bring a NumPy array there with the `put` of `repro.vectors` or of an operator's `vectors`",
+            )
+        seen = view(array, what, dtype, count, alignment, write)
+        ours = array.device is self.device if isinstance(array, DeviceArray) else self._holds(seen.buffer)
+        if not ours:
+            raise ReproError("an array lies on another device", where=what, expected=f"memory of {self.device.name}")
+        return seen
+
+    def _holds(self, memory: Any) -> bool:
+        return self._streams is not None and (memory.nbytes == 0 or self._streams.holds(memory.pointer))
+
+    @contextmanager
+    def after(self, *streams: int | None) -> Iterator[None]:
+        """Queue the body's kernels behind what was queued on other streams, and what comes on these behind them."""
+        if self._streams is None:
+            yield
+            return
+        with self._streams.ordered({s for s in streams if s is not None}):
+            yield
+
+
+class _Streams:
+    """Our stream among others of the GPU.
+
+    It is ordered with the legacy default stream by CUDA itself, as every stream that is not made non-blocking; with
+    other streams by an event.
+    """
+
+    def __init__(self, device: Any) -> None:
+        from cuda.bindings import driver
+
+        self._driver = driver
+        self._ours = device.stream
+        self._context = self._call(driver.cuCtxGetCurrent)
+        flags = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
+        self._event = self._call(driver.cuEventCreate, flags)
+        self._ordinal = int(self._call(driver.cuCtxGetDevice))
+
+    def holds(self, pointer: int) -> bool:
+        """Say whether an address is that of memory of this GPU."""
+        ordinal = self._driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        status, found = self._driver.cuPointerGetAttribute(ordinal, pointer)
+        return not int(status) and int(found) == self._ordinal
+
+    @contextmanager
+    def ordered(self, streams: set[int]) -> Iterator[None]:
+        driver = self._driver
+        foreign = streams - {0, LEGACY_DEFAULT_STREAM, self._ours}
+        elsewhere = int(self._call(driver.cuCtxGetCurrent)) != int(self._context)
+        if elsewhere:  # another library, or another thread, works on another GPU or on none
+            self._call(driver.cuCtxPushCurrent, self._context)
+        try:
+            for stream in foreign:
+                self._wait(self._ours, stream)
+            yield
+            for stream in foreign:
+                self._wait(stream, self._ours)
+        finally:
+            if elsewhere:
+                self._call(driver.cuCtxPopCurrent)
+
+    def _wait(self, later: int, earlier: int) -> None:
+        """Hold a stream back until all that is queued on another is done."""
+        self._call(self._driver.cuEventRecord, self._event, earlier)
+        self._call(self._driver.cuStreamWaitEvent, later, self._event, 0)
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        status, *result = function(*arguments)
+        if int(status):
+            raise ReproError(
+                "the GPU refused to order its streams",
+                where=function.__name__,
+                actual=status,
+                todo="pass the handle of a stream that is alive and belongs to the operator's GPU",
+            )
+        return result[0] if result else None
+
+
+def open_runtime(device: str = "auto") -> Runtime:
+    """Return the runtime of a device, `auto`, `cuda:N` or `opencl:N`, opened at first use and kept.
+
+    Raises
+    ------
+    ReproError
+        It is not there, or what drives it is not installed.
+    """
+    return _open(resolve_device(device))
+
+
+@cache
+def _open(resolved: str) -> Runtime:
+    return Runtime(open_device(resolved))
+
+
+def cache_folder() -> Path:
+    """Return where compiled kernels are kept: the environment variable REPRO_CACHE, or the user's cache."""
+    return Path(os.environ.get(CACHE) or pooch.os_cache("sparse-repro"))
+
+
+def templates() -> Path:
+    """Return the folder of the kernel templates: of the checkout that the package runs from, or here.
+
+    Raises
+    ------
+    ReproError
+        There is none.
+    """
+    candidates = [Path(__file__).resolve().parents[3] / "kernels", Path("kernels")]
+    for folder in candidates:
+        if (folder / "compound_spmv" / "module.j2").is_file():
+            return folder
+    raise ReproError(
+        "the kernel templates are not there",
+        expected=" or ".join(map(str, candidates)),
+        todo="install the checkout with `pip install -e .`, or run in its folder",
+    )

@@ -1,0 +1,213 @@
+"""Vectors on a device in any order of their members, with what an iterative solver does beside the product."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from repro.codegen.vectors import BLOCKS, N_T, render_vectors
+from repro.devices.base import Argument, Buffer
+from repro.errors import ReproError
+from repro.formats.pack import pack_vector, padded_size
+from repro.operators.arrays import DeviceArray, Kind, View
+from repro.operators.runtime import Runtime, open_runtime, templates
+
+ORDERS = ("AoS", "SoA", "Padded")
+
+
+class Vectors:
+    """Vectors of n entries on a device, all in one order; made by `repro.vectors`, or an operator's `vectors`.
+
+    All that takes a vector takes a `DeviceArray` or, on a GPU, anything with `__cuda_array_interface__` that holds the
+    same numbers in the same order. Work is queued; only `dot`, `norm` and `get` wait for it.
+
+    Attributes
+    ----------
+    n
+        Entries.
+    kind
+        Entry and precision.
+    order
+        `AoS`, `SoA`, or `Padded` (AoS with each entry padded with zeros to a power of two).
+    """
+
+    def __init__(
+        self, runtime: Runtime, n: int, kind: Kind, order: str = "AoS", rows: NDArray[np.int64] | None = None
+    ) -> None:
+        if order not in ORDERS:
+            raise ReproError("unknown order of a vector", expected=f"one of {', '.join(ORDERS)}", actual=order)
+        self.runtime, self.n, self.kind, self.order = runtime, n, kind, order
+        self._rows = rows
+        self._n_t = N_T[runtime.device.backend]
+        self._grid = max(1, min(-(-n // self._n_t), runtime.device.n_s * BLOCKS[runtime.device.backend]))
+        self._kernels: dict[str, Any] = {}
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of a number: complex for complex entries, except member by member (SoA), where it is real."""
+        return self.kind.scalar if self.order == "SoA" else self.kind.dtype
+
+    @property
+    def size(self) -> int:
+        """Numbers of that type, padding included."""
+        entry = padded_size(self.kind.algebra.size) if self.order == "Padded" else self.kind.algebra.size
+        return self.n * entry * self.kind.scalar.itemsize // self.dtype.itemsize
+
+    def empty(self) -> DeviceArray:
+        """Return a new vector, its contents undefined."""
+        return self.runtime.empty((self.size,), self.dtype)
+
+    def zeros(self) -> DeviceArray:
+        """Return a new vector of zeros."""
+        return self.runtime.put(np.zeros(self.size, self.dtype))
+
+    def put(self, host: ArrayLike) -> DeviceArray:
+        """Return a new vector with the contents of a NumPy array in natural order, `(n·numbers,)`."""
+        given = np.asarray(host)
+        expected = self.n * self.kind.numbers
+        if given.size != expected:
+            raise ReproError("a vector has another size", expected=expected, actual=given.size)
+        members = self.kind.members(given)
+        ordered = members if self._rows is None else members[self._rows]
+        return self.runtime.put(pack_vector(ordered, self.order).view(self.dtype))
+
+    def get(self, vector: Any) -> NDArray[Any]:
+        """Wait for the device and return a vector as a NumPy array in natural order, `(n·numbers,)`."""
+        seen = self._view(vector, "vector")
+        plain = self.runtime.empty((self.n * self.kind.algebra.size,), self.kind.scalar)
+        with self.runtime.after(seen.stream):
+            self.restore(seen.buffer, plain.buffer)
+        return plain.get().view(self.kind.dtype)
+
+    def axpby(self, a: complex | ArrayLike, x: Any, b: complex | ArrayLike, y: Any) -> Any:
+        """Queue ``y = a x + b y`` and return y.
+
+        Parameters
+        ----------
+        a, b
+            Numbers; or entries that multiply from the left: a complex number for complex entries, `(4,)` (w, x, y, z)
+            for quaternions, `(3, 3)` for vectors of 3. A `b` of 0 leaves y's contents unread.
+        x, y
+            Vectors; they may be the same.
+
+        Raises
+        ------
+        ReproError
+            A number or a vector is of another kind.
+        """
+        from_x, to_y = self._view(x, "x"), self._view(y, "y", write=True)
+        reads = bool(np.any(b))
+        real = _is_real(a) and _is_real(b)
+        name = ("" if real else "entry_") + ("axpby" if reads else "ax")
+        left, right = (self._number(f) if real else self._entry(f, what) for f, what in ((a, "a"), (b, "b")))
+        arguments = [np.int32(self.n), *left, from_x.buffer, *(right if reads else ()), to_y.buffer]
+        with self.runtime.after(from_x.stream, to_y.stream):
+            self._launch(name, arguments)
+        return y
+
+    def dot(self, x: Any, y: Any) -> float | complex:
+        """Return the inner product, x conjugated: complex for complex entries, else the real one of all members.
+
+        It is summed in double precision by a fixed tree: the same vectors give the same bits on the same device.
+        """
+        real, imaginary = self._sums(x, y)
+        return complex(real, imaginary) if self.kind.entry == "complex" else real
+
+    def norm(self, x: Any) -> float:
+        """Return the Euclidean norm of all members."""
+        return math.sqrt(self._sums(x, x)[0])
+
+    def _sums(self, x: Any, y: Any) -> tuple[float, float]:
+        left, right = self._view(x, "x"), self._view(y, "y")
+        sums = 2 if self.kind.entry == "complex" else 1
+        partial, result = self._scratch
+        with self.runtime.after(left.stream, right.stream):
+            self._launch("inner_product", [np.int32(self.n), left.buffer, right.buffer, partial])
+            self._launch("sum_blocks", [np.int32(self._grid), partial, result], grid=sums)
+        host = np.zeros(2)
+        self.runtime.device.download(result, host)
+        return float(host[0]), float(host[1])
+
+    @cached_property
+    def _scratch(self) -> tuple[Buffer, Buffer]:
+        return self.runtime.upload(np.zeros(2 * self._grid)), self.runtime.upload(np.zeros(2))
+
+    def arrange(self, plain: Buffer, ordered: Buffer) -> None:
+        """Queue the copy of a vector from natural order, AoS, to this one."""
+        self._launch("arrange" + self._suffix, [np.int32(self.n), plain, ordered, *self._permutation])
+
+    def restore(self, ordered: Buffer, plain: Buffer) -> None:
+        """Queue the copy of a vector from this order to the natural one, AoS."""
+        self._launch("restore" + self._suffix, [np.int32(self.n), ordered, plain, *self._permutation])
+
+    @property
+    def _suffix(self) -> str:
+        return "" if self._rows is None else "_rows"
+
+    @cached_property
+    def _permutation(self) -> list[Buffer]:
+        return [] if self._rows is None else [self.runtime.upload(self._rows.astype(np.int32))]
+
+    def _number(self, value: Any) -> list[Any]:
+        return [self.kind.scalar.type(value)]
+
+    def _entry(self, value: complex | ArrayLike, what: str) -> list[Any]:
+        """Return the members of an entry, given as one or as a number."""
+        algebra = self.kind.algebra
+        members = len(algebra.members)
+        given = np.asarray(value)
+        if _is_real(value):
+            basis = algebra.expand(np.eye(members)).reshape(members, -1)
+            given = given * np.round(np.linalg.pinv(basis.T) @ np.eye(algebra.size).ravel())
+        elif self.kind.entry == "complex" and given.shape == ():
+            given = np.array([given.real, given.imag])
+        if given.size != members or np.iscomplexobj(given):
+            raise ReproError(
+                "a factor is neither a number nor an entry",
+                where=what,
+                expected=f"a real number, or the {members} members of a {self.kind.entry} entry",
+                actual=repr(value),
+            )
+        return [self.kind.scalar.type(member) for member in given.ravel()]
+
+    def _view(self, vector: Any, what: str, write: bool = False) -> View:
+        return self.runtime.view(vector, what, self.dtype, self.size, self._alignment, write)
+
+    @property
+    def _alignment(self) -> int:
+        nbytes = self.size * self.dtype.itemsize // max(self.n, 1)
+        return self.kind.scalar.itemsize if self.order == "SoA" else min(nbytes & -nbytes, 16)
+
+    def _launch(self, name: str, arguments: Sequence[Argument], grid: int | None = None) -> None:
+        if name not in self._kernels:
+            entry, precision = self.kind.entry, self.kind.precision
+            source = render_vectors(templates(), entry, precision, self.order, self.runtime.device.target)
+            program = self.runtime.program(source, f"vectors/{entry}-{precision}-{self.order}")
+            self._kernels[name] = program.kernel(name)
+        self.runtime.device.bind(self._kernels[name], grid or self._grid, self._n_t, arguments)()
+
+
+def vectors(
+    n: int, entry: str = "real", precision: str = "double", order: str = "AoS", device: str = "auto"
+) -> Vectors:
+    """Return the vectors of n entries on a device.
+
+    Raises
+    ------
+    ReproError
+        There is no such entry, precision, order or device.
+    """
+    if precision not in ("single", "double"):
+        raise ReproError("unknown precision", expected="single or double", actual=precision)
+    kind = Kind(entry, precision)
+    _ = kind.algebra
+    return Vectors(open_runtime(device), n, kind, order)
+
+
+def _is_real(value: complex | ArrayLike) -> bool:
+    return np.ndim(value) == 0 and not np.iscomplexobj(value)
