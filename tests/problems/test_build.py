@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from repro.formats.memory import measure_memory
 from repro.problems import shapes
 from repro.problems.build import build, find
 from repro.problems.problem import Problem, Unavailable
+from repro.problems.recipes import base
 
 MTX = "%%MatrixMarket matrix coordinate real general\n4 4 4\n1 1 1\n2 2 2\n3 3 3\n4 1 4\n"
 Make = Callable[..., Config]
@@ -75,30 +74,28 @@ def test_a_size_that_differs_from_the_published_one(tmp_path: Path, registered: 
 
 
 def test_a_rebuilt_mesh_may_differ_a_little(registered: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def rebuilt(recipe: str, *_: object) -> tuple[Any, ...]:
-        asked.append(recipe)
-        return *shapes.lattice_box((4, 4, 4)), ("made again",)
-
-    module = ModuleType("repro.problems.recipes")
-    module.build = rebuilt  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "repro.problems.recipes", module)
-    monkeypatch.setattr(sys.modules["repro.problems"], "recipes", module, raising=False)
+    made = base.Recipe("toy_1", lambda _: base.Made(*shapes.lattice_box((4, 4, 4)), ("made again",)))
+    monkeypatch.setitem(base._RECIPES, "toy_1", made)
 
     def size(rows: int, nonzeros: int) -> Config:
         published = f"{{rows: {rows}, nonzeros: {nonzeros}}}"
         return registered(f"{{name: fem/toy, source: recipe, recipe: toy_1, published: {published}}}")
 
     problem = build("fem/toy", size(125, 1333))
-    assert (problem.n, problem.nnz, asked) == (125, 1333, ["toy_1"])
+    assert (problem.n, problem.nnz) == (125, 1333)
     assert problem.origin["rebuilt"] is True
-    assert problem.origin["notes"] == ["made again"]
+    assert problem.origin["notes"] == ["made again", "longest row 15, ELL factor 1.4"]
     build("fem/toy", size(126, 1395))
     with pytest.raises(ReproError, match="127 rows within 1%"):
         build("fem/toy", size(127, 1333))
     with pytest.raises(ReproError, match="1420 non-zeros within 5%"):
         build("fem/toy", size(125, 1420))
+
+
+def test_a_recipe_of_no_published_mesh_rebuilds_nothing(registered: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = base.Recipe("toy_1", lambda _: base.Made(*shapes.lattice_box((2, 2, 2)), ()))
+    monkeypatch.setitem(base._RECIPES, "toy_1", made)
+    assert "rebuilt" not in build("fem/toy", registered("{name: fem/toy, source: recipe, recipe: toy_1}")).origin
 
 
 def test_a_kind_with_another_entry(registered: Make) -> None:

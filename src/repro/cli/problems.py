@@ -17,8 +17,10 @@ from repro.config import Config, load
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
 from repro.formats.memory import measure_memory
-from repro.problems.build import build, find
-from repro.problems.meshfiles import read_stanford, read_tetmesh
+from repro.problems.build import build, find, mesh_of
+from repro.problems.content import mesh_checksum
+from repro.problems.fetch import Found
+from repro.problems.meshfiles import MeshFile, read_stanford, read_tetmesh, write_mesh
 from repro.problems.problem import Problem, save_unavailable
 from repro.problems.registry import Recipe, Spec, Stanford, Suitesparse, Tetmesh, load_registry
 from repro.problems.suitesparse import read_suitesparse
@@ -108,6 +110,14 @@ def problem(
         Path | None,
         typer.Option("--record", metavar="FILE", help="Write all but the matrix itself to a JSON file as well."),
     ] = None,
+    mesh: Annotated[
+        Path | None,
+        typer.Option(
+            "--mesh",
+            metavar="FILE",
+            help="Write the mesh that the problem is assembled on, and nothing else: .meshb, .meshb.gz or .meshb.xz.",
+        ),
+    ] = None,
     info: Annotated[bool, typer.Option("--info", help="Print what the built problem is; build it if need be.")] = False,
     record_unavailable: Annotated[
         bool,
@@ -127,10 +137,17 @@ def problem(
         repro problem mhd1280b --output mhd1280b.npz --record mhd1280b.json
 
         repro problem my_matrix --config my_campaign.yaml
+
+        repro problem fem/nut_37k --mesh /data/mirror/recipe/nut_37k.meshb.xz
     """
     _talk()
     settings = load(config)
     item = find(name, settings)
+    if mesh is not None:
+        if output or record or info:
+            raise ReproError("--mesh writes the mesh and nothing else", todo="leave out --output, --record and --info")
+        _write_mesh(mesh, mesh_of(item, settings))
+        return
     path = output or Path(settings.fetch.cache) / "problems" / f"{name}.npz"
     if info and path.exists() and not record:
         _out.print(describe(Problem.load(path), path))
@@ -154,6 +171,18 @@ def problem(
         for note in built.origin["notes"]:
             _err.print(f"note: {note}", markup=False)
     _out.print(describe(built, path) if info else f"{name}: {built.n} rows, {built.nnz} non-zeros -> {path}")
+
+
+def _write_mesh(path: Path, found: Found[MeshFile]) -> None:
+    content = found.content
+    write_mesh(path, content.vertices, content.cells)
+    for note in content.notes:
+        _err.print(f"note: {note}", markup=False)
+    _out.print(
+        f"{len(content.vertices)} vertices, {len(content.cells)} cells from {found.address} -> {path}\n"
+        f"checksum sha256 {mesh_checksum(content.vertices, content.cells)}",
+        markup=False,
+    )
 
 
 def _save(write: Callable[[], None], path: Path) -> None:

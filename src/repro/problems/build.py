@@ -10,7 +10,6 @@ from typing import Any
 from repro.config.models import Config, OwnProblem
 from repro.errors import ReproError
 from repro.problems.assembled import Assembled
-from repro.problems.content import mesh_checksum
 from repro.problems.dirac import assemble_dirac
 from repro.problems.elasticity import assemble_elasticity
 from repro.problems.fetch import Found
@@ -95,24 +94,49 @@ def find(name: str, config: Config) -> Spec | OwnProblem:
     return load_registry(Path(config.registry)).find(name)
 
 
+def mesh_of(item: Spec | OwnProblem, config: Config) -> Found[MeshFile]:
+    """Return the mesh that a registered problem is assembled on.
+
+    Raises
+    ------
+    ReproError
+        It is not assembled on a mesh that comes from elsewhere, or the mesh cannot be had or made.
+    """
+    match item:
+        case Stanford():
+            return read_stanford(item, config.fetch)
+        case Tetmesh():
+            return read_tetmesh(item, config.fetch)
+        case Recipe():
+            from repro.problems import recipes  # meshing packages are optional, and only needed here
+
+            return recipes.obtain_mesh(item, config.fetch, Path(config.registry))
+    raise ReproError(
+        "the problem has no mesh of its own",
+        where=own_name(item) if isinstance(item, OwnProblem) else item.name,
+        expected="a registered problem of source stanford, tetmesh or recipe",
+    )
+
+
 def _assemble(item: Spec | OwnProblem, config: Config) -> Result:
     match item:
         case Suitesparse():
             return _suitesparse(item, config)
         case Stanford():
-            found = read_stanford(item, config.fetch)
-            surface = found.content
+            surface = mesh_of(item, config)
             rho = item.rho
-            assembled = assemble_dirac(surface.vertices, surface.cells, rho, seed=config.seed)
+            assembled = assemble_dirac(surface.content.vertices, surface.content.cells, rho, seed=config.seed)
             parameters: dict[str, Any] = {"seed": config.seed} if rho is None else {"rho": rho}
-            return item.entry, *_from_mesh(found, assembled, parameters)
-        case Tetmesh():
-            solid = read_tetmesh(item, config.fetch)
+            if item.subdivide:
+                parameters["subdivide"] = item.subdivide
+            return item.entry, *_from_mesh(surface, assembled, parameters)
+        case Tetmesh() | Recipe():
+            solid = mesh_of(item, config)
             elastic = {"young": item.young, "poisson": item.poisson}
             assembled = assemble_elasticity(solid.content.vertices, solid.content.cells, **elastic)
-            return item.entry, *_from_mesh(solid, assembled, elastic)
-        case Recipe():
-            return _recipe(item, config)
+            assembled, origin = _from_mesh(solid, assembled, elastic)
+            inputs = {"inputs": list(item.inputs)} if isinstance(item, Recipe) else {}
+            return item.entry, assembled, {**inputs, **origin}
         case Generated():
             return _generated(item, config)
         case Own() | OwnProblem():
@@ -152,22 +176,6 @@ def _from_mesh(
         "parameters": parameters,
     }
     return replace(assembled, notes=(*mesh.notes, *assembled.notes)), origin
-
-
-def _recipe(item: Recipe, config: Config) -> Result:
-    from repro.problems import recipes  # meshing packages are optional and slow to import
-
-    vertices, cells, notes = recipes.build(item.recipe, config.fetch, Path(config.registry))
-    parameters = {"young": item.young, "poisson": item.poisson}
-    assembled = assemble_elasticity(vertices, cells, **parameters)
-    origin = {
-        "address": f"recipe: {item.recipe}",
-        "inputs": list(item.inputs),
-        "checksum": {"sha256": mesh_checksum(vertices, cells), "state": "rebuilt"},
-        "counts": {"vertices": len(vertices), "cells": len(cells)},
-        "parameters": parameters,
-    }
-    return item.entry, replace(assembled, notes=(*notes, *assembled.notes)), origin
 
 
 def _generated(item: Generated, config: Config) -> Result:

@@ -106,13 +106,21 @@ class _Failures:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.refused: list[str] = []
 
     def add(self, place: object, reason: object) -> None:
-        if isinstance(reason, ReproError):
+        """Note a place; where there is a file, and its content does not do, the reason is a `ReproError`."""
+        if refused := isinstance(reason, ReproError):
             told = [f"expected {reason.expected}"] if reason.expected else []
             told += [f"found {reason.actual}"] if reason.actual else []
             reason = ", ".join([reason.what, *told])
         self.lines.append(f"{place}: {reason}")
+        if refused:
+            self.refused.append(self.lines[-1])
+
+    def listed(self) -> str:
+        """All places, one line each."""
+        return "".join(f"\n    {line}" for line in self.lines)
 
 
 def obtain(wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T]) -> Found[T]:
@@ -134,16 +142,9 @@ def obtain(wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T
         No candidate did. The message names each address and path tried with its reason, and where to put the
         file by hand.
     """
-    cache = Path(settings.cache)
     failures = _Failures()
-    for place in [settings.cache, *mirrors(settings)]:
-        found = (
-            _from_web_mirror(wanted, place, settings, read, failures)
-            if _is_url(place)
-            else _from_folder(wanted, Path(place), cache, read, failures)
-        )
-        if found:
-            return found
+    if found := _look(wanted, settings, read, failures):
+        return found
     for address in wanted.addresses():
         suffixes = _suffixes_of(address, wanted)
         if found := _download_all(wanted, address, suffixes, settings, read, failures):
@@ -151,9 +152,63 @@ def obtain(wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T
     raise ReproError(
         f"{wanted.name} could not be fetched",
         expected=f"the file at one of {len(failures.lines)} places",
-        actual="".join(f"\n    {line}" for line in failures.lines),
-        todo=f"put the file at {cache / wanted.pattern}, or name a mirror that has it in REPRO_MIRROR",
+        actual=failures.listed(),
+        todo=_by_hand(wanted, settings),
     )
+
+
+def obtain_or_make(
+    wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T], make: Callable[[], Found[T]]
+) -> Found[T]:
+    """Find a file in the download folder or a mirror, else make what would be in it.
+
+    Parameters
+    ----------
+    wanted, settings, read
+        As for `obtain`; there are no addresses.
+    make
+        Makes it on this machine.
+
+    Raises
+    ------
+    ReproError
+        It is not there, and making it failed. The message is the latter's, with each path tried and its reason.
+    """
+    failures = _Failures()
+    if found := _look(wanted, settings, read, failures):
+        return found
+    for line in failures.refused:
+        log.warning("%s: making it anew", line)
+    try:
+        return make()
+    except ReproError as error:
+        raise ReproError(
+            error.what,
+            where=error.where,
+            expected=error.expected,
+            actual=f"{error.actual or 'it failed'}; and it is not ready-made at{failures.listed()}",
+            todo=f"{error.todo}; or {_by_hand(wanted, settings)}" if error.todo else _by_hand(wanted, settings),
+        ) from error
+
+
+def _look(
+    wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T], failures: _Failures
+) -> Found[T] | None:
+    """Look in the download folder and in the mirrors."""
+    for place in [settings.cache, *mirrors(settings)]:
+        found = (
+            _from_web_mirror(wanted, place, settings, read, failures)
+            if _is_url(place)
+            else _from_folder(wanted, Path(place), Path(settings.cache), read, failures)
+        )
+        if found:
+            return found
+    return None
+
+
+def _by_hand(wanted: Wanted, settings: Fetch) -> str:
+    place = Path(settings.cache) / wanted.pattern
+    return f"put the file at {place}, or name a mirror that has it in REPRO_MIRROR"
 
 
 def mirrors(settings: Fetch) -> list[str]:

@@ -1,23 +1,31 @@
-"""Meshes in files: Stanford's surfaces and the tetrahedral meshes of a mirror."""
+"""Meshes in files: Stanford's surfaces, the tetrahedral meshes of a mirror, and those that recipes made."""
 
 from __future__ import annotations
 
+import gzip
+import lzma
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+import meshio
 import numpy as np
+from meshio import medit
 from numpy.typing import NDArray
 
 from repro.config.models import Fetch
 from repro.errors import ReproError
 from repro.problems.assembled import Floats
 from repro.problems.content import check_content, mesh_checksum
-from repro.problems.fetch import Address, Found, Wanted, obtain
+from repro.problems.fetch import Address, Found, Wanted, obtain, obtain_or_make
 from repro.problems.meshes import read_surface, read_tetrahedra
-from repro.problems.registry import REGISTRY, Stanford, Tetmesh, load_registry
+from repro.problems.registry import REGISTRY, Recipe, Stanford, Tetmesh, load_registry
+from repro.problems.shapes import subdivide
 
 WRAPPINGS = ("", ".gz", ".xz")
+SUFFIX = ".meshb"  # of the meshes that are written: binary, small, and of many programs
 Read = tuple[Floats, NDArray[np.int64], tuple[str, ...]]
 
 
@@ -32,7 +40,7 @@ class MeshFile:
 
 
 def read_stanford(item: Stanford, settings: Fetch) -> Found[MeshFile]:
-    """Find or download a surface, and read it.
+    """Find or download a surface, read it, and cut its triangles as often as the item asks for.
 
     Raises
     ------
@@ -45,7 +53,15 @@ def read_stanford(item: Stanford, settings: Fetch) -> Found[MeshFile]:
         suffixes=tuple((f".ply{wrapping}",) for wrapping in WRAPPINGS),
         addresses=lambda: [Address((url,), item.member if _is_archive(url) else None) for url in item.urls],
     )
-    return obtain(wanted, settings, _reader(item, settings, read_surface))
+    found = obtain(wanted, settings, _reader(item, settings, read_surface))
+    if not item.subdivide:
+        return found
+    read = found.content
+    vertices, faces = read.vertices, read.cells
+    for _ in range(item.subdivide):
+        vertices, faces = subdivide(vertices, faces)
+    note = f"each triangle cut into {4**item.subdivide}"
+    return replace(found, content=replace(read, vertices=vertices, cells=faces, notes=(*read.notes, note)))
 
 
 def read_tetmesh(item: Tetmesh, settings: Fetch) -> Found[MeshFile]:
@@ -63,6 +79,70 @@ def read_tetmesh(item: Tetmesh, settings: Fetch) -> Found[MeshFile]:
         addresses=lambda: [Address(urls) for urls in item.urls],
     )
     return obtain(wanted, settings, _reader(item, settings, read_tetrahedra))
+
+
+def obtain_recorded(item: Recipe, settings: Fetch, make: Callable[[], Found[MeshFile]]) -> Found[MeshFile]:
+    """Find the mesh that a recipe made before, as `write_mesh` writes it, or make it.
+
+    Parameters
+    ----------
+    item
+        The problem; a ready-made mesh has to have its checksum, if it has one.
+    settings
+        Where to look.
+    make
+        Makes it.
+
+    Raises
+    ------
+    ReproError
+        There is none, or only others, and making it failed.
+    """
+    wanted = Wanted(
+        name=item.name,
+        stem=f"recipe/{item.recipe}",
+        suffixes=tuple((SUFFIX + wrapping,) for wrapping in WRAPPINGS),
+        addresses=lambda: [],
+    )
+    return obtain_or_make(wanted, settings, _reader(item, settings, read_tetrahedra), make)
+
+
+def write_mesh(path: Path, vertices: Floats, cells: NDArray[np.int64]) -> None:
+    """Write a mesh in MEDIT's binary format, packed if the suffix says so: whole or not at all.
+
+    Parameters
+    ----------
+    path
+        Ends with `.meshb`, `.meshb.gz` or `.meshb.xz`.
+    vertices, cells
+        float64 `(v, 3)`, and triangles `(m, 3)` or tetrahedra `(m, 4)`; both keep their order.
+
+    Raises
+    ------
+    ReproError
+        The suffix is another, or the file cannot be written.
+    """
+    bare = path.with_suffix("") if path.suffix in WRAPPINGS else path
+    if bare.suffix != SUFFIX:
+        raise ReproError(
+            "unknown kind of mesh file to write",
+            where=path,
+            expected=" or ".join(SUFFIX + wrapping for wrapping in WRAPPINGS),
+        )
+    content = meshio.Mesh(vertices, [({3: "triangle", 4: "tetra"}[cells.shape[1]], cells.astype(np.int32))])
+    packings: dict[str, Callable[[bytes], bytes]] = {".gz": partial(gzip.compress, mtime=0), ".xz": lzma.compress}
+    pack = packings.get(path.suffix, bytes)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=path.parent) as folder:
+            plain, packed = Path(folder, f"mesh{SUFFIX}"), Path(folder, "packed")
+            medit.write(plain, content)
+            packed.write_bytes(pack(plain.read_bytes()))
+            packed.replace(path)
+    except OSError as error:
+        raise ReproError(
+            "cannot write the mesh", where=path, actual=error, todo="make room there, or name another file"
+        ) from None
 
 
 def mesh(name: str, settings: Fetch, registry: Path = REGISTRY) -> MeshFile:
@@ -88,7 +168,7 @@ def _is_archive(url: str) -> bool:
 
 
 def _reader(
-    item: Stanford | Tetmesh, settings: Fetch, read: Callable[[Path], Read]
+    item: Stanford | Tetmesh | Recipe, settings: Fetch, read: Callable[[Path], Read]
 ) -> Callable[[tuple[Path, ...]], MeshFile]:
     def checked(paths: tuple[Path, ...]) -> MeshFile:
         vertices, cells, notes = read(paths[0])

@@ -65,6 +65,7 @@ class Stanford(Item):
     model: str = Field(description="Name of the file in a mirror: stanford/<model>.ply[.gz|.xz].")
     urls: tuple[str, ...] = ()
     member: str | None = Field(None, description="The file's path inside the archive that `urls` lead to.")
+    subdivide: int = Field(0, ge=0, le=4, description="Times that each triangle is cut into four.")
     rho: float | None = Field(None, description="Constant curvature potential; absent: a smooth seeded field.")
 
 
@@ -87,19 +88,20 @@ class Tetmesh(Item):
 
 
 class Recipe(Item):
-    """A mesh of the papers that is not public, made again by a named recipe."""
+    """A mesh that a named recipe makes: one of the papers', which are not public, or a larger one of the kind."""
 
     source: Literal["recipe"]
     entry: Literal["block3"] = "block3"
-    recipe: str
+    recipe: str = Field(description="Name of the recipe, and of its mesh in a mirror: recipe/<recipe>.meshb[.gz|.xz].")
     inputs: tuple[str, ...] = Field((), description="Problems of the registry whose files the recipe starts from.")
+    made: str | None = Field(None, description="How the mesh of that checksum was made: from what, and with what.")
     young: float = Field(1.0, gt=0)
     poisson: float = Field(0.3, gt=-1, lt=0.5)
 
     @property
     def rebuilt(self) -> bool:
-        """Always: that is what recipes are for."""
-        return True
+        """Whether it is one of the papers' meshes, whose size is published."""
+        return self.published is not None
 
 
 class Generated(Item):

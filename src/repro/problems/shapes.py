@@ -69,6 +69,25 @@ def wrap_torus(lattice: Floats, rings: int, segments: int) -> Floats:
     return np.stack([ring * np.cos(around), ring * np.sin(around), 0.4 * np.sin(across)], axis=1)
 
 
+def subdivide(vertices: Floats, faces: Integers) -> Mesh:
+    """Cut each triangle into four at the midpoints of its edges.
+
+    Returns
+    -------
+    vertices, faces
+        The vertices given, then the edges' midpoints in the order of the edges' ends: float64 `(v + e, 3)`; and
+        `(4 f, 3)`, the four of a triangle one after the other, all facing as it does.
+    """
+    n = len(vertices)
+    edges = np.sort(np.stack([faces, np.roll(faces, -1, axis=1)], axis=-1), axis=-1).astype(np.int64)
+    keys, midpoints = np.unique(edges[..., 0] * n + edges[..., 1], return_inverse=True)
+    a, b, c = faces.T
+    ab, bc, ca = n + midpoints.reshape(-1, 3).T
+    parts = np.stack([a, ab, ca, ab, b, bc, ca, bc, c, ab, bc, ca], axis=-1)
+    points: Floats = np.concatenate([vertices, (vertices[keys // n] + vertices[keys % n]) / 2])
+    return points, parts.reshape(-1, 3)
+
+
 def horn(lattice: Floats, cells: Sequence[int]) -> Floats:
     """Map the coordinates of `lattice_box` to a tapered, twisted and bent bar without a symmetry."""
     x, y, s = (lattice / cells).T - np.array([[0.5], [0.5], [0.0]])

@@ -24,11 +24,4 @@ def make(source: Source) -> Made:
     return made._replace(notes=(*notes, f"made with {versions('pymeshfix', 'fast-simplification', 'gmsh')}"))
 
 
-register(
-    Recipe(
-        "armadillo_1000.1",
-        ell_factor=3.0,
-        make=make,
-        checksums=("422806c276fba02ecc48c0b7861c320154f08c95d8a4b55e8b6c067ee67ef1e1",),
-    )
-)
+register(Recipe("armadillo_1000.1", make, ell_factor=3.0))

@@ -28,11 +28,4 @@ def make(source: Source) -> Made:
     return made._replace(notes=(*notes, f"made with {versions('pymeshfix', 'fast-simplification', 'tetgen')}"))
 
 
-register(
-    Recipe(
-        "bunny2.4M",
-        ell_factor=7.4,
-        make=make,
-        checksums=("49e3f3efa3222ddec9c64fa4f74922e967b85e65646adc0f99fb3476166c85c9",),
-    )
-)
+register(Recipe("bunny2.4M", make, ell_factor=7.4))

@@ -23,11 +23,4 @@ def make(source: Source) -> Made:
     return made._replace(notes=(*notes, f"made with {versions('pymeshfix', 'fast-simplification', 'tetgen')}"))
 
 
-register(
-    Recipe(
-        "dragon_100K",
-        ell_factor=2.8,
-        make=make,
-        checksums=("8bcf0ae0f144182e4a7e2f1511032b588e3abe6928213c97743f4a93109db7fd",),
-    )
-)
+register(Recipe("dragon_100K", make, ell_factor=2.8))

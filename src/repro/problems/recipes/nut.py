@@ -57,11 +57,4 @@ def _solids(entities: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return [entity for entity in entities if entity[0] == 3]
 
 
-register(
-    Recipe(
-        "nut_37k",
-        ell_factor=2.6,
-        make=make,
-        checksums=("0b7e3051f0100af8085ae00119132c21872a35ee78cc6f56c8c821558ad77d3e",),
-    )
-)
+register(Recipe("nut_37k", make, ell_factor=2.6))
