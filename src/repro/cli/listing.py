@@ -102,9 +102,7 @@ def list_layouts(_: Path) -> tuple[list[str], Rows]:
     from repro.formats.layout import REFERENCE, all_layouts, extended_layouts
 
     papers = all_layouts()
-    ours = dict.fromkeys(
-        layout for entry in entries().values() for layout in extended_layouts(len(entry.members), entry.size)
-    )
+    ours = dict.fromkeys(layout for entry in entries().values() for layout in extended_layouts(entry.size))
     remarks = {REFERENCE: "the reference"}
     rows = [
         (layout, layout.outer, layout.inner, layout.vector, remarks.get(layout, None if layout in papers else "ours"))

@@ -10,7 +10,8 @@ from repro.formats.layout import Layout
 from repro.formats.outer import get_outer
 
 KINDS = ("static", "dynamic")
-DIRECT = "direct"
+#: Ours beside them.
+DIRECT, CHUNK = "direct", "chunk"
 
 
 @dataclass(frozen=True, order=True)
@@ -20,8 +21,8 @@ class Schedule:
     Attributes
     ----------
     kind
-        `static` (grid-stride loop), `dynamic` (blocks draw n_t rows at a time from an atomic counter), or `direct` (as
-        many blocks as the rows take, one pass).
+        `static` (grid-stride loop), `dynamic` (blocks draw n_t rows at a time from an atomic counter), `direct` (as
+        many blocks as the rows take, one pass), or `chunk` (each block takes one run of neighbouring rows).
     n_t
         Threads per block.
     n_b
@@ -77,32 +78,26 @@ def paper_space(target: Target) -> list[Schedule]:
 
 
 def extended_space(target: Target, layout: Layout) -> list[Schedule]:
-    """Return our schedules for a layout: several threads to a row, several entries in flight, one pass over the rows.
+    """Return our schedules for a layout: several threads to a row, several entries in flight, neighbours together.
 
     Slices are taken by as many threads to a row as make whole slices a warp's step, or half and twice as many.
     """
     slice_rows = get_outer(layout.outer).constants.get("slice_rows")
-    exact = target.warp // slice_rows if slice_rows and slice_rows <= target.warp else 1
-    powers = [1 << i for i in range(target.warp.bit_length())]
-    widths = [w for w in powers if exact <= 2 * w and w <= 2 * exact] if slice_rows else powers
-    streams = (False, True) if layout.inner == "AoSoA" else (False,)
+    widths = [1 << i for i in range(target.warp.bit_length())]
+    if slice_rows:
+        exact = max(1, target.warp // slice_rows)
+        widths = [width for width in widths if exact <= 2 * width and width <= 2 * exact]
     return [
-        Schedule(kind, n_t, n_b, width, unroll, streamed)
-        for width, unroll, streamed, (kind, n_t, n_b) in product(widths, (1, 2, 4), streams, _shapes(target))
+        Schedule(kind, n_t, n_b, width, unroll, streamed=True)
+        for width, unroll, (kind, n_t, n_b) in product(widths, (1, 2, 4), _shapes(target))
     ]
 
 
 def _shapes(target: Target) -> list[tuple[str, int, int]]:
-    """Return blocks that leave room for whole multiprocessors, or for half as many threads with twice the registers."""
-    shapes = []
-    for kind, n_t, share in (
-        (DIRECT, 64, 2),
-        (DIRECT, 128, 2),
-        (DIRECT, 256, 2),
-        (DIRECT, 256, 1),
-        ("static", 256, 1),
-        ("static", 512, 1),
-    ):
-        n_t = min(n_t, target.threads_per_block)
-        shapes.append((kind, n_t, max(1, target.threads_per_sm // share // n_t)))
-    return list(dict.fromkeys(shapes))
+    """Return blocks of few threads for one pass and of many for chunks, with 64 or 128 registers a thread."""
+    shapes = [
+        (kind, min(n_t, target.threads_per_block), threads)
+        for kind, sizes in ((DIRECT, (64, 128, 256)), (CHUNK, (256, 512, 1024)))
+        for n_t, threads in product(sizes, (target.threads_per_sm // 2, target.threads_per_sm // 4))
+    ]
+    return list(dict.fromkeys((kind, n_t, max(1, threads // n_t)) for kind, n_t, threads in shapes))

@@ -25,9 +25,8 @@ def spaces(settings: Study) -> tuple[str, ...]:
 
 
 def layouts(settings: Study, space: str, entry: str) -> list[Layout]:
-    """Return the layouts of a space to try; in the papers' space the reference layout is always among them and first."""
-    what = get_entry(entry)
-    known = all_layouts() if space == "paper" else extended_layouts(len(what.members), what.size)
+    """Return the layouts of a space to try; the papers' space always has the reference layout, and first."""
+    known = all_layouts() if space == "paper" else extended_layouts(get_entry(entry).size)
     if settings.layouts == "all":
         return known
     asked = {Layout.parse(text) for text in settings.layouts}
