@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.bench.workspace import Operands, make_operands
+from repro.bench.workspace import Operands, expand, make_operands
 from repro.codegen.targets import get_target
+from repro.entries import get_entry
 from repro.export.matrix_file import write_matrix
 from repro.export.names import parse_variant
 from repro.export.render import Export, render_export
@@ -40,15 +41,30 @@ CASES = {
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
 
+def host_sources(name: str, templates: Path) -> dict[str, str]:
+    """Return a case's files, its launches made calls of the host."""
+    entry, precision, variant = CASES[name]
+    export = Export(name, "compound_spmv", entry, precision, *parse_variant(variant, SM_90), SM_90)
+    files = render_export(templates, export)
+    assert files[f"{name}.cu"].count(LAUNCH) == 1
+    return files | {f"{name}.cu": files[f"{name}.cu"].replace(LAUNCH, ON_HOST)}
+
+
+def compile_program(folder: Path, source: str, *options: str) -> Path:
+    """Compile a source with the host's stand-in for CUDA; return the program."""
+    command = ["g++", "-std=c++20", "-O1", "-pthread", "-I", HERE / "host_cuda", *options, "-o", "program", source]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / "program"
+
+
 def write_sources(folder: Path, templates: Path) -> str:
-    """Write all cases, their launches made calls of the host; return a program of all of them and the driver."""
+    """Write all cases; return the source of a program of all of them and the driver."""
     lines = []
-    for name, (entry, precision, variant) in CASES.items():
-        export = Export(name, "compound_spmv", entry, precision, *parse_variant(variant, SM_90), SM_90)
-        files = render_export(templates, export)
-        assert files[f"{name}.cu"].count(LAUNCH) == 1
-        (folder / f"{name}.h").write_text(files[f"{name}.h"])
-        (folder / f"{name}.cu").write_text(files[f"{name}.cu"].replace(LAUNCH, ON_HOST))
+    for name in CASES:
+        files = host_sources(name, templates)
+        for file in (f"{name}.h", f"{name}.cu"):
+            (folder / file).write_text(files[file])
         lines.append(f'#include "{name}.cu"')
     lines.append(f"#define FIRST {next(iter(CASES))}")
     lines.append(f"#define CASES {' '.join(f'CASE({name})' for name in CASES)}")
@@ -60,15 +76,7 @@ def program(tmp_path_factory: pytest.TempPathFactory, templates: Path) -> Path:
     """All cases in one program, which several exports can live in."""
     folder = tmp_path_factory.mktemp("export")
     (folder / "all.cpp").write_text(write_sources(folder, templates))
-    done = subprocess.run(
-        ["g++", "-std=c++20", "-O1", "-pthread", "-I", HERE / "host_cuda", "-o", "all", "all.cpp"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder / "all"
+    return compile_program(folder, "all.cpp")
 
 
 def run(program: Path, *words: object) -> str:
@@ -101,16 +109,36 @@ def test_an_exported_product_is_right(
 def test_a_matrix_without_entries_gives_zero(program: Path, tmp_path: Path) -> None:
     for case, (entry, precision, _) in CASES.items():
         nothing = np.zeros(0, np.int32)
-        members = make_operands_members(entry)
+        members = len(get_entry(entry).members)
         problem = Problem("nothing", entry, 40, np.zeros(41, np.int32), nothing, np.zeros((0, members)))
         y, _, _ = multiply(program, case, make_operands(problem, precision, 1), tmp_path)
         assert not y.any(), case
 
 
-def make_operands_members(entry: str) -> int:
-    from repro.entries import get_entry
+def test_the_example_checks_its_product_and_writes_it(
+    tmp_path: Path, templates: Path, small_problem: Callable[..., Problem]
+) -> None:
+    for name, text in host_sources("real_csr", templates).items():
+        (tmp_path / name).write_text(text)
+    example = compile_program(tmp_path, "example.cpp", "-include", "real_csr.cu")
+    problem = small_problem("real")
+    write_matrix(problem, "double", tmp_path / "matrix")
+    said = run(example, tmp_path / "matrix", "--output", tmp_path / "y", "--benchmark")
+    assert said.splitlines()[0].startswith(f"75 rows, {problem.nnz} non-zeros, ")
+    assert said.splitlines()[1] == "5.000 us"
+    # the example's x: a hash of the index, 24 bits of it
+    x = np.trunc((np.arange(problem.n, dtype=np.uint64) * 2654435769).astype(np.uint32).view(np.int32) / 256) / 2**23
+    np.testing.assert_allclose(np.fromfile(tmp_path / "y"), expand(problem, problem.values) @ x, atol=1e-12)
 
-    return len(get_entry(entry).members)
+    other = tmp_path / "other"
+    write_matrix(problem, "single", other)
+    for file, message in ((other, "is no file of sparse-repro CSR real double"), (tmp_path / "none", "is no file")):
+        done = subprocess.run([example, file], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert message in done.stderr
+    content = (tmp_path / "matrix").read_bytes()
+    other.write_bytes(content[:-1])
+    assert "is too short" in subprocess.run([example, other], capture_output=True, text=True, check=False).stderr
 
 
 def test_what_is_no_matrix_is_refused(program: Path) -> None:

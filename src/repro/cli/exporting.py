@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -63,10 +64,8 @@ def export(
         repro export --variant Sl-32-SoA-AoS/static-256-4 --entry quaternion --precision double --to quaternions
     """
     from repro.config import load
-    from repro.export.matrix_file import write_matrix
     from repro.export.render import render_export
     from repro.export.write import write_folder
-    from repro.problems.problem import Problem
 
     settings = load(config)
     campaign = campaign or settings.campaign
@@ -74,12 +73,23 @@ def export(
         wanted = _by_hand(variant, entry, precision.value, target, name, study)
     else:
         wanted = _of_campaign(results, campaign, study, problem, precision.value, tuning, entry, name)
-    binaries = {}
-    if matrix:
-        built = Problem.load(results / campaign / "problems" / f"{problem}.npz")
-        binaries[f"{wanted.name}.matrix"] = lambda path: write_matrix(built, precision.value, path)
+    binaries = _matrix(results / campaign / "problems", problem, wanted) if matrix else {}
     for path in write_folder(to, render_export(Path(settings.kernels), wanted), binaries):
         typer.echo(f"wrote {path}")
+
+
+def _matrix(folder: Path, problem: str | None, wanted: Export) -> dict[str, Callable[[Path], None]]:
+    """Return what writes the problem's matrix, by its file."""
+    from repro.errors import ReproError
+    from repro.export.matrix_file import write_matrix
+    from repro.problems.problem import Problem
+
+    if problem is None:
+        raise ReproError("--matrix needs a problem", todo="name one that the campaign has built")
+    built = Problem.load(folder / f"{problem}.npz")
+    if built.entry != wanted.entry:
+        raise ReproError("the problem has another entry", where=problem, expected=wanted.entry, actual=built.entry)
+    return {f"{wanted.name}.matrix": lambda path: write_matrix(built, wanted.precision, path)}
 
 
 def _by_hand(variant: str, entry: str | None, precision: str, target_name: str, name: str | None, study: str) -> Export:
@@ -121,6 +131,12 @@ def _of_campaign(
             todo="name a problem of a campaign, or a variant with --variant and --entry",
         )
     chosen = find_chosen(results, campaign, study, problem, precision, tuning)
+    if chosen.target.dialect != "cuda":
+        raise ReproError(
+            "the campaign was measured on a CPU, and its winner is no GPU's",
+            where=f"campaign {campaign}",
+            todo="name a campaign of a GPU with --campaign, or a variant with --variant",
+        )
     layout, schedule = parse_variant(chosen.name, chosen.target)
     time = "not timed again" if chosen.seconds is None else f"{chosen.seconds * 1e6:.3f} µs (median, graph clock, warm)"
     provenance = [

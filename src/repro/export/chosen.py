@@ -64,7 +64,7 @@ def find_chosen(
     Raises
     ------
     ReproError
-        There is no such campaign, problem or choice, or it was measured on a CPU.
+        There is no such campaign, problem or choice, or a record of it is missing or damaged.
     """
     folder = results / campaign / "raw" / study / problem / precision
     choices = _read(folder / "choices.parquet", results / campaign / "raw" / study)
@@ -83,12 +83,6 @@ def find_chosen(
     row = rows[0] if rows else {}
     environment = row.get("environment")
     target = get_target(_target(results / campaign / "raw" / "environment" / f"{environment}.json"))
-    if target.dialect != "cuda" or row.get("backend") == "opencl":
-        raise ReproError(
-            "the campaign was measured on a CPU, and its winner is no GPU's",
-            where=f"campaign {campaign}",
-            todo="name a campaign of a GPU with --campaign, or a variant with --variant",
-        )
     median = row.get(f"{CLOCK}_median")
     return Chosen(
         name=name,

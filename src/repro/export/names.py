@@ -32,7 +32,10 @@ def parse_variant(name: str, target: Target) -> tuple[Layout, Schedule]:
             actual=name,
             todo=f"reorder matrix and vectors yourself, and export {layout.stored}/{schedule_name}",
         )
-    return layout, _parse_schedule(schedule_name, name, target)
+    schedule = _parse_schedule(schedule_name, name, target)
+    if schedule.streamed and layout.inner != "AoSoA":
+        raise ReproError("only tiles can be streamed", where=name, expected="AoSoA with -s", actual=layout.inner)
+    return layout, schedule
 
 
 def _parse_schedule(text: str, variant: str, target: Target) -> Schedule:

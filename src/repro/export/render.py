@@ -21,11 +21,6 @@ from repro.formats.pack import STEPS, padded_size
 from repro.formats.tiles import TILE, chunks
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PLACES = {
-    "AoS": ", the members of an entry side by side",
-    "SoA": ", member by member",
-    "Padded": ", the members of an entry side by side and {padding} unused number{s} after them",
-}
 
 
 @dataclass(frozen=True)
@@ -95,7 +90,6 @@ def _context(export: Export) -> dict[str, Any]:
     entry, outer = get_entry(export.entry), get_outer(export.layout.outer)
     scalar, scalar_bytes = SCALARS[export.precision]
     stride = padded_size(entry.size) if export.layout.vector == "Padded" else entry.size
-    spare = stride - entry.size
     return {
         "library": export.name,
         "title": f"y = A x for sparse matrices with {export.entry} entries in {export.precision} precision, layout "
@@ -113,11 +107,19 @@ def _context(export: Export) -> dict[str, Any]:
         "tile": TILE,
         "steps": STEPS,
         "vector_stride": stride,
-        "where_members_lie": _PLACES[export.layout.vector].format(padding=spare, s="s" * (spare != 1)),
+        "where_members_lie": _where(export.layout.vector, stride - entry.size),
         "architecture": export.target.name.removeprefix("sm_"),
         "file_kind": kind_of_file(export.entry, export.precision),
         "provenance": export.provenance,
     }
+
+
+def _where(order: str, spare: int) -> str:
+    """Say where the members of a vector's entries lie."""
+    if order == "SoA":
+        return "member by member"
+    after = f", and {spare} unused number{'s' * (spare > 1)} after them" if spare else ""
+    return f"the members of an entry side by side{after}"
 
 
 def _members(names: Sequence[str], scalar_bytes: int) -> list[dict[str, Any]]:

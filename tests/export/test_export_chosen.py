@@ -1,0 +1,115 @@
+"""What is exported by default: a campaign's own choice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from repro.cli import app
+from repro.errors import ReproError
+from repro.export.chosen import find_chosen
+
+SPEED = {"joint": ("Sl-32-SoA-AoS/static-64-6", 3e-6), "static": ("Sl-32-SoA-AoS/static-96-6", 4e-6)}
+
+
+def campaign(
+    folder: Path, choices: dict[str, tuple[str, float]], target: str = "sm_90", problem: str = "fem/nut"
+) -> None:
+    """Write what `find_chosen` reads of a campaign; the event clock chose something else, and cold rows are slower."""
+    raw = folder / "toy" / "raw"
+    run = raw / "compound_spmv" / problem / "single"
+    run.mkdir(parents=True)
+    (raw / "environment").mkdir()
+    (raw / "environment" / "abc.json").write_text(json.dumps({"target": target}))
+    rows = [
+        {
+            "clock": clock,
+            "tuning": tuning,
+            "entry": "block3",
+            "name": name if clock == "graph" else "CSR-AoS-AoS/static-32-1",
+        }
+        for tuning, (name, _) in choices.items()
+        for clock in ("event", "graph")
+    ]
+    pd.DataFrame(rows, columns=["clock", "tuning", "entry", "name"]).to_parquet(run / "choices.parquet")
+    backend = "cuda" if target.startswith("sm_") else "opencl"
+    times = [
+        {
+            "name": name,
+            "cache": cache,
+            "graph_median": seconds * slow,
+            "backend": backend,
+            "device": "GPU X",
+            "environment": "abc",
+        }
+        for name, seconds in choices.values()
+        for cache, slow in (("cold", 2), ("warm", 1))
+    ]
+    columns = ["name", "cache", "graph_median", "backend", "device", "environment"]
+    pd.DataFrame(times, columns=columns).to_parquet(run / "report.parquet")
+
+
+def find(folder: Path, problem: str = "fem/nut", tuning: str | None = None):
+    return find_chosen(folder, "toy", "compound_spmv", problem, "single", tuning)
+
+
+def test_the_joint_choice_by_the_graph_clock_is_the_default(tmp_path: Path) -> None:
+    campaign(tmp_path, SPEED)
+    chosen = find(tmp_path)
+    assert (chosen.name, chosen.entry, chosen.target.name) == ("Sl-32-SoA-AoS/static-64-6", "block3", "sm_90")
+    assert (chosen.tuning, chosen.device, chosen.seconds, chosen.environment) == ("joint", "GPU X", 3e-6, "abc")
+    assert find(tmp_path, tuning="static").name == "Sl-32-SoA-AoS/static-96-6"
+
+
+def test_the_extended_choice_goes_before_it(tmp_path: Path) -> None:
+    campaign(tmp_path, SPEED | {"extended": ("Sl-8-AoSoA-Padded/direct-256-4-w4", 2e-6)})
+    assert find(tmp_path).tuning == "extended"
+    assert find(tmp_path, tuning="joint").seconds == 3e-6
+
+
+def test_an_unknown_tuning_names_those_that_there_are(tmp_path: Path) -> None:
+    campaign(tmp_path, SPEED)
+    with pytest.raises(ReproError, match=r"expected: one of joint, static\n  actual: best"):
+        find(tmp_path, tuning="best")
+
+
+def test_an_unknown_problem_names_those_that_there_are(tmp_path: Path) -> None:
+    campaign(tmp_path, SPEED)
+    with pytest.raises(ReproError, match="expected: one of fem/nut/single"):
+        find(tmp_path, "bunny")
+
+
+def test_a_problem_that_could_not_be_had_has_no_choice(tmp_path: Path) -> None:
+    campaign(tmp_path, {})
+    with pytest.raises(ReproError, match="no such choice"):
+        find(tmp_path)
+
+
+def test_a_cpus_winner_is_no_gpu_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign(tmp_path, SPEED, target="cpu")
+    assert find(tmp_path).target.name == "cpu"
+    monkeypatch.chdir(Path(__file__).parents[2])
+    words = ["export", "fem/nut", "--precision", "single", "--campaign", "toy", "--results", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        app.run([*words, "--to", str(tmp_path / "kernel")])
+    assert "measured on a CPU" in capsys.readouterr().err
+    assert not (tmp_path / "kernel").exists()
+
+
+def test_damaged_and_missing_records_are_one_message(tmp_path: Path) -> None:
+    campaign(tmp_path, SPEED)
+    record = tmp_path / "toy/raw/environment/abc.json"
+    record.write_text("{")
+    with pytest.raises(ReproError, match="damaged"):
+        find(tmp_path)
+    record.unlink()
+    with pytest.raises(ReproError, match="--variant"):
+        find(tmp_path)
+    next(tmp_path.rglob("report.parquet")).write_bytes(b"PAR1")
+    with pytest.raises(ReproError, match="cannot be read"):
+        find(tmp_path)

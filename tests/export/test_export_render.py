@@ -1,0 +1,147 @@
+"""What is written for each entry, precision and layout, and that the kernel is the one that is measured."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from repro.codegen import nvcc
+from repro.codegen.render import kernel_name, render_module
+from repro.codegen.targets import get_target
+from repro.entries import entries
+from repro.errors import ReproError
+from repro.export.names import parse_variant
+from repro.export.render import Export, render_export
+from repro.formats.layout import INNER, VECTOR
+from repro.formats.outer import outer_formats
+from repro.formats.outer.base import Outer, register
+
+SM_90 = get_target("sm_90")
+ORDERS = list(product(INNER, VECTOR))
+
+
+def export(entry: str, precision: str, variant: str, name: str = "kernel") -> Export:
+    return Export(
+        name, "compound_spmv", entry, precision, *parse_variant(variant, SM_90), SM_90, [("chosen", "by hand")]
+    )
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("entry", sorted(entries()))
+def test_every_outer_format_and_order_is_written(templates: Path, entry: str, precision: str) -> None:
+    members = ", ".join(entries()[entry].members)
+    for number, outer in enumerate(outer_formats()):
+        inner, vector = ORDERS[(number * 2 + len(entry)) % len(ORDERS)]
+        files = render_export(templates, export(entry, precision, f"{outer}-{inner}-{vector}/static-64-4"))
+        assert set(files) == {"kernel.h", "kernel.cu", "CMakeLists.txt", "example.cpp", "README.md"}
+        assert f"Scalar {members};" in files["kernel.h"]
+        assert f"using Scalar = {'float' if precision == 'single' else 'double'};" in files["kernel.h"]
+        for name, text in files.items():
+            assert not re.search(r"\{\{ |\{%|None|Undefined", text), (name, outer, inner, vector)
+            assert text.endswith("\n")
+            assert not text.endswith("\n\n")
+
+
+def test_only_the_one_schedule_is_written(templates: Path) -> None:
+    files = render_export(templates, export("complex", "single", "ELL-SoA-AoS/dynamic-96-6"))
+    assert re.findall(r"__launch_bounds__\((\d+), (\d+)\) (\w+)", files["kernel.cu"]) == [
+        ("96", "6", "spmv_dynamic_96_6")
+    ]
+    assert "A.grid_, 96, stream" in files["kernel.cu"]
+    assert "cudaMemsetAsync(A.counter_" in files["kernel.cu"]
+    assert "may not run at the same time" in files["kernel.h"]
+    direct = render_export(templates, export("complex", "single", "ELL-SoA-AoS/direct-96-6-w4"))["kernel.cu"]
+    assert "(n * 4LL + 95) / 96" in direct
+    assert "cudaMemsetAsync(A.counter_" not in direct
+
+
+def test_the_readme_says_where_it_came_from(templates: Path) -> None:
+    readme = render_export(templates, export("complex", "single", "ELL-SoA-AoS/dynamic-96-6"))["README.md"]
+    assert "| chosen | by hand |" in readme
+    assert "layout ELL-SoA-AoS, schedule dynamic-96-6" in readme
+    assert max(map(len, readme.splitlines())) <= 120
+
+
+def test_a_name_has_to_be_one_in_cpp(templates: Path) -> None:
+    with pytest.raises(ReproError, match="namespace"):
+        render_export(templates, export("complex", "single", "CSR-AoS-AoS/static-32-1", name="fem/bunny"))
+
+
+def test_a_format_without_conversion_is_refused(templates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from repro.formats.outer import base
+
+    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    csr = outer_formats()["CSR"]
+    register(Outer("COO", "coo", csr.count, csr.locate))
+    with pytest.raises(ReproError, match=r"export/outer/coo\.j2"):
+        render_export(templates, export("complex", "single", "COO-AoS-AoS/static-32-1"))
+
+
+@pytest.mark.parametrize(
+    ("variant", "message"),
+    [
+        ("CSR-AoS-AoS@rcm/static-32-1", "export CSR-AoS-AoS/static-32-1"),
+        ("CSR-AoS/static-32-1", "unknown layout"),
+        ("CSR-AoS-AoS", "unknown schedule"),
+        ("CSR-AoS-AoS/static-32", "unknown schedule"),
+        ("CSR-AoS-AoS/guided-32-1", "unknown schedule"),
+        ("CSR-AoS-AoS/static-48-1", "cannot hold"),
+        ("CSR-AoS-AoS/static-1024-3", "cannot hold"),
+        ("CSR-AoS-AoS/static-32-64", "cannot hold"),
+        ("CSR-AoS-AoS/direct-64-1-w3", "cannot hold"),
+        ("CSR-AoS-AoS/direct-64-1-s", "only tiles"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_message(variant: str, message: str) -> None:
+    with pytest.raises(ReproError, match=message):
+        parse_variant(variant, SM_90)
+
+
+@pytest.mark.parametrize(
+    "text", ["static-256-4", "dynamic-32-32", "direct-64-2-w4-u2-s", "direct-64-2-u2", "direct-64-2-s"]
+)
+def test_a_schedules_name_is_read_back(text: str) -> None:
+    assert str(parse_variant(f"CSR-AoSoA-AoS/{text}", SM_90)[1]) == text
+
+
+def assembly(source: Path, kernel: str) -> str:
+    """Compile to PTX and return a kernel's instructions, without the names that differ between two sources."""
+    subprocess.run(
+        [nvcc.find(), "-arch=sm_90", "-O3", "-std=c++17", "-Werror", "all-warnings", "-ptx", "-o", "out.ptx", source],
+        cwd=source.parent,
+        check=True,
+    )
+    found = re.search(
+        rf"\.entry (\w*{kernel}\w*)\(.*?^}}$", source.with_name("out.ptx").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert found
+    text = re.sub(r"\$L__BB\d+_", "$L__BB_", found[0].replace(found[1], "kernel"))
+    return re.sub(r"\w*drawn\w*", "drawn", text)
+
+
+@pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
+@pytest.mark.parametrize(
+    ("entry", "precision", "variant"),
+    [
+        ("quaternion", "single", "Sl-32-SoA-AoS/static-64-6"),
+        ("complex", "double", "ELL-SoA-AoS/dynamic-64-6"),
+        ("block3", "single", "Sl-8-AoSoA-Padded/direct-64-4-w4-u2-s"),
+        ("real", "double", "ELLPACK-AoS-SoA/direct-64-4"),
+        ("complex", "single", "CSR-AoSoA-AoS/direct-128-4-w8"),
+    ],
+)
+def test_it_compiles_without_a_warning_to_the_code_that_is_measured(
+    templates: Path, tmp_path: Path, entry: str, precision: str, variant: str
+) -> None:
+    what = export(entry, precision, variant)
+    for name, text in render_export(templates, what).items():
+        (tmp_path / name).write_text(text)
+    # the module's own warnings are not the export's
+    module = render_module(templates, what.study, entry, precision, what.layout, [what.schedule], SM_90)
+    (tmp_path / "module.cu").write_text(f"#pragma nv_diag_suppress 177\n{module}")
+    kernel = kernel_name(what.schedule, SM_90)
+    assert assembly(tmp_path / "kernel.cu", kernel) == assembly(tmp_path / "module.cu", kernel)

@@ -1,0 +1,130 @@
+"""Exported kernels are compiled as a user would, give SciPy's results, and are as fast as what the bench timed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pytest
+
+from repro.bench.timing import Effort
+from repro.bench.trial import Bench
+from repro.bench.variant import Variant
+from repro.bench.workspace import expand
+from repro.codegen import nvcc
+from repro.codegen.compile import compile_module
+from repro.codegen.render import render_module
+from repro.devices.cuda import CudaDevice
+from repro.entries import get_entry
+from repro.export.matrix_file import write_matrix
+from repro.export.names import parse_variant
+from repro.export.render import Export, render_export
+from repro.problems.generated import KINDS, generate
+from repro.problems.problem import Problem
+
+pytestmark = pytest.mark.gpu
+
+BANDED = {"poisson": {"points": (90, 90, 90)}}
+BOX = {"helmholtz_box": {"cells": (40, 40, 40)}}
+TORUS = {"dirac_torus": {"rings": 500, "segments": 240}}
+ELASTIC = {"elasticity_box": {"cells": (24, 24, 60)}}
+CASES = [
+    (BANDED, "double", "ELLPACK-AoS-AoS/direct-256-4"),
+    (BOX, "single", "ELL-SoA-AoS/dynamic-256-4"),
+    (BOX, "double", "CSR-AoS-SoA/direct-256-8-w8-u2"),
+    (TORUS, "single", "Sl-32-SoA-AoS/static-64-6"),
+    (TORUS, "double", "Sl-16-AoSoA-AoS/direct-128-8-w2-u2-s"),
+    (ELASTIC, "single", "Sl-8-AoSoA-Padded/direct-128-8-w4-u2-s"),
+    (ELASTIC, "double", "Sl-32-SoA-SoA/static-256-2"),
+]
+REPEATED = 3
+TOLERANCE = 0.03
+
+
+def build(kind: dict[str, dict[str, object]]) -> Problem:
+    ((name, parameters),) = kind.items()
+    made = generate(name, **parameters)
+    return Problem(name, KINDS[name].entry, made.n, made.indptr, made.indices, made.values).validate()
+
+
+def example_vector(n: int, size: int, dtype: np.dtype) -> np.ndarray:
+    """Return the x that the example makes up, `(n, size)`."""
+    hashed = (np.arange(n * size, dtype=np.uint64) * 2654435769).astype(np.uint32).view(np.int32)
+    return (np.trunc(hashed / 256) / 8388608).astype(dtype).reshape(n, size)
+
+
+@pytest.fixture(scope="module")
+def exported(gpu: CudaDevice, templates: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The examples of all cases, exported and compiled side by side."""
+    folder = tmp_path_factory.mktemp("export")
+
+    def make(case: tuple[dict[str, dict[str, object]], str, str]) -> None:
+        kind, precision, variant = case
+        entry = KINDS[next(iter(kind))].entry
+        place = folder / variant.replace("/", "-")
+        place.mkdir()
+        what = Export("taken", "compound_spmv", entry, precision, *parse_variant(variant, gpu.target), gpu.target)
+        for name, text in render_export(templates, what).items():
+            (place / name).write_text(text)
+        command = [
+            nvcc.find(),
+            f"-arch={gpu.target.name}",
+            "-O3",
+            "-std=c++17",
+            "-o",
+            "example",
+            "taken.cu",
+            "example.cpp",
+        ]
+        subprocess.run(command, cwd=place, check=True)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(make, CASES))
+    return lambda variant: folder / variant.replace("/", "-") / "example"
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "variant"), CASES, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_an_exported_kernel_is_right_and_as_fast_as_the_one_that_was_timed(
+    gpu: CudaDevice,
+    make_gpu_bench: Callable[..., Bench],
+    exported: Callable[..., Path],
+    templates: Path,
+    tmp_path: Path,
+    kind: dict[str, dict[str, object]],
+    precision: str,
+    variant: str,
+) -> None:
+    problem = build(kind)
+    layout, schedule = parse_variant(variant, gpu.target)
+    source = render_module(templates, "compound_spmv", problem.entry, precision, layout, [schedule], gpu.target)
+    module = compile_module(source, gpu.target, tmp_path / "module.json")
+    bench = make_gpu_bench(problem, precision)
+    write_matrix(problem, precision, tmp_path / "matrix")
+    words = [exported(variant), tmp_path / "matrix", "--benchmark", "--output", tmp_path / "y"]
+    ours, theirs = [], []
+    for _ in range(REPEATED):
+        row = bench.try_once(Variant(layout, schedule, module, tmp_path), "search", Effort(20, 100, 20))
+        assert row.status == "ok", row.message
+        ours.append(row.graph_median * 1e6)
+        said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        theirs.append(float(re.search(r"^([\d.]+) us$", said, re.MULTILINE)[1]))
+
+    operands = bench.operands
+    x = example_vector(problem.n, get_entry(problem.entry).size, operands.dtype).astype(np.float64).ravel()
+    matrix = expand(problem, operands.values)
+    reference = matrix @ x
+    matrix.data = np.abs(matrix.data)
+    size = get_entry(problem.entry).size
+    terms = np.repeat((problem.row_lengths + 2) * size, size)
+    y = np.fromfile(tmp_path / "y", operands.dtype)
+    assert (np.abs(y - reference) <= terms * np.finfo(operands.dtype).eps * (matrix @ np.abs(x))).all()
+
+    print(f"\n{problem.name} {precision} {variant}: exported {median(theirs):.3f} us, bench {median(ours):.3f} us")
+    assert median(theirs) == pytest.approx(median(ours), rel=TOLERANCE)
