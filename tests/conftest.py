@@ -73,7 +73,7 @@ def cpu_device() -> OpenClDevice:
 def make_bench(cpu_device: OpenClDevice, common_manifest: Path) -> Callable[..., Bench]:
     """Open a bench on the CPU for a problem, with a protocol of few launches."""
 
-    def make(problem: Problem, precision: str = "double", cache: str = "warm", **protocol: Any) -> Bench:
+    def make(problem: Problem, precision: str = "double", **protocol: Any) -> Bench:
         module = Module.load(common_manifest)
         common = cpu_device.load(common_manifest.parent / str(module.binary))
         operands = make_operands(problem, precision, 1)

@@ -59,12 +59,22 @@ def test_scipy_is_verified_and_timed_as_a_kernel_is(make_bench, small_problem, e
 
 
 def test_scipy_has_complex_numbers_as_they_are_and_expanded():
-    assert [r.name for r in scipy_products("complex")] == [
+    assert [r.name for r in scipy_products("complex", "natural")] == [
         "scipy/csr/real2",
         "scipy/bsr/real2",
         "scipy/csr/complex",
     ]
-    assert [r.name for r in scipy_products("real")] == ["scipy/csr/real"]
+    assert [r.name for r in scipy_products("real", "natural")] == ["scipy/csr/real"]
+
+
+@pytest.mark.parametrize("entry", sorted(entries()))
+def test_reordered_the_product_is_the_same(make_bench, small_problem, entry):
+    bench = make_bench(small_problem(entry))
+    natural, reordered = (for_problem(entry, "opencl", ordering) for ordering in ("natural", "rcm"))
+    assert [r.name for r in reordered] == [f"{r.name}@rcm" for r in natural]
+    for runnable in reordered:
+        row = bench.try_once(runnable, "search", EFFORT)
+        assert (row.status, row.ordering) == ("ok", "rcm")
 
 
 def test_a_wrong_product_is_incorrect(make_bench, small_problem):
@@ -92,8 +102,8 @@ def test_a_baseline_of_ones_own_is_found(monkeypatch):
     mine = object()
 
     @baseline("cuda")
-    def provide(entry):
-        return [mine] if entry == "real" else []
+    def provide(entry, ordering):
+        return [mine] if (entry, ordering) == ("real", "natural") else []
 
     assert for_problem("real", "cuda") == [mine]
     assert for_problem("real", "opencl") == for_problem("complex", "cuda") == []

@@ -15,7 +15,7 @@ def case(request, small_problem):
     """An operand with its expansion, x as the library gets it, and what the product must be."""
     entry, representation = request.param
     operands = make_operands(small_problem(entry), "double", 1)
-    bsr = to_bsr(operands, representation)
+    bsr = to_bsr(operands.problem, representation, operands.dtype)
     x = representation.arrange(operands.x).view(bsr.values.dtype)
     y = representation.arrange(operands.reference).view(bsr.values.dtype)
     return bsr, x, y
@@ -84,8 +84,7 @@ def test_the_complex_blocks_multiply_as_quaternions_do():
 def test_zeros_within_a_block_stay_stored(small_problem):
     problem = small_problem("block3")
     problem.values[:, 1:] = 0
-    operands = make_operands(problem, "single", 1)
-    csr = to_csr(to_bsr(operands, representations("block3")[0]))
+    csr = to_csr(to_bsr(problem, representations("block3")[0], np.dtype(np.float32)))
     assert len(csr.values) == 9 * problem.nnz
     assert csr.values.dtype == np.float32
 
@@ -93,14 +92,15 @@ def test_zeros_within_a_block_stay_stored(small_problem):
 @pytest.mark.parametrize(("precision", "dtype"), [("single", np.complex64), ("double", np.complex128)])
 def test_complex_numbers_keep_the_working_precision(small_problem, precision, dtype):
     operands = make_operands(small_problem("quaternion"), precision, 1)
-    bsr = to_bsr(operands, COMPLEX2)
+    bsr = to_bsr(operands.problem, COMPLEX2, operands.dtype)
+    assert dtype == COMPLEX2.dtype(operands.dtype)
     assert bsr.values.dtype == dtype
     assert bsr.values.flags.c_contiguous
     assert COMPLEX2.arrange(operands.x).dtype == operands.dtype
 
 
 def test_what_32_bit_indices_cannot_count_is_refused(small_problem, monkeypatch):
-    bsr = to_bsr(make_operands(small_problem("real"), "single", 1), representations("real")[0])
+    bsr = to_bsr(small_problem("real"), representations("real")[0], np.dtype(np.float32))
     csr = to_csr(bsr)
     monkeypatch.setattr(expansions, "INDEX_LIMIT", len(csr.values))
     assert to_csr(bsr)

@@ -1,4 +1,6 @@
+import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -151,8 +153,6 @@ def test_a_bug_is_not_taken_for_a_failure(bench):
 
 
 def test_a_launch_that_takes_too_long_is_a_timeout(bench):
-    import time
-
     class Slow(Fake):
         def launch(self):
             super().launch()
@@ -171,9 +171,9 @@ def test_times_far_apart_are_noisy(make_bench, small_problem):
 
 
 def test_cold_rows_have_no_graph_clock(make_bench, small_problem):
-    bench = make_bench(small_problem("real"), cache="cold")
-    row = bench.try_once(Fake("any"), "search", FULL)
-    assert (row.cache, row.status, row.graph_median) == ("cold", "ok", None)
+    bench = make_bench(small_problem("real"))
+    row = bench.try_once(Fake("any"), "search", replace(FULL, cold=True))
+    assert (row.cache, row.status, row.protocol, row.graph_median) == ("cold", "ok", "full", None)
 
 
 def test_the_key_follows_everything_a_time_depends_on(make_bench, small_problem):
@@ -190,7 +190,7 @@ def test_the_key_follows_everything_a_time_depends_on(make_bench, small_problem)
         key(effort=Effort(3)),
         key(phase="report"),
         key(precision="single"),
-        key(cache="cold"),
+        key(effort=replace(FULL, cold=True)),
         key(cpu_budget=0.5),
     ]
     assert len(set(keys)) == len(keys)
@@ -246,7 +246,20 @@ def test_an_effort_is_cut_to_its_budget_but_not_below_a_few_samples():
     assert fit(effort, once=1e-6, budget=1.0) == effort
     assert fit(effort, once=1e-3, budget=0.1) == Effort(100, 20, 5)
     assert fit(effort, once=1.0, budget=0.1) == Effort(5, 2, 5)
-    assert fit(Effort(20), once=1.0, budget=0.1).graph_launches == 0
+    assert fit(Effort(20, cold=True), once=1.0, budget=0.1) == Effort(5, cold=True)
+
+
+def test_the_budget_is_for_the_full_number_of_launches_and_fewer_have_their_share(make_bench, small_problem):
+    bench = make_bench(small_problem("real"), launches=100, cpu_budget=0.5)
+
+    class Slow(Fake):
+        def launch(self):
+            super().launch()
+            time.sleep(0.005)
+
+    alone, screened = (bench.try_once(Slow("slow"), "search", effort) for effort in (Effort(100), Effort(20)))
+    assert 50 < alone.event_launches <= 100
+    assert 10 < screened.event_launches <= 20
 
 
 def test_quantiles_are_those_of_the_samples():

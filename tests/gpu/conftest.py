@@ -54,7 +54,6 @@ def make_gpu_bench(gpu: CudaDevice, gpu_module: tuple[Program, str]) -> Iterator
             Workspace(gpu, operands, *gpu_module, resident=16),
             study="compound_spmv",
             protocol=Protocol(**{**few, **protocol}),
-            cache="warm",
             seed=1,
             environment="test",
             driver="test",

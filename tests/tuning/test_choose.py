@@ -70,6 +70,21 @@ def test_screened_and_noisy_rows_are_chosen_only_for_want_of_others():
     )
 
 
+def test_ours_are_chosen_from_both_spaces_in_natural_ordering_and_then_in_any():
+    ours = [
+        row("Sl-8-AoSoA-Padded", "direct", 128, 4.0, space="extended"),
+        row("ELL-AoS-AoS@rcm", "static", 32, 3.0, space="paper", ordering="rcm"),
+    ]
+    got = {tuning: choice.name for tuning, choice in answers([*ROWS, *ours]).items()}
+    papers = {tuning: choice.name for tuning, choice in answers(ROWS).items()}
+    assert got == papers | {"extended": "Sl-8-AoSoA-Padded/direct-128-1", "reordered": "ELL-AoS-AoS@rcm/static-32-1"}
+
+
+def test_the_papers_may_be_the_best_of_both_spaces():
+    slow = row("Sl-8-AoSoA-Padded", "direct", 128, 40.0, space="extended")
+    assert answers([*ROWS, slow])["extended"].name == answers(ROWS)["joint"].name
+
+
 def test_failed_rows_are_never_chosen():
     assert choose([row("CSR-AoS-AoS", "static", 32, None, status="incorrect")], 0.01) == []
 

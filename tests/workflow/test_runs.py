@@ -159,7 +159,7 @@ def test_a_killed_run_goes_on_where_it_was(target: str, checkout: Checkout) -> N
     slow = {"screen_launches": 3000, "cpu_budget": 1.0}
     study = {"problems": ["tiny/elasticity"], "artifacts": ["table-1"], "protocol": QUICK | slow}
     config = checkout.configure(name, study)
-    store = checkout.folder / f"results/{name}/store/compound_spmv/tiny/elasticity/double/search.jsonl"
+    store = checkout.folder / f"results/{name}/store/compound_spmv/tiny/elasticity/double/rows.jsonl"
     process = subprocess.Popen(
         checkout.command("all", "--configfile", config),
         cwd=checkout.folder,

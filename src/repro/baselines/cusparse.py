@@ -13,15 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.baselines.cusparse_library import TYPES, address, gpu, load, refusals, version
-from repro.baselines.expansions import Bsr, Representation, representations, to_bsr, to_coo, to_csr, to_sell
-from repro.baselines.registry import baseline
+from repro.baselines.expansions import Representation, representations
+from repro.baselines.registry import baseline, suffix
+from repro.baselines.resident import SLICE_ROWS, Resident
 from repro.bench.runnable import Runnable, Unsupported
 from repro.bench.workspace import Workspace
 from repro.devices.base import Buffer, LaunchError
 from repro.devices.cuda import CudaDevice
-
-#: Rows of a slice of sliced ELLPACK: a warp.
-SLICE_ROWS = 32
+from repro.formats.pack import INDEX_BYTES
 
 #: 1 and 0 of each type, which calls point to for as long as they may be made.
 SCALARS = {dtype: np.array([1, 0], dtype) for dtype in TYPES}
@@ -62,11 +61,12 @@ ROUTINES = (
 
 
 @baseline("cuda")
-def cusparse(entry: str) -> Iterable[Runnable]:
+def cusparse(entry: str, ordering: str) -> Iterable[Runnable]:
     """Return all routines in all representations; block formats only where there are blocks."""
     return [
-        CuSparse(entry, routine, representation)
+        CuSparse(entry, routine, representation, ordering, resident)
         for representation in representations(entry)
+        for resident in [Resident(representation, ordering)]
         for routine in ROUTINES
         if routine.format != "bsr" or representation.size > 1
     ]
@@ -77,25 +77,33 @@ class CuSparse:
 
     Parameters
     ----------
-    entry, routine, representation
+    entry, routine, representation, ordering
         What it is.
+    resident
+        The matrix in that representation and ordering, which several routines share.
     """
 
     kind = "baseline"
     launch: Callable[[], None]
 
-    def __init__(self, entry: str, routine: Routine, representation: Representation) -> None:
+    def __init__(
+        self, entry: str, routine: Routine, representation: Representation, ordering: str, resident: Resident
+    ) -> None:
         self._routine = routine
         self._representation = representation
+        self._ordering = ordering
+        self._resident = resident
         what = f"{routine.name}/{representation.name}"
-        self.name = f"cusparse/{what}"
-        self.arrangement = representation.arrangement
+        self.name = f"cusparse/{what}{suffix(ordering)}"
+        self.arrangement = f"{representation.arrangement}@{ordering}"
         self.columns: dict[str, Any] = {
+            "ordering": ordering,
             "routine": routine.name,
             "representation": representation.name,
             "papers_choice": PAPERS_CHOICE.get(entry) == what,
         }
         self._held = ExitStack()
+        self._permutation = np.empty(0, np.int64)
         self._y: Buffer | None = None
         self._moved = (0, 0)
 
@@ -119,45 +127,54 @@ class CuSparse:
         Unsupported
             The library is not there or refuses; the message is its own.
         """
-        library, device, operands = load(), gpu(workspace.device), workspace.operands
+        library, device = load(), gpu(workspace.device)
         self.release()
         with ExitStack() as held, refusals(library, device):
             handle = library.create()
             held.callback(_destroy, library, library.destroy, handle)
             library.set_stream(handle, device.stream)
-            x = workspace.x("AoS")
-            if min(self._representation.signs) < 0:
-                x = _upload(held, device, self._representation.arrange(operands.x))
-            call = _Call(library, device, handle, x, workspace.y, held)
             try:
-                matrix = to_bsr(operands, self._representation)
-                run, matrix_bytes, seconds = self._bind(call, matrix)
+                *matrix, x = self._resident.take(workspace, self._routine.format)
             except OverflowError as error:
                 raise Unsupported(str(error)) from None
+            held.callback(self._resident.give_back, self._routine.format)
+            operands, size = workspace.operands, self._representation.size
+            dtype = self._representation.dtype(operands.dtype)
+            call = _Call(
+                library,
+                device,
+                handle,
+                _Matrix(operands.problem.n, operands.problem.nnz, size, dtype, matrix),
+                (address(x), address(workspace.y)),
+                held,
+            )
+            run, seconds = self._bind(call)
             run()
             device.synchronize()
             self._held = held.pop_all()
         self.columns["preprocess"] = seconds
-        self._moved = matrix_bytes + 2 * operands.x.nbytes, matrix_bytes
+        self._permutation = workspace.permutation(self._ordering)
+        matrix_bytes = sum(buffer.nbytes for buffer in matrix)
+        self._moved = matrix_bytes + 2 * x.nbytes, matrix_bytes
         self._y = workspace.y
         self.launch = _launcher(run, library.cuSPARSEError)
 
-    def _bind(self, call: _Call, bsr: Bsr) -> tuple[Callable[[], None], int, float]:
-        """Return what runs the routine, the bytes of the matrix, and the seconds of the library's analysis."""
+    def _bind(self, call: _Call) -> tuple[Callable[[], None], float]:
+        """Return what runs the routine, and the seconds of the library's analysis."""
         if self._routine.algorithm is None:
-            return call.bsrmv(bsr)
+            return call.bsrmv(), 0.0
         algorithm = getattr(call.library.SpMVAlg, self._routine.algorithm, None)
         if algorithm is None:
             raise Unsupported(f"nvmath-python does not know SpMVAlg.{self._routine.algorithm}")
-        return call.spmv(self._routine.format, bsr, algorithm)
+        return call.spmv(self._routine.format, algorithm)
 
     def result(self) -> Buffer | None:
         """Return y, in the representation's order."""
         return self._y
 
     def arrange(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bring `(n, k)` members into the representation's order, with its signs."""
-        return self._representation.arrange(values)
+        """Bring `(n, k)` members into the ordering and the representation's order, with its signs; once prepared."""
+        return self._representation.arrange(values[self._permutation])
 
     def release(self) -> None:
         """Give handle, descriptors and matrix back."""
@@ -165,24 +182,47 @@ class CuSparse:
         self._held = ExitStack()
 
 
-class _Call:
-    """A handle of the library with both vectors, from which calls are made; all that it makes is kept in `held`."""
+@dataclass(frozen=True)
+class _Matrix:
+    """A matrix of n×n blocks of size×size numbers, and its arrays on the GPU: offsets or rows, columns, values."""
 
-    def __init__(self, library: Any, device: CudaDevice, handle: int, x: Buffer, y: Buffer, held: ExitStack) -> None:
+    n: int
+    blocks: int
+    size: int
+    dtype: np.dtype[Any]
+    arrays: list[Buffer]
+
+    @property
+    def rows(self) -> int:
+        """Rows and columns, counted in numbers."""
+        return self.n * self.size
+
+    @property
+    def count(self) -> int:
+        """Numbers that are no padding."""
+        return self.blocks * self.size**2
+
+
+class _Call:
+    """A handle of the library with matrix and vectors, from which a call is made; all that it makes is in `held`."""
+
+    def __init__(
+        self, library: Any, device: CudaDevice, handle: int, matrix: _Matrix, vectors: tuple[int, int], held: ExitStack
+    ) -> None:
         self.library = library
         self._device = device
         self._handle = handle
-        self._x, self._y = address(x), address(y)
+        self._matrix = matrix
+        self._vectors = vectors
         self._held = held
 
-    def spmv(self, name: str, bsr: Bsr, algorithm: int) -> tuple[Callable[[], None], int, float]:
-        """Bind `cusparseSpMV` to a matrix in the format of that name."""
-        library, dtype = self.library, bsr.values.dtype
+    def spmv(self, name: str, algorithm: int) -> tuple[Callable[[], None], float]:
+        """Bind `cusparseSpMV` to the matrix in the format of that name; return the seconds of its analysis as well."""
+        library, dtype = self.library, self._matrix.dtype
         kind = TYPES[dtype]
-        rows = (len(bsr.offsets) - 1) * bsr.values.shape[1]
-        matrix, nbytes = self._matrix(name, bsr, rows, kind)
+        matrix = self._describe(name, kind)
         self._held.callback(_destroy, library, library.destroy_sp_mat, matrix)
-        x, y = (library.create_dn_vec(rows, vector, kind) for vector in (self._x, self._y))
+        x, y = (library.create_dn_vec(self._matrix.rows, vector, kind) for vector in self._vectors)
         self._held.callback(_destroy, library, library.destroy_dn_vec, x)
         self._held.callback(_destroy, library, library.destroy_dn_vec, y)
         one, zero = _scalars(dtype)
@@ -197,61 +237,44 @@ class _Call:
             if getattr(error, "status", library.Status.NOT_SUPPORTED) != library.Status.NOT_SUPPORTED:
                 raise
         self._device.synchronize()
-        return partial(library.sp_mv, *arguments, buffer.pointer), nbytes, time.perf_counter() - start
+        return partial(library.sp_mv, *arguments, buffer.pointer), time.perf_counter() - start
 
-    def _matrix(self, name: str, bsr: Bsr, rows: int, kind: int) -> tuple[int, int]:
-        """Return the descriptor of a matrix in a format, and its bytes."""
-        library = self.library
+    def _describe(self, name: str, kind: int) -> int:
+        """Return the descriptor of the matrix in a format."""
+        library, matrix = self.library, self._matrix
         index, base = library.IndexType.INDEX_32I, library.IndexBase.ZERO
-        if name == "bsr":
-            pointers, nbytes = self._upload(bsr)
-            size, n = bsr.values.shape[1], len(bsr.offsets) - 1
-            order = library.Order.ROW
-            shape = (n, n, len(bsr.columns), size, size)
-            return library.create_bsr(*shape, *pointers, index, index, base, kind, order), nbytes
-        csr = to_csr(bsr)
-        count = len(csr.columns)
+        rows, count, size = matrix.rows, matrix.count, matrix.size
+        pointers = [address(buffer) for buffer in matrix.arrays]
         if name == "csr":
-            pointers, nbytes = self._upload(csr)
-            return library.create_csr(rows, rows, count, *pointers, index, index, base, kind), nbytes
+            return int(library.create_csr(rows, rows, count, *pointers, index, index, base, kind))
         if name == "coo":
-            pointers, nbytes = self._upload(to_coo(csr))
-            return library.create_coo(rows, rows, count, *pointers, index, base, kind), nbytes
-        sell = to_sell(csr, SLICE_ROWS)
-        pointers, nbytes = self._upload(sell)
-        sizes = (rows, rows, count, len(sell.columns), SLICE_ROWS)
-        return library.create_sliced_ell(*sizes, *pointers, index, index, base, kind), nbytes
+            return int(library.create_coo(rows, rows, count, *pointers, index, base, kind))
+        if name == "sell":
+            slots = matrix.arrays[1].nbytes // INDEX_BYTES
+            shape = (rows, rows, count, slots, SLICE_ROWS)
+            return int(library.create_sliced_ell(*shape, *pointers, index, index, base, kind))
+        shape = (matrix.n, matrix.n, matrix.blocks, size, size)
+        return int(library.create_bsr(*shape, *pointers, index, index, base, kind, library.Order.ROW))
 
-    def bsrmv(self, bsr: Bsr) -> tuple[Callable[[], None], int, float]:
+    def bsrmv(self) -> Callable[[], None]:
         """Bind the older function for blocks, `cusparse?bsrmv`; it has no analysis."""
-        library, dtype = self.library, bsr.values.dtype
-        function = getattr(library, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype.char] + "bsrmv")
+        library, matrix = self.library, self._matrix
+        function = getattr(library, {"f": "s", "d": "d", "F": "c", "D": "z"}[matrix.dtype.char] + "bsrmv")
         description = library.create_mat_descr()  # general, counted from 0
         self._held.callback(_destroy, library, library.destroy_mat_descr, description)
-        (offsets, columns, values), nbytes = self._upload(bsr)
-        one, zero = _scalars(dtype)
-        n = len(bsr.offsets) - 1
+        offsets, columns, values = (address(buffer) for buffer in matrix.arrays)
+        one, zero = _scalars(matrix.dtype)
+        x, y = self._vectors
         orders = (library.Direction.ROW, library.Operation.NON_TRANSPOSE)
-        matrix = (description, values, offsets, columns, bsr.values.shape[1])
-        call = partial(function, self._handle, *orders, n, n, len(bsr.columns), one, *matrix, self._x, zero, self._y)
-        return call, nbytes, 0.0
-
-    def _upload(self, arrays: Iterable[NDArray[Any]]) -> tuple[list[int], int]:
-        """Return the addresses of arrays brought to the GPU, and their bytes."""
-        buffers = [_upload(self._held, self._device, array) for array in arrays]
-        return [address(buffer) for buffer in buffers], sum(buffer.nbytes for buffer in buffers)
+        blocks = (description, values, offsets, columns, matrix.size)
+        shape = (matrix.n, matrix.n, matrix.blocks)
+        return partial(function, self._handle, *orders, *shape, one, *blocks, x, zero, y)
 
 
 def _scalars(dtype: np.dtype[Any]) -> tuple[int, int]:
     """Return the addresses, in the host's memory, of 1 and 0."""
     scalars = SCALARS[dtype]
     return scalars.ctypes.data, scalars.ctypes.data + dtype.itemsize
-
-
-def _upload(held: ExitStack, device: CudaDevice, array: NDArray[Any]) -> Buffer:
-    buffer = device.upload(array)
-    held.callback(buffer.release)
-    return buffer
 
 
 def _destroy(library: Any, destroy: Callable[[int], None], what: int) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.workspace import Operands
 from repro.entries import get_entry
+from repro.problems.problem import Problem
 
 Numbers = NDArray[np.inexact[Any]]
 INDEX_LIMIT = np.iinfo(np.int32).max
@@ -30,7 +30,7 @@ class Representation:
     is_complex
         Whether they are complex.
     blocks
-        Maps float64 `(nnz, members)` to `(nnz, size, size)`.
+        Maps `(nnz, members)` to `(nnz, size, size)`, in the same precision.
     signs
         What each member of a vector entry is multiplied by before the members, side by side, are the numbers of the
         vector; the same for x and for y.
@@ -39,7 +39,7 @@ class Representation:
     name: str
     size: int
     is_complex: bool
-    blocks: Callable[[NDArray[np.float64]], Numbers]
+    blocks: Callable[[NDArray[Any]], Numbers]
     signs: tuple[int, ...]
 
     @property
@@ -58,20 +58,25 @@ class Representation:
         return signed.ravel()
 
 
-def complex_blocks(values: NDArray[np.float64]) -> Numbers:
+def complex_blocks(values: NDArray[Any]) -> Numbers:
     """Return complex numbers as 1×1 blocks."""
-    return (values[:, 0] + 1j * values[:, 1]).reshape(-1, 1, 1)
+    return _pairs(values).reshape(-1, 1, 1)
 
 
-def quaternion_as_complex(values: NDArray[np.float64]) -> Numbers:
+def quaternion_as_complex(values: NDArray[Any]) -> Numbers:
     """Return w + xi + yj + zk as ((a, −b), (b*, a*)) with a = w + xi and b = y + zi.
 
     With j i = −i j the product (a + bj)(c + dj) is (ac − bd*) + (ad + bc*)j, so on (c, d*) the block gives the first
     part and the conjugate of the second: in members, x and y are w, x, y, −z.
     """
-    a = values[:, 0] + 1j * values[:, 1]
-    b = values[:, 2] + 1j * values[:, 3]
+    a, b = _pairs(values).T
     return np.stack([a, -b, b.conj(), a.conj()], axis=1).reshape(-1, 2, 2)
+
+
+def _pairs(values: NDArray[Any]) -> Numbers:
+    """Return each two members as a complex number of the same precision: `(nnz, members / 2)`."""
+    pairs: Numbers = np.ascontiguousarray(values).view(np.result_type(values.dtype, np.complex64))
+    return pairs
 
 
 COMPLEX = Representation("complex", 1, True, complex_blocks, (1, 1))
@@ -128,12 +133,10 @@ class Sell(NamedTuple):
     values: Numbers
 
 
-def to_bsr(operands: Operands, representation: Representation) -> Bsr:
-    """Return A as blocks, in the working precision."""
-    problem = operands.problem
-    blocks = representation.blocks(operands.values.astype(np.float64))
-    values = np.ascontiguousarray(blocks, representation.dtype(operands.dtype))
-    return Bsr(problem.indptr.astype(np.int32), problem.indices.astype(np.int32), values)
+def to_bsr(problem: Problem, representation: Representation, real: np.dtype[np.floating[Any]]) -> Bsr:
+    """Return a matrix as blocks, in a working precision."""
+    blocks = representation.blocks(problem.values.astype(real, copy=False))
+    return Bsr(problem.indptr, problem.indices, np.ascontiguousarray(blocks))
 
 
 def to_csr(bsr: Bsr) -> Csr:
@@ -150,7 +153,7 @@ def to_csr(bsr: Bsr) -> Csr:
         return Csr(bsr.offsets, bsr.columns, bsr.values.ravel())
     n = len(bsr.offsets) - 1
     matrix = sp.bsr_array((bsr.values, bsr.columns, bsr.offsets), shape=(n * size, n * size)).tocsr()
-    return Csr(matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data)
+    return Csr(np.asarray(matrix.indptr, np.int32), np.asarray(matrix.indices, np.int32), matrix.data)
 
 
 def to_coo(csr: Csr) -> Coo:
@@ -173,9 +176,11 @@ def to_sell(csr: Csr, slice_rows: int) -> Sell:
     widths = np.pad(lengths, (0, slices * slice_rows - n)).reshape(slices, slice_rows).max(axis=1)
     offsets = np.concatenate([[0], np.cumsum(widths.astype(np.int64) * slice_rows)])
     _check(int(offsets[-1]))
-    rows = np.repeat(np.arange(n), lengths)
-    within = np.arange(len(csr.columns)) - csr.offsets[rows]
-    slots = offsets[rows // slice_rows] + within * slice_rows + rows % slice_rows
+    rows = np.arange(n)
+    # the slot of a row's first number, less those that the numbers of the rows before it would take
+    first = offsets[rows // slice_rows] + rows % slice_rows - csr.offsets[:-1].astype(np.int64) * slice_rows
+    slots = np.repeat(first, lengths)
+    slots += np.arange(0, len(csr.columns) * slice_rows, slice_rows)
     columns = np.full(offsets[-1], -1, np.int32)
     columns[slots] = csr.columns
     values = np.zeros(offsets[-1], csr.values.dtype)

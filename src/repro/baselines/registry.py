@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from repro.bench.runnable import Runnable
 
-Provider = Callable[[str], Iterable[Runnable]]
+Provider = Callable[[str, str], Iterable[Runnable]]
 
 _PROVIDERS: list[tuple[str, Provider]] = []
 
@@ -19,8 +19,9 @@ def baseline(backend: str) -> Callable[[Provider], Provider]:
     backend
         The backend of the devices that they run on: `cuda` or `opencl`.
 
-    The decorated function takes the name of an entry and returns new baselines, all that fit it. It must not need the
-    library: a baseline that finds it missing says so when it is prepared, by `Unsupported`.
+    The decorated function takes the names of an entry and of an ordering and returns new baselines, all that fit the
+    entry, for the matrix in that ordering. It must not need the library: a baseline that finds it missing says so when
+    it is prepared, by `Unsupported`.
     """
 
     def register(provider: Provider) -> Provider:
@@ -30,6 +31,11 @@ def baseline(backend: str) -> Callable[[Provider], Provider]:
     return register
 
 
-def for_problem(entry: str, backend: str) -> list[Runnable]:
-    """Return new baselines for problems with that entry on devices of that backend."""
-    return [runnable for name, provider in _PROVIDERS if name == backend for runnable in provider(entry)]
+def for_problem(entry: str, backend: str, ordering: str = "natural") -> list[Runnable]:
+    """Return new baselines for problems with that entry, in an ordering, on devices of that backend."""
+    return [runnable for name, provider in _PROVIDERS if name == backend for runnable in provider(entry, ordering)]
+
+
+def suffix(ordering: str) -> str:
+    """Return what the names of baselines in an ordering end in, as layouts do: `@rcm`, nothing for `natural`."""
+    return "" if ordering == "natural" else f"@{ordering}"

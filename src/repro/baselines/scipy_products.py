@@ -11,14 +11,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.baselines.expansions import COMPLEX, Bsr, Representation, real_expansion, to_bsr, to_csr
-from repro.baselines.registry import baseline
+from repro.baselines.registry import baseline, suffix
 from repro.bench.runnable import Runnable, Unsupported
 from repro.bench.workspace import Workspace
 from repro.devices.base import Buffer, Device
 
 
 @baseline("opencl")
-def scipy_products(entry: str) -> Iterable[Runnable]:
+def scipy_products(entry: str, ordering: str) -> Iterable[Runnable]:
     """Return what SciPy has for an entry; blocks only where there are any."""
     real = real_expansion(entry)
     formats = [("csr", real)]
@@ -26,7 +26,7 @@ def scipy_products(entry: str) -> Iterable[Runnable]:
         formats.append(("bsr", real))
     if entry == "complex":
         formats.append(("csr", COMPLEX))
-    return [SciPy(name, representation) for name, representation in formats]
+    return [SciPy(name, representation, ordering) for name, representation in formats]
 
 
 class SciPy:
@@ -38,22 +38,27 @@ class SciPy:
         `csr` or `bsr`.
     representation
         What the numbers are.
+    ordering
+        The order of the rows and columns.
     """
 
     kind = "baseline"
     launch: Callable[[], None]
     identity = f"scipy {scipy.__version__} numpy {np.__version__}"
 
-    def __init__(self, format_name: str, representation: Representation) -> None:
+    def __init__(self, format_name: str, representation: Representation, ordering: str = "natural") -> None:
         self._format = format_name
         self._representation = representation
-        self.name = f"scipy/{format_name}/{representation.name}"
-        self.arrangement = representation.arrangement
+        self._ordering = ordering
+        self.name = f"scipy/{format_name}/{representation.name}{suffix(ordering)}"
+        self.arrangement = f"{representation.arrangement}@{ordering}"
         self.columns: dict[str, Any] = {
+            "ordering": ordering,
             "routine": format_name,
             "representation": representation.name,
             "papers_choice": False,
         }
+        self._permutation = np.empty(0, np.int64)
         self._product: NDArray[Any] | None = None
         self._device: Device | None = None
         self._y: Buffer | None = None
@@ -73,12 +78,12 @@ class SciPy:
             The matrix has more numbers than 32-bit indices can count.
         """
         self.release()
-        operands = workspace.operands
-        bsr = to_bsr(operands, self._representation)
+        bsr = to_bsr(workspace.reordered(self._ordering), self._representation, workspace.operands.dtype)
         matrix = self.build(bsr)
-        x = self._representation.arrange(operands.x).view(bsr.values.dtype)
+        self._permutation = workspace.permutation(self._ordering)
+        x = self.arrange(workspace.operands.x).view(bsr.values.dtype)
         matrix_bytes = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
-        self._moved = matrix_bytes + 2 * operands.x.nbytes, matrix_bytes
+        self._moved = matrix_bytes + 2 * x.nbytes, matrix_bytes
         self._device = workspace.device
         self._product = np.full_like(x, np.nan)
 
@@ -113,9 +118,9 @@ class SciPy:
         self._y = self._device.upload(self._product)
         return self._y
 
-    def arrange(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bring `(n, k)` members into the representation's order."""
-        return self._representation.arrange(values)
+    def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Bring `(n, k)` members into the ordering and the representation's order; once prepared."""
+        return self._representation.arrange(values[self._permutation])
 
     def release(self) -> None:
         """Drop the matrix and the uploaded result."""

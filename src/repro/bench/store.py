@@ -100,42 +100,21 @@ def _read(path: Path) -> Iterable[Row]:
     return rows
 
 
-def write_parquet(rows: Iterable[Row], path: Path) -> None:
+def write_parquet(rows: Iterable[Row], path: Path) -> Path:
     """Write rows to one Parquet file, whole or not at all; the schema version is in a column and in the metadata."""
-    frame = pd.DataFrame([row.as_dict() for row in rows]).astype(_dtypes())
-    write_frame(frame, path)
+    return write_frame(pd.DataFrame([row.as_dict() for row in rows]).astype(_dtypes()), path)
 
 
-def write_frame(frame: pd.DataFrame, path: Path) -> None:
-    """Write a frame to one Parquet file, whole or not at all."""
+def write_frame(frame: pd.DataFrame, path: Path) -> Path:
+    """Write a frame to one Parquet file, whole or not at all; return the path."""
     frame.attrs["schema"] = SCHEMA
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         frame.to_parquet(partial, compression="zstd", index=False)
-        partial.replace(path)
+        return partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def read_parquet(path: Path) -> pd.DataFrame:
-    """Read the rows of one job.
-
-    Raises
-    ------
-    ReproError
-        The file is missing, damaged, or of another schema.
-    """
-    try:
-        frame = pd.read_parquet(path)
-    except FileNotFoundError:
-        raise ReproError("no such results", where=path, todo="measure them first") from None
-    except (OSError, ValueError) as error:
-        raise ReproError("results cannot be read", where=path, actual=error) from None
-    found = set(frame.get("schema", [SCHEMA]))
-    if found - {SCHEMA}:
-        raise ReproError("results have another schema", where=path, expected=SCHEMA, actual=found)
-    return frame
 
 
 def _dtypes() -> dict[str, str]:

@@ -13,17 +13,30 @@ from repro.bench.rows import QUANTILES
 from repro.config.models import Protocol
 from repro.devices.base import CaptureError, Device
 
-WARM_UP = 3
 ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much to time: launches one by one, launches in a graph, replays of it (0: no graph clock)."""
+    """How much to time, and how.
+
+    Attributes
+    ----------
+    launches
+        Launches one by one.
+    graph_launches, graph_replays
+        Launches in a graph and replays of it; 0 for no graph clock.
+    cold
+        Whether the last-level cache is flushed before each launch.
+    screening
+        Whether it only finds out what is worth more; such a time is never called noisy, and never reported.
+    """
 
     launches: int
     graph_launches: int = 0
     graph_replays: int = 0
+    cold: bool = False
+    screening: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,48 +75,52 @@ class TooSlow(Exception):
     """A single launch takes longer than the time-out."""
 
 
-def screen(protocol: Protocol) -> Effort:
+def screen(protocol: Protocol, cold: bool = False) -> Effort:
     """Return the effort that finds out which variants are worth the full protocol."""
-    return Effort(protocol.screen_launches)
+    return Effort(protocol.screen_launches, cold=cold, screening=True)
 
 
-def full(protocol: Protocol) -> Effort:
-    """Return the effort behind a reported number."""
-    return Effort(protocol.launches, protocol.graph_launches, protocol.graph_replays)
+def full(protocol: Protocol, cold: bool = False) -> Effort:
+    """Return the effort that winners are chosen by."""
+    return Effort(protocol.launches, protocol.search_graph_launches, protocol.search_graph_replays, cold)
 
 
-def take_samples(device: Device, launch: Callable[[], None], effort: Effort, protocol: Protocol, cold: bool) -> Samples:
+def take_samples(device: Device, launch: Callable[[], None], effort: Effort, protocol: Protocol) -> Samples:
     """Time a launch by both clocks; a sample that was taken while the device was throttled is taken again.
+
+    The protocol's budget is for its full number of launches; fewer have their share of it.
 
     Raises
     ------
     TooSlow
         One launch alone takes longer than the protocol's time-out.
     """
-    once = _estimate(device, launch, protocol.timeout)
-    fitted = fit(effort, once, protocol.budget(device.backend))
+    budget = protocol.budget(device.backend) * min(1.0, effort.launches / protocol.launches)
+    fitted = fit(effort, _estimate(device, launch, budget / effort.launches, protocol.timeout), budget)
     for _ in range(ATTEMPTS):
-        samples = _sample(device, launch, fitted, cold)
+        samples = _sample(device, launch, fitted)
         if samples.throttle is None:
             break
     return samples
 
 
-def _estimate(device: Device, launch: Callable[[], None], timeout: float) -> float:
-    """Warm up; return roughly how long a launch takes, in seconds."""
-    first = _host_seconds(device, launch, 1)
+def _estimate(device: Device, launch: Callable[[], None], enough: float, timeout: float) -> float:
+    """Warm up; return roughly how long a launch takes, in seconds.
+
+    The first one takes longer than the others, so that where it takes no more than `enough` nothing else need be known.
+    """
+    first = _host_seconds(device, launch)
     if first > timeout:
         raise TooSlow(f"one launch takes {first:.1f} s, the time-out is {timeout:g} s")
-    return _host_seconds(device, launch, WARM_UP)
+    return first if first <= enough else _host_seconds(device, launch)
 
 
-def _host_seconds(device: Device, launch: Callable[[], None], count: int) -> float:
+def _host_seconds(device: Device, launch: Callable[[], None]) -> float:
     device.synchronize()
     start = time.perf_counter()
-    for _ in range(count):
-        launch()
+    launch()
     device.synchronize()
-    return (time.perf_counter() - start) / count
+    return time.perf_counter() - start
 
 
 def fit(effort: Effort, once: float, budget: float) -> Effort:
@@ -112,13 +129,18 @@ def fit(effort: Effort, once: float, budget: float) -> Effort:
     affordable = max(1, int(budget / once))
     graph_launches = min(effort.graph_launches, max(2, affordable // 5)) if effort.graph_launches else 0
     replays = min(effort.graph_replays, max(5, affordable // max(graph_launches, 1)))
-    return Effort(min(effort.launches, max(5, affordable)), graph_launches, replays)
+    return replace(
+        effort,
+        launches=min(effort.launches, max(5, affordable)),
+        graph_launches=graph_launches,
+        graph_replays=replays,
+    )
 
 
-def _sample(device: Device, launch: Callable[[], None], effort: Effort, cold: bool) -> Samples:
-    event = device.time_events(launch, effort.launches, cold)
+def _sample(device: Device, launch: Callable[[], None], effort: Effort) -> Samples:
+    event = device.time_events(launch, effort.launches, effort.cold)
     graph, message = None, None
-    if effort.graph_launches and not cold:  # between the launches of a graph nothing could flush the cache
+    if effort.graph_launches and not effort.cold:  # between the launches of a graph nothing could flush the cache
         try:
             graph = device.time_graph(launch, effort.graph_launches, effort.graph_replays)
         except CaptureError as error:

@@ -36,7 +36,7 @@ class Bench:
     ----------
     device, operands, workspace, verifier
         What to run on and to hold results against.
-    study, protocol, cache, seed
+    study, protocol, seed
         As configured.
     environment
         Hash of the environment record.
@@ -50,7 +50,6 @@ class Bench:
         *,
         study: str,
         protocol: Protocol,
-        cache: str,
         seed: int,
         environment: str,
         driver: str,
@@ -61,15 +60,13 @@ class Bench:
         self.protocol = protocol
         self.verifier = Verifier(device, operands, workspace.common)
         self.lost = False
-        self._cache = cache
         checksum = operands.problem.checksum()
-        self._surroundings = [device.name, driver, checksum, operands.precision, seed, cache, workspace.common_hash]
+        self._surroundings = [device.name, driver, checksum, operands.precision, seed, workspace.common_hash]
         self._common: Mapping[str, Any] = {
             "study": study,
             "problem": operands.problem.name,
             "entry": operands.problem.entry,
             "precision": operands.precision,
-            "cache": cache,
             "floor_bytes": sum(floor_bytes(operands)),
             "device": device.name,
             "device_uuid": device.uuid,
@@ -93,7 +90,8 @@ class Bench:
             name=runnable.name,
             status=status,
             phase=phase,
-            protocol="full" if effort.graph_launches else "screen",
+            protocol="screen" if effort.screening else "full",
+            cache="cold" if effort.cold else "warm",
             bytes=moved or None,
             matrix_bytes=matrix or None,
             measured_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -126,12 +124,12 @@ class Bench:
 
     def sample(self, runnable: Runnable, effort: Effort) -> Samples:
         """Time a prepared runnable."""
-        return timing.take_samples(self.device, runnable.launch, effort, self.protocol, self._cache == "cold")
+        return timing.take_samples(self.device, runnable.launch, effort, self.protocol)
 
     def measured(self, runnable: Runnable, phase: str, effort: Effort, samples: Samples, **columns: Any) -> Row:
         """Return the row of samples: `ok`, or `noisy` where they lie too far apart."""
         noise = timing.spread(samples)
-        noisy = effort.graph_launches > 0 and noise > self.protocol.noise
+        noisy = not effort.screening and noise > self.protocol.noise
         message = f"quartiles {noise:.0%} of the median apart" if noisy else samples.graph_message
         return self.row(
             runnable,

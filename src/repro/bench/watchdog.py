@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import NoReturn
+
+#: Seconds between two looks at the clock; what is guarded takes minutes until it is given up.
+INTERVAL = 0.5
 
 
 class ContextLost(Exception):
@@ -21,24 +26,43 @@ def restart(reason: str) -> NoReturn:
 
 
 class Watchdog:
-    """Calls `expired` from a thread of its own when the guarded block takes too long.
+    """One thread that watches over one block of code after the other; used as a context manager.
+
+    A thread a block would cost more than a short block takes.
 
     Parameters
     ----------
     seconds
-        How long is too long.
-    expired
-        What to do then; it should store what is known and `restart`.
+        How long a block may take.
     """
 
-    def __init__(self, seconds: float, expired: Callable[[], None]) -> None:
-        self._timer = threading.Timer(seconds, expired)
-        self._timer.daemon = True
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._guarded: tuple[float, Callable[[], None]] | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> None:
-        self._timer.start()
+    def __enter__(self) -> Watchdog:
+        self._thread.start()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._timer.cancel()
+        self._ended.set()
+
+    @contextmanager
+    def guard(self, expired: Callable[[], None]) -> Iterator[None]:
+        """Call `expired` from the thread if the body takes too long; it should store what is known and `restart`."""
+        self._guarded = time.monotonic() + self._seconds, expired
+        try:
+            yield
+        finally:
+            self._guarded = None
+
+    def _watch(self) -> None:
+        while not self._ended.wait(min(INTERVAL, self._seconds / 4)):
+            guarded = self._guarded
+            if guarded and time.monotonic() > guarded[0]:
+                self._guarded = None
+                guarded[1]()

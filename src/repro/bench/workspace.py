@@ -57,13 +57,13 @@ class Operands:
     @cached_property
     def values(self) -> NDArray[np.floating]:
         """`(nnz, members)` in the working precision."""
-        return self.problem.values.astype(self.dtype)
+        return self.problem.values.astype(self.dtype, copy=False)
 
 
 def expand(problem: Problem, values: NDArray[np.floating]) -> sp.bsr_array:
     """Return the real expansion of a matrix as a float64 BSR matrix of k×k blocks: `(nk, nk)`."""
     entry = get_entry(problem.entry)
-    blocks = entry.expand(values.astype(np.float64))
+    blocks = entry.expand(values.astype(np.float64, copy=False))
     size = problem.n * entry.size
     return sp.bsr_array((blocks, problem.indices, problem.indptr), shape=(size, size))
 
@@ -74,7 +74,7 @@ def make_operands(problem: Problem, precision: str, seed: int) -> Operands:
     dtype = DTYPES[precision]
     x = np.random.default_rng(seed).uniform(-1.0, 1.0, (problem.n, entry.size)).astype(dtype)
     exact = x.astype(np.float64).ravel()
-    matrix = expand(problem, problem.values.astype(dtype))
+    matrix = expand(problem, problem.values.astype(dtype, copy=False))
     reference = matrix @ exact
     matrix.data = np.abs(matrix.data)
     size = matrix @ np.abs(exact)
@@ -93,7 +93,8 @@ class Workspace:
     common, common_hash
         The loaded common module and the hash of its source, compiler and flags.
     resident
-        How many packed matrices, and programs, stay on the device. A search comes layout by layout and needs one.
+        How many packed matrices, and programs, stay on the device. A search comes layout by layout and needs one; the
+        attribute of that name is set before more are needed.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Workspace:
         self.device = device
         self.operands = operands
         self.common, self.common_hash = common, common_hash
-        self._resident = resident
+        self.resident = resident
         self._matrices: OrderedDict[Layout, tuple[Packed, dict[str, Buffer]]] = OrderedDict()
         self._orderings: dict[str, tuple[NDArray[np.int64], Problem]] = {}
         self._programs: OrderedDict[Path, Program] = OrderedDict()
@@ -127,7 +128,7 @@ class Workspace:
         """Return the matrix packed in a layout, with its arrays on the device."""
         key = replace(layout, vector="")
         if key not in self._matrices:
-            while len(self._matrices) >= self._resident:
+            while len(self._matrices) >= self.resident:
                 _release(self._matrices.popitem(last=False)[1][1])
             problem = self.reordered(layout.ordering)
             values = problem.values.astype(self.operands.dtype, copy=False)
@@ -145,7 +146,7 @@ class Workspace:
     def program(self, binary: Path) -> Program:
         """Return a module, loaded."""
         if binary not in self._programs:
-            while len(self._programs) >= self._resident:
+            while len(self._programs) >= self.resident:
                 self._programs.popitem(last=False)
             self._programs[binary] = self.device.load(binary)
         return self._programs[binary]
@@ -159,7 +160,7 @@ class Workspace:
 
     @property
     def y(self) -> Buffer:
-        """Device memory for y, padded or not, in whole words of 16 bytes, shared by all that run one after the other."""
+        """Device memory for y, padded or not, in whole words of 16 bytes; runnables use it one after the other."""
         key = "y", ""
         if key not in self._vectors:
             n, size = self.operands.x.shape

@@ -1,10 +1,9 @@
-"""`repro measure`, `repro baseline` and `repro select`: the steps that need the device."""
+"""`repro measure`: what needs the device."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,54 +15,28 @@ DEFAULT_CONFIG = Path("config/config.yaml")
 
 
 def measure(study: StudyName, problem: ProblemName, precision: Precision, config: ConfigFile = DEFAULT_CONFIG) -> None:
-    """Verify and time every variant on one problem; the rows go to search.parquet.
+    """Verify and time everything on one problem: every variant, the streaming floor, the library's routines.
 
-    Every variant is screened with a few launches, then those within reach of the best get the full protocol. A run that
-    was killed goes on where it was.
+    Every variant is screened with a few launches, then those within reach of the best get the full protocol
+    (search.parquet). A streaming floor, a device copy and an empty kernel are what times are held against
+    (baseline.parquet). The winners of schedule tuning alone, layout tuning and joint tuning (choices.parquet) are timed
+    again in shuffled rounds beside every routine of the library that fits (cuSPARSE on a GPU, SciPy on the CPU), warm
+    and cold; these times, which nothing was chosen by, are the reported ones (report.parquet). A run that was killed
+    goes on where it was.
 
     Example:
 
         repro measure compound_spmv torus double
     """
-    _run("measure", study, problem, precision, config)
-
-
-def baseline(study: StudyName, problem: ProblemName, precision: Precision, config: ConfigFile = DEFAULT_CONFIG) -> None:
-    """Verify and time the baselines, the streaming floor, a device copy and an empty kernel, into baseline.parquet.
-
-    On a GPU the baselines are every routine of cuSPARSE that fits; on the CPU they are SciPy's CSR and BSR.
-
-    Example:
-
-        repro baseline compound_spmv torus double
-    """
-    _run("baseline", study, problem, precision, config)
-
-
-def select(study: StudyName, problem: ProblemName, precision: Precision, config: ConfigFile = DEFAULT_CONFIG) -> None:
-    """Choose the winners and time them again beside the baselines, in shuffled rounds.
-
-    Schedule tuning alone, layout tuning and joint tuning are answered from the rows of `repro measure`; the answers go
-    to choices.parquet, the new times, which nothing was chosen by, to report.parquet.
-
-    Example:
-
-        repro select compound_spmv torus double
-    """
-    _run("select", study, problem, precision, config)
-
-
-def _run(step: str, study: str, problem: str, precision: str, config: Path) -> None:
     from repro.bench.watchdog import ContextLost, restart
     from repro.cli.progress import Progress
     from repro.config import load
     from repro.studies import measuring
 
-    action: Callable[..., Any] = getattr(measuring, step)
     try:
-        with Progress(f"{step} {problem} {precision}") as progress:
-            written = action(load(config), study, problem, precision, progress)
+        with Progress(f"measure {problem} {precision}") as progress:
+            written = measuring.measure(load(config), study, problem, precision, progress)
     except ContextLost as lost:
         restart(f"the device's context was lost by {lost}")
-    for path in written if isinstance(written, tuple) else (written,):
+    for path in written:
         typer.echo(f"wrote {path}")

@@ -1,143 +1,180 @@
-"""The three measuring steps of a study: every variant, the baselines, the winners once more beside the baselines."""
+"""Measuring one problem of a study in one precision: every variant, the yardsticks, then the winners once more."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from repro.baselines import for_problem
 from repro.bench.floor import Copy, Empty, Floor
-from repro.bench.rows import SCHEMA, Row
+from repro.bench.rows import CLOCKS, SCHEMA, Row
 from repro.bench.runnable import Runnable
-from repro.bench.store import Store, read_parquet, write_frame, write_parquet
+from repro.bench.store import Store, write_frame, write_parquet
 from repro.bench.trial import Bench
+from repro.bench.variant import Variant
 from repro.codegen.render import streams
 from repro.config.models import Config, Study
 from repro.errors import ReproError
+from repro.formats.layout import ORDERINGS
 from repro.problems.problem import Problem, Unavailable
 from repro.studies.registry import get_study
 from repro.studies.session import Folders, open_bench
 from repro.tuning.choose import Choice, choose
 from repro.tuning.rounds import shuffled_rounds
-from repro.tuning.search import Progress, exhaustive
+from repro.tuning.search import Progress, Search
 
 COPIES = 4
+#: So many of each yardstick are timed again, by each clock.
+REPEATED = 2
 
 
-def measure(config: Config, study: str, name: str, precision: str, progress: Progress) -> Path:
-    """Try every variant on one problem in one precision; write `search.parquet` and return its path.
+def measure(config: Config, study: str, name: str, precision: str, progress: Progress) -> tuple[Path, ...]:
+    """Measure a problem in one precision; return the paths of all that was written.
 
-    Rows that an earlier, killed run stored are not measured again. A problem that could not be had becomes one row that
-    says so.
+    `search.parquet` has every variant, `baseline.parquet` the yardsticks (floor, copy, empty kernel), `report.parquet`
+    winners, yardsticks and the library's routines timed side by side, `choices.parquet` which variant each tuning
+    chose. Rows that an earlier, killed run stored are not measured again. A problem that could not be had becomes one
+    row that says so.
+
+    Raises
+    ------
+    ReproError
+        A study or a baseline that there is not, a problem that is not built, a module that is not compiled, or a device
+        that cannot be opened.
     """
-
-    def variants(problem: Problem, bench: Bench) -> list[list[Runnable]]:
-        settings = _settings(config, study)
-        return [[*get_study(study).variants(settings, problem.entry, precision, bench.device.target)]]
-
-    return _search("search", variants, config, study, name, precision, progress)
-
-
-def baseline(config: Config, study: str, name: str, precision: str, progress: Progress) -> Path:
-    """Time every baseline, every configuration of the floor, a copy and an empty kernel; write `baseline.parquet`."""
-
-    def groups(problem: Problem, bench: Bench) -> list[list[Runnable]]:
-        return [_baselines(config, study, problem, bench), *_yardsticks(bench)]
-
-    return _search("baseline", groups, config, study, name, precision, progress)
-
-
-def _search(
-    step: str,
-    groups: Callable[[Problem, Bench], list[list[Runnable]]],
-    config: Config,
-    study: str,
-    name: str,
-    precision: str,
-    progress: Progress,
-) -> Path:
-    """Search each group of runnables by itself and write the rows of all to `<step>.parquet`."""
-    folders = Folders(config, study, name, precision)
-    output = folders.raw / f"{step}.parquet"
-    try:
-        problem = Problem.load(folders.problem)
-    except Unavailable as reason:
-        write_parquet([unavailable(study, precision, reason)], output)
-        return output
-    with (
-        Store(folders.store / f"{step}.jsonl") as store,
-        open_bench(config, study, problem, precision, folders) as bench,
-    ):
-        rows = [row for group in groups(problem, bench) for row in exhaustive(bench, group, store, progress)]
-        write_parquet(rows, output)
-    return output
-
-
-def select(config: Config, study: str, name: str, precision: str, progress: Progress) -> tuple[Path, Path]:
-    """Choose winners and time them again beside the baselines; write `report.parquet` and `choices.parquet`."""
-    folders = Folders(config, study, name, precision)
-    output, choices_output = folders.raw / "report.parquet", folders.raw / "choices.parquet"
-    try:
-        problem = Problem.load(folders.problem)
-    except Unavailable as reason:
-        write_choices([], study, reason.name, reason.entry, precision, choices_output)
-        write_parquet([unavailable(study, precision, reason)], output)
-        return output, choices_output
-    found = load_rows(folders.raw / "search.parquet")
-    choices = choose(found, _settings(config, study).protocol.tie)
-    layouts = len(get_study(study).layouts(_settings(config, study)))
-    with (
-        Store(folders.store / "report.jsonl") as store,
-        open_bench(config, study, problem, precision, folders, resident=layouts) as bench,
-    ):
-        variants = get_study(study).variants(_settings(config, study), problem.entry, precision, bench.device.target)
-        wanted = {choice.name for choice in choices}
-        runnables: list[Runnable] = [v for v in variants if v.name in wanted]
-        runnables += _worth_repeating(
-            [*_baselines(config, study, problem, bench), *chain(*_yardsticks(bench))],
-            load_rows(folders.raw / "baseline.parquet"),
-        )
-        rows = shuffled_rounds(bench, runnables, store, config.seed, progress)
-    write_choices(choices, study, name, problem.entry, precision, choices_output)
-    write_parquet(rows, output)
-    return output, choices_output
-
-
-def _settings(config: Config, study: str) -> Study:
     if study not in config.studies:
         raise ReproError("unknown study", expected=f"one of {', '.join(config.studies)}", actual=study)
-    return config.studies[study]
+    folders = Folders(config, study, name, precision)
+    try:
+        problem = Problem.load(folders.problem)
+    except Unavailable as reason:
+        row = unavailable(study, precision, reason)
+        paths = [write_parquet([row], folders.raw / f"{step}.parquet") for step in ("search", "baseline", "report")]
+        return *paths, write_choices([], row, folders.raw / "choices.parquet")
+    with (
+        Store(folders.store / "rows.jsonl") as store,
+        open_bench(config, study, problem, precision, folders) as bench,
+    ):
+        return _Measuring(config, study, problem, bench, store, progress).all(folders.raw)
 
 
-def _baselines(config: Config, study: str, problem: Problem, bench: Bench) -> list[Runnable]:
-    wanted = _settings(config, study).baselines
-    known = for_problem(problem.entry, bench.device.backend)
-    if wanted == "all":
-        return known
-    unknown = set(wanted) - {runnable.name for runnable in known}
-    if unknown:
-        names = ", ".join(runnable.name for runnable in known)
-        raise ReproError("unknown baseline", expected=f"among {names}", actual=", ".join(sorted(unknown)))
-    return [runnable for runnable in known if runnable.name in wanted]
+class _Measuring:
+    """The steps, on one open device."""
+
+    def __init__(
+        self, config: Config, study: str, problem: Problem, bench: Bench, store: Store, progress: Progress
+    ) -> None:
+        self._settings: Study = config.studies[study]
+        self._study = get_study(study)
+        self._problem = problem
+        self._bench = bench
+        self._store = store
+        self._progress = progress
+        self._seed = config.seed
+        self._search = Search(bench, store, self._settings.cache == "cold", progress)
+
+    def all(self, folder: Path) -> tuple[Path, ...]:
+        """Take all steps; write the files of each when it is done."""
+        baselines = self._baselines()  # the names are checked first
+        variants, found = self._variants()
+        searched = write_parquet(found, folder / "search.parquet")
+        yardsticks = self._yardsticks()
+        rows = [row for _, row in yardsticks]
+        baselined = write_parquet(rows, folder / "baseline.parquet")
+        tie = self._bench.protocol.tie
+        choices = choose(found, tie)
+        wanted = {choice.name for choice in choices}
+        repeated = _fastest(rows)
+        for ordering in worthwhile_orderings(choices, found, tie):
+            baselines += self._baselines(ordering)
+        runnables: list[Runnable] = [
+            *(variant for variant in variants if variant.name in wanted),
+            *(runnable for runnable, row in yardsticks if row.name in repeated),
+            *baselines,
+        ]
+        self._bench.workspace.resident = len(runnables)
+        report = shuffled_rounds(self._bench, runnables, self._store, self._seed, self._progress)
+        chosen = write_choices(choices, report[0], folder / "choices.parquet")
+        return searched, baselined, write_parquet(report, folder / "report.parquet"), chosen
+
+    def _variants(self) -> tuple[list[Variant], list[Row]]:
+        """Search each space by itself, then reordered matrices with what was fastest on the matrix as it came."""
+        operands, target = self._bench.operands, self._bench.device.target
+        variants = self._study.variants(self._settings, self._problem.entry, operands.precision, target)
+        rows: list[Row] = []
+        for space in self._study.spaces(self._settings):
+            rows += self._search.exhaustive([v for v in variants if v.space == space], f"{space} space")
+        if any(variant.space == "extended" for variant in variants):
+            best = {row.name for row in _ranked(rows)[: self._bench.protocol.finalists]}
+            winners = [variant for variant in variants if variant.name in best]
+            reordered = [variant.reordered(ordering) for ordering in ORDERINGS[1:] for variant in winners]
+            rows += self._search.exhaustive(reordered, "reordered")
+            variants += reordered
+        return variants, rows
+
+    def _yardsticks(self) -> list[tuple[Runnable, Row]]:
+        """Time what every time is held against; a few shapes of copy are enough to find what the memory does."""
+        shapes = streams(self._bench.device.target)
+        floors, copies = [*map(Floor, shapes)], [*map(Copy, shapes[:: len(shapes) // COPIES])]
+        empty = [Empty()]
+        rows = self._search.exhaustive(floors, "floor")
+        rows += self._search.screened(copies, "copy")  # long enough for a few launches to say which is best
+        rows += self._search.exhaustive(empty, "empty kernel")
+        return list(zip([*floors, *copies, *empty], rows, strict=True))
+
+    def _baselines(self, ordering: str = "natural") -> list[Runnable]:
+        """Return the library's routines that are asked for."""
+        wanted = self._settings.baselines
+        entry, backend = self._problem.entry, self._bench.device.backend
+        if wanted == "all":
+            return for_problem(entry, backend, ordering)
+        known = [runnable.name for runnable in for_problem(entry, backend)]
+        unknown = set(wanted) - set(known)
+        if unknown:
+            expected, actual = f"among {', '.join(known)}", ", ".join(sorted(unknown))
+            raise ReproError("unknown baseline", expected=expected, actual=actual)
+        runnables = zip(known, for_problem(entry, backend, ordering), strict=True)
+        return [runnable for name, runnable in runnables if name in wanted]
 
 
-def _yardsticks(bench: Bench) -> list[list[Runnable]]:
-    """Return what every time is held against, by kind; a few shapes of copy are enough to find what the memory does."""
-    shapes = streams(bench.device.target)
-    return [[*map(Floor, shapes)], [*map(Copy, shapes[:: len(shapes) // COPIES])], [Empty()]]
+def worthwhile_orderings(choices: Sequence[Choice], rows: Sequence[Row], tie: float) -> list[str]:
+    """Return the orderings in which the library is timed as well.
+
+    Those of choices that beat the best in the matrix's own order by more than a tie, by either clock: a reordered
+    matrix is compared with a reordered matrix.
+    """
+    by_name = {row.name: row for row in rows}
+    chosen = {(choice.clock, choice.tuning): by_name[choice.name] for choice in choices}
+    found = set()
+    for clock in CLOCKS:
+        natural, reordered = (chosen.get((clock, tuning)) for tuning in ("extended", "reordered"))
+        if natural and reordered and _time(reordered, clock) * (1 + tie) < _time(natural, clock):
+            found.add(reordered.ordering)
+    return sorted(found)
 
 
-def _worth_repeating(runnables: Sequence[Runnable], rows: Sequence[Row]) -> list[Runnable]:
-    """Return all baselines, even those that fail, and the best two of each yardstick."""
-    names: set[str] = {row.name for row in rows if row.kind == "baseline"}
-    for kind in ("floor", "copy", "empty"):
-        for clock in ("event_median", "graph_median"):
-            ranked = [r for r in rows if r.kind == kind and getattr(r, clock) is not None]
-            names |= {row.name for row in sorted(ranked, key=lambda r: getattr(r, clock))[:2]}
-    return [runnable for runnable in runnables if runnable.name in names]
+def _fastest(rows: Sequence[Row]) -> set[str]:
+    """Return the names of the fastest of each kind by each clock."""
+    kinds = {row.kind for row in rows}
+    return {
+        row.name
+        for kind in kinds
+        for clock in CLOCKS
+        for row in _ranked([row for row in rows if row.kind == kind], clock)[:REPEATED]
+    }
+
+
+def _ranked(rows: Sequence[Row], clock: str = "event") -> list[Row]:
+    """Return the rows that have a time, rows of the full protocol first, the fastest of them first."""
+    timed = [row for row in rows if getattr(row, f"{clock}_median") is not None]
+    return sorted(timed, key=lambda row: (row.protocol != "full", _time(row, clock)))
+
+
+def _time(row: Row, clock: str) -> float:
+    median: float = getattr(row, f"{clock}_median")
+    return median
 
 
 def unavailable(study: str, precision: str, reason: Unavailable) -> Row:
@@ -156,15 +193,9 @@ def unavailable(study: str, precision: str, reason: Unavailable) -> Row:
     )
 
 
-def load_rows(path: Path) -> list[Row]:
-    """Read the rows of one job back."""
-    frame = read_parquet(path).astype(object)
-    frame = frame.where(frame.notna(), None)
-    return [Row(**{str(name): value for name, value in record.items()}) for record in frame.to_dict("records")]
-
-
-def write_choices(choices: Sequence[Choice], study: str, problem: str, entry: str, precision: str, path: Path) -> None:
-    """Write the answers of all tunings to one Parquet file."""
+def write_choices(choices: Sequence[Choice], of: Row, path: Path) -> Path:
+    """Write the answers of all tunings to one Parquet file; study, problem, entry and precision are those of a row."""
     names = ["study", "problem", "entry", "precision", "clock", "tuning", "name", "ties", "schema"]
-    records = [(study, problem, entry, precision, c.clock, c.tuning, c.name, list(c.ties), SCHEMA) for c in choices]
-    write_frame(pd.DataFrame(records, columns=names), path)
+    case = (of.study, of.problem, of.entry, of.precision)
+    records = [(*case, c.clock, c.tuning, c.name, list(c.ties), SCHEMA) for c in choices]
+    return write_frame(pd.DataFrame(records, columns=names), path)

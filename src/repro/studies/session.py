@@ -50,9 +50,7 @@ def modules_folder(target: str) -> Path:
 
 
 @contextmanager
-def open_bench(
-    config: Config, study: str, problem: Problem, precision: str, folders: Folders, resident: int = 1
-) -> Iterator[Bench]:
+def open_bench(config: Config, study: str, problem: Problem, precision: str, folders: Folders) -> Iterator[Bench]:
     """Open the device, alone, and bring a problem to it.
 
     Raises
@@ -73,10 +71,9 @@ def open_bench(
             bench = Bench(
                 device,
                 operands,
-                Workspace(device, operands, common, common_hash, resident),
+                Workspace(device, operands, common, common_hash),
                 study=study,
                 protocol=settings.protocol,
-                cache=settings.cache,
                 seed=config.seed,
                 environment=record(environment, folders.environments),
                 driver=str(environment.get("driver")),

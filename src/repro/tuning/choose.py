@@ -1,4 +1,4 @@
-"""Choosing winners: schedule tuning alone, layout tuning, joint tuning, from the same rows."""
+"""Choosing winners, by schedule, by layout, by both, in the papers' space and beyond it, from the same rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from repro.bench.rows import CLOCKS, Row
 from repro.formats.layout import REFERENCE
+
+EXTENDED = "extended"
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,10 @@ class Choice:
     clock
         The clock whose medians were compared: `event` or `graph`.
     tuning
-        `schedule` (best schedule of the reference layout), `layout` (best layout under that schedule), `joint` (best of
-        all), `static` and `dynamic` (best of that kind in the joint winner's layout).
+        In the papers' space: `schedule` (best schedule of the reference layout), `layout` (best layout under that
+        schedule), `joint` (best of all), `static` and `dynamic` (best of that kind in the joint winner's layout).
+        Where our space was searched as well: `extended` (best of both spaces in the matrix's own order), `reordered`
+        (best of all, whatever the order).
     name
         The variant.
     ties
@@ -43,23 +47,32 @@ def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
 
 def _choose_by(rows: Sequence[Row], clock: str, tie: float) -> list[Choice]:
     timed = [row for row in rows if _time(row, clock) is not None and row.status in {"ok", "noisy"}]
-    schedule = _best([r for r in timed if r.layout == str(REFERENCE)], clock)
-    joint = _best(timed, clock)
-    if schedule is None or joint is None:
-        return []
-    in_layout = [r for r in timed if r.layout == joint.layout]
-    answers = {
-        "schedule": ([r for r in timed if r.layout == str(REFERENCE)], schedule),
-        "layout": (same := [r for r in timed if _schedule(r) == _schedule(schedule)], _best(same, clock)),
-        "joint": (timed, joint),
-        "static": (static := [r for r in in_layout if r.schedule == "static"], _best(static, clock)),
-        "dynamic": (dynamic := [r for r in in_layout if r.schedule == "dynamic"], _best(dynamic, clock)),
-    }
+    natural = [row for row in timed if row.ordering == "natural"]
+    asked = _in_the_papers_space([row for row in natural if row.space != EXTENDED], clock)
+    if any(row.space == EXTENDED for row in timed):
+        asked |= {EXTENDED: natural, "reordered": timed}
+    bests = {tuning: _best(candidates, clock) for tuning, candidates in asked.items()}
     return [
-        Choice(clock, tuning, best.name, _ties(candidates, best, clock, tie))
-        for tuning, (candidates, best) in answers.items()
+        Choice(clock, tuning, best.name, _ties(asked[tuning], best, clock, tie))
+        for tuning, best in bests.items()
         if best is not None
     ]
+
+
+def _in_the_papers_space(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
+    """Return what each of the papers' tunings chooses from; nothing where the reference layout has no time."""
+    reference = [r for r in rows if r.layout == str(REFERENCE)]
+    schedule, joint = _best(reference, clock), _best(rows, clock)
+    if schedule is None or joint is None:
+        return {}
+    in_layout = [r for r in rows if r.layout == joint.layout]
+    return {
+        "schedule": reference,
+        "layout": [r for r in rows if _schedule(r) == _schedule(schedule)],
+        "joint": [*rows],
+        "static": [r for r in in_layout if r.schedule == "static"],
+        "dynamic": [r for r in in_layout if r.schedule == "dynamic"],
+    }
 
 
 def _time(row: Row, clock: str) -> float | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,67 +13,114 @@ from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import Effort, Samples
 from repro.bench.trial import FAILURES, Bench
-from repro.bench.watchdog import ContextLost
+from repro.bench.watchdog import ContextLost, Watchdog
 from repro.config.models import Protocol
-from repro.tuning.search import Progress
+from repro.tuning.search import PATIENCE, Progress, given_up
 
 PHASE = "report"
+COLD_ROUNDS = 2
+#: Times of a copy and of an empty kernel say nothing of a cache.
+COLD_KINDS = frozenset({"variant", "baseline", "floor"})
+TIMED = frozenset({"ok", "noisy"})
 
 
-def effort_of_round(protocol: Protocol) -> Effort:
-    """Return a round's share of the full protocol."""
-    return Effort(
+@dataclass(frozen=True)
+class Rounds:
+    """So many rounds, and the effort of each."""
+
+    name: str
+    count: int
+    effort: Effort
+
+
+def warm_rounds(protocol: Protocol) -> Rounds:
+    """Return rounds that come to the full protocol: launches one by one, and replays of a graph."""
+    effort = Effort(
         -(-protocol.launches // protocol.rounds),
         protocol.graph_launches,
-        max(5, -(-protocol.graph_replays // protocol.rounds)),
+        -(-protocol.graph_replays // protocol.rounds),
     )
+    return Rounds("rounds", protocol.rounds, effort)
+
+
+def cold_rounds(protocol: Protocol) -> Rounds:
+    """Return rounds of launches before which the cache is flushed; what a graph does between its launches is warm."""
+    return Rounds("cold rounds", COLD_ROUNDS, Effort(-(-protocol.cold_launches // COLD_ROUNDS), cold=True))
 
 
 def shuffled_rounds(
     bench: Bench, runnables: Sequence[Runnable], store: Store, seed: int, progress: Progress = lambda *_: None
 ) -> list[Row]:
-    """Time all runnables side by side and return a row each, of the samples of all rounds.
+    """Time all runnables side by side, warm and then cold; return the rows of both, of the samples of all rounds.
 
     A winner is the smallest of many noisy numbers and would look faster than it is if those numbers were reported;
-    these samples were not chosen by. The shuffled order spreads drift over all.
+    these samples were not chosen by. The shuffled order spreads drift over all. What cannot be timed has one row, that
+    says why.
     """
-    effort = effort_of_round(bench.protocol)
-    known = {r.name: row for r in runnables if (row := store.get(bench.key(r, PHASE, effort)))}
-    if len(known) == len(runnables):
-        return [known[r.name] for r in runnables]
-    rows = {name: row for name, row in known.items() if row.status not in {"ok", "noisy"}}
-    todo = {runnable.name: runnable for runnable in runnables if runnable.name not in rows}
-    ready: dict[str, tuple[float, float | None]] = {}
-    samples: dict[str, Samples] = {}
+    stage = _Stage(bench, store, np.random.default_rng(seed), progress)
+    with Watchdog(PATIENCE * bench.protocol.timeout) as stage.watchdog:
+        try:
+            warm = stage.time(runnables, warm_rounds(bench.protocol))
+            timed = [r for r in runnables if r.kind in COLD_KINDS and warm[r.name].status in TIMED]
+            cold = stage.time(timed, cold_rounds(bench.protocol))
+        finally:
+            if not bench.lost:
+                for runnable in runnables:
+                    runnable.release()
+    return [*(warm[runnable.name] for runnable in runnables), *(cold[runnable.name] for runnable in timed)]
 
-    def give_up(name: str, failure: Exception) -> None:
-        rows[name] = store.add(bench.failed(todo[name], PHASE, effort, failure))
-        ready.pop(name, None)
-        if bench.lost:
-            raise ContextLost(f"{name}: {failure}")
 
-    try:
-        for name, runnable in todo.items():
-            try:
-                ready[name] = bench.prepare(runnable), bench.verifier.check(runnable)
-            except tuple(FAILURES) as failure:
-                give_up(name, failure)
-        random = np.random.default_rng(seed)
-        for number in range(bench.protocol.rounds):
-            progress("rounds", number, bench.protocol.rounds)
-            for name in random.permutation(sorted(ready)):
-                try:
+class _Stage:
+    """All that is resident on the device."""
+
+    watchdog: Watchdog
+
+    def __init__(self, bench: Bench, store: Store, random: np.random.Generator, progress: Progress) -> None:
+        self._bench = bench
+        self._store = store
+        self._random = random
+        self._progress = progress
+        self._ready: dict[str, tuple[float, float | None]] = {}
+
+    def time(self, runnables: Sequence[Runnable], rounds: Rounds) -> dict[str, Row]:
+        """Return a row of each; where the store has them all, nothing is measured."""
+        bench, effort = self._bench, rounds.effort
+        known = {r.name: row for r in runnables if (row := self._store.get(bench.key(r, PHASE, effort)))}
+        if len(known) == len(runnables):
+            return known
+        # times taken in another process are not compared with these: only what failed is not tried again
+        rows = {name: row for name, row in known.items() if row.status not in TIMED}
+        todo = {r.name: r for r in runnables if r.name not in rows}
+        for name, runnable in list(todo.items()):
+            with self._failing_alone(runnable, effort, todo, rows):
+                if name not in self._ready:
+                    self._ready[name] = bench.prepare(runnable), bench.verifier.check(runnable)
+        samples: dict[str, Samples] = {}
+        for number in range(rounds.count):
+            self._progress(rounds.name, number, rounds.count)
+            for name in self._random.permutation(sorted(todo)):
+                with self._failing_alone(todo[name], effort, todo, rows):
                     taken = bench.sample(todo[name], effort)
-                except tuple(FAILURES) as failure:
-                    give_up(name, failure)
-                else:
                     samples[name] = samples[name].join(taken) if name in samples else taken
-        progress("rounds", bench.protocol.rounds, bench.protocol.rounds)
-        for name, (preprocess, error) in ready.items():
-            row = bench.measured(todo[name], PHASE, effort, samples[name], error=error, preprocess=preprocess)
-            rows[name] = store.add(row)
-    finally:
-        if not bench.lost:
-            for runnable in todo.values():
-                runnable.release()
-    return [rows[runnable.name] for runnable in runnables]
+        self._progress(rounds.name, rounds.count, rounds.count)
+        for name, runnable in todo.items():
+            preprocess, error = self._ready[name]
+            row = bench.measured(runnable, PHASE, effort, samples[name], error=error, preprocess=preprocess)
+            rows[name] = self._store.add(row)
+        return rows
+
+    @contextmanager
+    def _failing_alone(
+        self, runnable: Runnable, effort: Effort, todo: dict[str, Runnable], rows: dict[str, Row]
+    ) -> Iterator[None]:
+        """Where the body fails, or never ends, move the runnable from `todo` to `rows`; the others go on."""
+        bench = self._bench
+        try:
+            with self.watchdog.guard(given_up(bench, self._store, runnable, PHASE, effort)):
+                yield
+        except tuple(FAILURES) as failure:
+            rows[runnable.name] = self._store.add(bench.failed(runnable, PHASE, effort, failure))
+            del todo[runnable.name]
+            if bench.lost:
+                raise ContextLost(f"{runnable.name}: {failure}") from None
+            runnable.release()

@@ -19,64 +19,75 @@ PHASE = "search"
 PATIENCE = 5
 
 
-def exhaustive(
-    bench: Bench, runnables: Sequence[Runnable], store: Store, progress: Progress = lambda *_: None
-) -> list[Row]:
-    """Try every runnable; return a row each, of the full protocol where it got that far.
+class Search:
+    """Tries runnables on one problem; rows that the store has are not measured again.
 
-    Rows that the store has are not measured again.
+    Parameters
+    ----------
+    bench, store
+        What to measure on, and where the rows go.
+    cold
+        Whether the cache is flushed before each launch.
+    progress
+        Told how far it is.
     """
-    effort = full(bench.protocol)
-    rows = {row.name: row for row in _try_all(bench, runnables, screen(bench.protocol), store, "screening", progress)}
-    finalists = within_reach(rows.values(), bench.protocol)
-    rows |= _timed(bench, [r for r in runnables if r.name in finalists], effort, store, progress)
-    # layout tuning alone asks how the best schedule of the reference layout does in every other layout
-    fixed = {_schedule(rows[c.name]) for c in choose(list(rows.values()), 0) if c.tuning == "schedule"}
-    missing = [r for r in runnables if r.name not in finalists and _schedule(rows[r.name]) in fixed]
-    rows |= _timed(bench, [r for r in missing if rows[r.name].status == "ok"], effort, store, progress)
-    return list(rows.values())
+
+    def __init__(self, bench: Bench, store: Store, cold: bool, progress: Progress = lambda *_: None) -> None:
+        self._bench = bench
+        self._store = store
+        self._screen = screen(bench.protocol, cold)
+        self._full = full(bench.protocol, cold)
+        self._progress = progress
+
+    def exhaustive(self, runnables: Sequence[Runnable], what: str = "variants") -> list[Row]:
+        """Try every runnable; return a row each, of the full protocol where it got that far."""
+        rows = {row.name: row for row in self.screened(runnables, what)}
+        finalists = within_reach(rows.values(), self._bench.protocol)
+        rows |= self._timed([r for r in runnables if r.name in finalists], what)
+        # layout tuning alone asks how the best schedule of the reference layout does in every other layout
+        fixed = {_schedule(rows[c.name]) for c in choose(list(rows.values()), 0) if c.tuning == "schedule"}
+        missing = [r for r in runnables if r.name not in finalists and _schedule(rows[r.name]) in fixed]
+        rows |= self._timed([r for r in missing if rows[r.name].status == "ok"], what)
+        return list(rows.values())
+
+    def screened(self, runnables: Sequence[Runnable], what: str = "variants") -> list[Row]:
+        """Try every runnable with a few launches; return a row each."""
+        return self._try_all(runnables, self._screen, f"screening {what}")
+
+    def _timed(self, runnables: Sequence[Runnable], what: str) -> dict[str, Row]:
+        return {row.name: row for row in self._try_all(runnables, self._full, f"timing {what}")}
+
+    def _try_all(self, runnables: Sequence[Runnable], effort: Effort, stage: str) -> list[Row]:
+        rows = []
+        with Watchdog(PATIENCE * self._bench.protocol.timeout) as watchdog:
+            for done, runnable in enumerate(runnables):
+                self._progress(stage, done, len(runnables))
+                row = self._store.get(self._bench.key(runnable, PHASE, effort))
+                rows.append(row or self._try_one(runnable, effort, watchdog))
+        self._progress(stage, len(runnables), len(runnables))
+        return rows
+
+    def _try_one(self, runnable: Runnable, effort: Effort, watchdog: Watchdog) -> Row:
+        with watchdog.guard(given_up(self._bench, self._store, runnable, PHASE, effort)):
+            row = self._store.add(self._bench.try_once(runnable, PHASE, effort))
+        if self._bench.lost:
+            raise ContextLost(f"{runnable.name}: {row.message}")
+        return row
 
 
-def _timed(
-    bench: Bench, runnables: Sequence[Runnable], effort: Effort, store: Store, progress: Progress
-) -> dict[str, Row]:
-    return {row.name: row for row in _try_all(bench, runnables, effort, store, "timing", progress)}
+def given_up(bench: Bench, store: Store, runnable: Runnable, phase: str, effort: Effort) -> Callable[[], None]:
+    """Return what to do when a runnable does not end: store that, and go on in a new process."""
+
+    def expired() -> None:
+        reason = f"{runnable.name} did not end within {PATIENCE * bench.protocol.timeout:g} s"
+        store.add(bench.row(runnable, phase, effort, "timeout", message=reason))
+        restart(reason)
+
+    return expired
 
 
 def _schedule(row: Row) -> str:
     return row.name.partition("/")[2]
-
-
-def _try_all(
-    bench: Bench,
-    runnables: Sequence[Runnable],
-    effort: Effort,
-    store: Store,
-    stage: str,
-    progress: Progress,
-) -> list[Row]:
-    rows = []
-    for done, runnable in enumerate(runnables):
-        progress(stage, done, len(runnables))
-        row = store.get(bench.key(runnable, PHASE, effort))
-        rows.append(row or _try_one(bench, runnable, effort, store))
-    progress(stage, len(runnables), len(runnables))
-    return rows
-
-
-def _try_one(bench: Bench, runnable: Runnable, effort: Effort, store: Store) -> Row:
-    limit = PATIENCE * bench.protocol.timeout
-
-    def expired() -> None:
-        reason = f"{runnable.name} did not end within {limit:g} s"
-        store.add(bench.row(runnable, PHASE, effort, "timeout", message=reason))
-        restart(reason)
-
-    with Watchdog(limit, expired):
-        row = store.add(bench.try_once(runnable, PHASE, effort))
-    if bench.lost:
-        raise ContextLost(f"{runnable.name}: {row.message}")
-    return row
 
 
 def within_reach(rows: Iterable[Row], protocol: Protocol) -> set[str]:

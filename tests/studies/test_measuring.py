@@ -1,0 +1,180 @@
+"""One problem measured on the CPU: which rows there are, and what an interrupted run leaves to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from repro.bench.rows import Row
+from repro.bench.store import Store
+from repro.codegen.compile import compile_module
+from repro.codegen.render import render_common
+from repro.codegen.targets import CPU
+from repro.config.models import Config, Protocol, Study
+from repro.errors import ReproError
+from repro.formats.layout import Layout
+from repro.problems.problem import save_unavailable
+from repro.studies.measuring import measure, worthwhile_orderings
+from repro.studies.registry import get_study
+from repro.tuning.choose import choose
+
+STUDY, NAME = "compound_spmv", "small/complex"
+LAYOUTS = ("ELL-SoA-AoS", "Sl-8-AoSoA-AoS")
+QUICK = {
+    "screen_launches": 3,
+    "finalists": 2,
+    "launches": 10,
+    "search_graph_launches": 2,
+    "search_graph_replays": 5,
+    "graph_launches": 2,
+    "graph_replays": 6,
+    "cold_launches": 6,
+    "rounds": 2,
+    "cpu_budget": 1.0,
+    "noise": 1e9,
+}
+FILES = ["search", "baseline", "report", "choices"]
+
+
+def quiet(*_):
+    pass
+
+
+def config(**study) -> Config:
+    settings = {"space": "extended", "layouts": LAYOUTS, "cache": "warm", "protocol": Protocol(**QUICK), **study}
+    return Config(campaign="c", device="opencl", studies={STUDY: Study(**settings)})
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory, templates):
+    """All modules of the study and the common one, for the CPU."""
+    folder = tmp_path_factory.mktemp("measuring")
+    study, settings = get_study(STUDY), config().studies[STUDY]
+    for space in study.spaces(settings):
+        for layout in study.layouts(settings, space, "complex"):
+            source = study.render(templates, space, "complex", "single", layout, CPU)
+            compile_module(source, CPU, folder / study.manifest(CPU, space, "complex", "single", layout))
+    compile_module(render_common(templates, CPU), CPU, folder / "modules/cpu/common.json")
+    return folder / "modules"
+
+
+@pytest.fixture
+def campaign(modules, monkeypatch, tmp_path, small_problem):
+    """A folder with modules and a problem; what is measured goes there."""
+    (tmp_path / "modules").symlink_to(modules)
+    monkeypatch.chdir(tmp_path)
+    small_problem("complex").save(Path(f"results/c/problems/{NAME}.npz"))
+
+
+def run(**study) -> dict[str, pd.DataFrame]:
+    paths = measure(config(**study), STUDY, NAME, "single", quiet)
+    assert [path.stem for path in paths] == FILES
+    return {path.stem: pd.read_parquet(path) for path in paths}
+
+
+def test_everything_is_measured_in_one_go_and_not_again(campaign):
+    found = run()
+    search, report = found["search"], found["report"]
+    assert set(search.status) == {"ok"}
+    assert set(search.space) == {"paper", "extended"}
+    assert set(search.ordering) == {"natural", "rcm", "sorted"}
+    assert search[search.ordering != "natural"].layout.str.contains("@").all()
+    assert not search.name.duplicated().any()
+    assert set(found["baseline"].kind) == {"floor", "copy", "empty"}
+
+    choices = found["choices"]
+    tunings = {"schedule", "layout", "joint", "static", "dynamic", "extended", "reordered"}
+    assert set(choices.tuning) == tunings
+    assert set(choices.clock) == {"event", "graph"}
+    joint = search.set_index("name").loc[choices[choices.tuning == "joint"].name]
+    assert set(joint.space) == {"paper"}
+    assert set(joint.ordering) == {"natural"}
+
+    warm, cold = (report[report.cache == state] for state in ("warm", "cold"))
+    assert set(report.phase) == {"report"}
+    assert set(report.protocol) == {"full"}
+    assert set(warm.kind) == {"variant", "baseline", "floor", "copy", "empty"}
+    assert set(choices.name) == set(warm[warm.kind == "variant"].name)
+    assert {"scipy/csr/real2", "scipy/bsr/real2", "scipy/csr/complex"} <= set(warm.name)
+    assert set(warm.event_launches) == {10}
+    assert warm.graph_median.notna().all()
+    assert set(cold.name) == set(warm[~warm.kind.isin(["copy", "empty"])].name)
+    assert set(cold.event_launches) == {6}
+    assert cold.graph_median.isna().all()
+
+    store = Path(f"results/c/store/{STUDY}/{NAME}/single/rows.jsonl")
+    lines = store.read_text().splitlines()
+    again = run()
+    assert store.read_text().splitlines() == lines
+    for name in FILES:
+        pd.testing.assert_frame_equal(found[name], again[name])
+
+    kept = lines[: len(lines) // 3]
+    store.write_text("\n".join(kept) + "\n" + lines[-1][:40])
+    run()
+    now = store.read_text().splitlines()
+    assert now[: len(kept)] == kept
+    keys = [json.loads(line)["key"] for line in now]
+    assert len(keys) == len(set(keys)) > len(kept)
+
+
+def test_baselines_can_be_named(campaign):
+    report = run(layouts=LAYOUTS[:1], baselines=("scipy/bsr/real2",), space="paper")["report"]
+    assert set(report[report.kind == "baseline"].name) == {"scipy/bsr/real2"}
+    with pytest.raises(ReproError, match="unknown baseline"):
+        run(baselines=("cublas",))
+
+
+def test_winners_can_be_chosen_cold(campaign):
+    found = run(layouts=LAYOUTS[:1], space="paper", cache="cold")
+    assert set(found["search"].cache) == {"cold"}
+    assert set(found["choices"].clock) == {"event"}
+    assert set(found["report"].cache) == {"warm", "cold"}
+
+
+def test_a_problem_that_cannot_be_had_is_a_row_in_every_file(campaign):
+    save_unavailable(Path(f"results/c/problems/{NAME}.npz"), NAME, "complex", "no such file")
+    found = run()
+    for name in FILES[:3]:
+        [row] = found[name].to_dict("records")
+        assert (row["problem"], row["status"], row["message"]) == (NAME, "unavailable", "no such file")
+    assert found["choices"].empty
+
+
+def test_an_unknown_study_is_one_message(campaign):
+    with pytest.raises(ReproError, match="unknown study"):
+        measure(config(), "spgemm", NAME, "single", quiet)
+
+
+@pytest.mark.parametrize(("time", "expected"), [(0.5, ["rcm"]), (0.999, []), (2.0, [])])
+def test_the_library_is_reordered_where_that_made_us_faster(time, expected, make_variant_row):
+    rows = [
+        make_variant_row("CSR-AoS-AoS", 1.1),
+        make_variant_row("Sl-8-AoSoA-AoS", 1.0, space="extended"),
+        make_variant_row("Sl-8-AoSoA-AoS@rcm", time, space="extended", ordering="rcm"),
+    ]
+    assert worthwhile_orderings(choose(rows, 0.01), rows, 0.01) == expected
+
+
+@pytest.fixture
+def make_variant_row():
+    def make(layout, time, space="paper", ordering="natural"):
+        assert str(Layout.parse(layout)) == layout
+        case = ("k", "s", "p", "complex", "single", "variant", f"{layout}/static-32-1", "ok")
+        times = {"event_median": time, "graph_median": time}
+        return Row(*case, layout=layout, schedule="static", space=space, ordering=ordering, **times)
+
+    return make
+
+
+def test_a_damaged_store_is_one_message(campaign):
+    store = Path(f"results/c/store/{STUDY}/{NAME}/single/rows.jsonl")
+    store.parent.mkdir(parents=True)
+    store.write_text("{]\n")
+    with pytest.raises(ReproError, match="damaged"):
+        run()
+    with pytest.raises(ReproError, match="damaged"), Store(store):
+        pass

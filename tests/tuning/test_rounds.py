@@ -1,0 +1,139 @@
+"""Shuffled rounds: what is timed beside what fails."""
+
+import time
+
+import numpy as np
+import pytest
+
+from repro.bench.floor import Empty
+from repro.bench.runnable import Unsupported
+from repro.bench.store import Store
+from repro.bench.watchdog import ContextLost
+from repro.devices.base import LaunchError
+from repro.tuning import search
+from repro.tuning.rounds import cold_rounds, shuffled_rounds, warm_rounds
+
+PROTOCOL = {
+    "launches": 20,
+    "graph_launches": 4,
+    "graph_replays": 6,
+    "rounds": 3,
+    "cold_launches": 10,
+    "cpu_budget": 10.0,
+    "noise": 1e9,
+}
+
+
+class Fake:
+    """Writes the right result; fails at a step if told to."""
+
+    identity, arrangement, moved, columns = "v1", "AoS", (8, 4), {}
+
+    def __init__(self, name, kind="baseline", fail=None, at=None, after=0):
+        self.name, self.kind, self._fail, self._at, self._after = name, kind, fail, at, after
+        self.prepared = self.launched = 0
+        self.is_released = True
+
+    def prepare(self, workspace):
+        self.prepared += 1
+        self.is_released = False
+        self._workspace = workspace
+        if self._at == "prepare":
+            raise self._fail
+
+    def launch(self):
+        self.launched += 1
+        if self._at == "launch" and self.launched > self._after:
+            raise self._fail
+        device, operands = self._workspace.device, self._workspace.operands
+        y = np.ascontiguousarray(operands.reference.astype(operands.dtype))
+        device._cl.enqueue_copy(device._queue, self._workspace.y.handle, y, is_blocking=True)
+
+    def result(self):
+        return self._workspace.y
+
+    def arrange(self, values):
+        return values.ravel()
+
+    def release(self):
+        self.is_released = True
+
+
+@pytest.fixture
+def bench(make_bench, small_problem):
+    bench = make_bench(small_problem("real"), **PROTOCOL)
+    yield bench
+    bench.release()
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "rows.jsonl") as store:
+        yield store
+
+
+def test_all_are_timed_warm_and_what_a_cache_matters_to_cold(bench, store):
+    runnables = [Fake("a", "variant"), Fake("b"), Empty()]
+    rows = shuffled_rounds(bench, runnables, store, seed=1)
+    assert [(row.name, row.cache) for row in rows] == [
+        ("a", "warm"),
+        ("b", "warm"),
+        ("empty", "warm"),
+        ("a", "cold"),
+        ("b", "cold"),
+    ]
+    assert {(row.status, row.protocol, row.phase) for row in rows} == {("ok", "full", "report")}
+    assert [row.event_launches for row in rows] == [21, 21, 21, 10, 10]
+    assert [row.graph_median is None for row in rows] == [False] * 3 + [True] * 2
+    assert all(fake.prepared == 1 and fake.is_released for fake in runnables[:2])
+
+
+def test_rounds_come_to_the_full_protocol(bench):
+    warm, cold = warm_rounds(bench.protocol), cold_rounds(bench.protocol)
+    assert (warm.count * warm.effort.launches, warm.count * warm.effort.graph_replays) == (21, 6)
+    assert cold.count * cold.effort.launches == 10
+
+
+@pytest.mark.parametrize(
+    ("fake", "status"),
+    [
+        (Fake("bad", fail=Unsupported("no such format"), at="prepare"), "unsupported"),
+        (Fake("bad", fail=LaunchError("refused"), at="launch", after=30), "launch_error"),
+    ],
+)
+def test_what_fails_has_one_row_and_the_others_go_on(bench, store, fake, status):
+    rows = shuffled_rounds(bench, [fake, Fake("good")], store, seed=1)
+    assert [(row.name, row.cache, row.status) for row in rows] == [
+        ("bad", "warm", status),
+        ("good", "warm", "ok"),
+        ("good", "cold", "ok"),
+    ]
+    assert rows[0].event_median is None
+    assert fake.is_released
+
+
+def test_what_is_stored_is_not_measured_again(bench, store):
+    first = shuffled_rounds(bench, [Fake("a"), Fake("b")], store, seed=1)
+    fakes = [Fake("a"), Fake("b")]
+    assert shuffled_rounds(bench, fakes, store, seed=1) == first
+    assert [fake.prepared for fake in fakes] == [0, 0]
+
+
+def test_a_lost_context_ends_the_process_and_the_next_one_leaves_out_what_lost_it(make_bench, small_problem, store):
+    fatal = Fake("fatal", fail=LaunchError("illegal address", sticky=True), at="launch")
+    with pytest.raises(ContextLost):
+        shuffled_rounds(make_bench(small_problem("real"), **PROTOCOL), [fatal, Fake("good")], store, seed=1)
+    again = Fake("fatal")
+    rows = shuffled_rounds(make_bench(small_problem("real"), **PROTOCOL), [again, Fake("good")], store, seed=1)
+    assert [(row.name, row.status) for row in rows] == [("fatal", "launch_error"), ("good", "ok"), ("good", "ok")]
+    assert again.prepared == 0
+
+
+def test_what_never_ends_is_given_up(make_bench, small_problem, store, monkeypatch):
+    reasons = []
+    monkeypatch.setattr(search, "restart", reasons.append)
+    bench = make_bench(small_problem("real"), timeout=0.05, **PROTOCOL)
+    hung = Fake("hung")
+    hung.prepare = lambda workspace: (Fake.prepare(hung, workspace), time.sleep(1))
+    shuffled_rounds(bench, [hung], store, seed=1)
+    assert reasons == ["hung did not end within 0.25 s"]
