@@ -102,7 +102,7 @@ def test_what_cannot_be_exported_is_one_message(variant: str, message: str) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["static-256-4", "dynamic-32-32", "direct-64-2-w4-u2-s", "direct-64-2-u2", "direct-64-2-s"]
+    "text", ["static-256-4", "dynamic-32-32", "direct-64-2-w4-u2-s", "direct-64-2-u2", "chunk-1024-1-s"]
 )
 def test_a_schedules_name_is_read_back(text: str) -> None:
     assert str(parse_variant(f"CSR-AoSoA-AoS/{text}", SM_90)[1]) == text
@@ -130,7 +130,7 @@ def assembly(source: Path, kernel: str) -> str:
         ("quaternion", "single", "Sl-32-SoA-AoS/static-64-6"),
         ("complex", "double", "ELL-SoA-AoS/dynamic-64-6"),
         ("block3", "single", "Sl-8-AoSoA-Padded/direct-64-4-w4-u2-s"),
-        ("real", "double", "ELLPACK-AoS-SoA/direct-64-4"),
+        ("real", "double", "ELLPACK-AoSoA-AoS/chunk-512-2-u4-s"),
         ("complex", "single", "CSR-AoSoA-AoS/direct-128-4-w8"),
     ],
 )

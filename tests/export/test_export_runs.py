@@ -31,7 +31,7 @@ CASES = {
     "block3_csr": ("block3", "single", "CSR-AoSoA-Padded/direct-64-2-w4-u2-s"),
     "complex_ell": ("complex", "single", "ELL-SoA-SoA/dynamic-32-1"),
     "block3_ell": ("block3", "double", "ELL-AoSoA-AoS/static-32-2"),
-    "quaternion_ellpack": ("quaternion", "double", "ELLPACK-AoSoA-AoS/direct-32-8-u4"),
+    "quaternion_ellpack": ("quaternion", "double", "ELLPACK-AoSoA-AoS/chunk-64-8-w2-u4-s"),
     "quaternion_sl4": ("quaternion", "single", "Sl-4-SoA-SoA/direct-32-1-w8"),
     "block3_sl8": ("block3", "double", "Sl-8-AoSoA-Padded/direct-32-4-w4-u2"),
     "complex_sl16": ("complex", "double", "Sl-16-SoA-AoS/static-64-1"),
@@ -152,4 +152,4 @@ def test_the_cases_have_all_there_is() -> None:
     assert {layout.outer for layout in layouts} == set(outer_formats())
     assert {layout.inner for layout in layouts} == {"AoS", "SoA", "AoSoA"}
     assert {layout.vector for layout in layouts} == {"AoS", "SoA", "Padded"}
-    assert {schedule.kind for schedule in schedules} == {"static", "dynamic", "direct"}
+    assert {schedule.kind for schedule in schedules} == {"static", "dynamic", "direct", "chunk"}

@@ -38,7 +38,7 @@ CASES = [
     (BOX, "single", "ELL-SoA-AoS/dynamic-256-4"),
     (BOX, "double", "CSR-AoS-SoA/direct-256-8-w8-u2"),
     (TORUS, "single", "Sl-32-SoA-AoS/static-64-6"),
-    (TORUS, "double", "Sl-16-AoSoA-AoS/direct-128-8-w2-u2-s"),
+    (TORUS, "double", "Sl-16-AoSoA-AoS/chunk-512-2-w2-u2-s"),
     (ELASTIC, "single", "Sl-8-AoSoA-Padded/direct-128-8-w4-u2-s"),
     (ELASTIC, "double", "Sl-32-SoA-SoA/static-256-2"),
 ]

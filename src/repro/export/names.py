@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from repro.codegen.schedules import DIRECT, KINDS, Schedule
+from repro.codegen.schedules import CHUNK, DIRECT, KINDS, Schedule
 from repro.codegen.targets import Target
 from repro.errors import ReproError
 from repro.formats.layout import Layout
 
 _SCHEDULE = re.compile(
-    rf"(?P<kind>{'|'.join((*KINDS, DIRECT))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
+    rf"(?P<kind>{'|'.join((*KINDS, DIRECT, CHUNK))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
     r"(-w(?P<width>\d+))?(-u(?P<unroll>\d+))?(?P<streamed>-s)?"
 )
 
@@ -44,7 +44,7 @@ def _parse_schedule(text: str, variant: str, target: Target) -> Schedule:
         raise ReproError(
             "unknown schedule",
             where=variant,
-            expected="kind-n_t-n_b, kind static, dynamic or direct, and -w and -u with numbers, or -s, after it",
+            expected="kind-n_t-n_b, kind static, dynamic, direct or chunk, and -w and -u with numbers, or -s, after it",
             actual=text,
             todo="spell the variant as the tables do, for example Sl-32-SoA-AoS/static-256-4",
         )
