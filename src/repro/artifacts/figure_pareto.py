@@ -35,8 +35,8 @@ def panels(campaign: Campaign, published: Published) -> Figure:
                 found.setdefault(line.problem, {})[precision] = weighed
     caption = [
         "Time of each layout’s fastest variant over the bytes of its matrix, relative to the fastest and to the",
-        f"smallest one of the problem in that precision, up to {LARGEST:g} and {SLOWEST:g}×. Filled points and steps are the Pareto",
-        "front, listed in table-pareto; open points are beaten in time and in bytes.",
+        f"smallest one of the problem in that precision, up to {SLOWEST:g}× and {LARGEST:g}×. Filled points and steps",
+        "are the Pareto front, listed in table-pareto; open points are beaten in time and in bytes.",
         measured_on(campaign, "event", "the search"),
     ]
     return Figure(lambda: _draw(found), sentences(caption))

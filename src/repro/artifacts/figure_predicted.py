@@ -52,7 +52,7 @@ def curves(judged: Sequence[Judged], key: str) -> Array | None:
 def _draw(judged: Mapping[str, Sequence[Judged]]) -> Canvas:
     if not judged:
         return style.empty("no problem of this campaign was searched in full")
-    drawn = style.canvas(style.COLUMN if len(judged) == 1 else style.TEXT, 2.3)
+    drawn = style.canvas(style.COLUMN if len(judged) == 1 else style.TEXT, 2.5)
     panels = drawn.subplots(1, len(judged), squeeze=False, sharey=True)[0]
     for axes, (space, found) in zip(panels, judged.items(), strict=True):
         _panel(axes, found)
@@ -63,11 +63,9 @@ def _draw(judged: Mapping[str, Sequence[Judged]]) -> Canvas:
         for key, colour in COLOURS.items()
         if any(JUDGED[key][1](one) is not None for found in judged.values() for one in found)
     ]
-    handles += [
-        Line2D([], [], color=style.GREY, linestyle=line, label=word)
-        for line, word in (("-", "median"), ("--", "worst"))
-    ]
-    drawn.legend(handles=handles, loc="outside upper center", ncols=len(handles), columnspacing=1.0, handlelength=1.4)
+    handles.append(Line2D([], [], color=style.GREY, linestyle="-", label="median"))
+    handles.append(Line2D([], [], color=style.GREY, linestyle="--", label="worst"))
+    drawn.legend(handles=handles, loc="outside upper center", ncols=3)
     return drawn
 
 

@@ -18,8 +18,6 @@ ALONE = 0.02
 NEAR = 0.10
 #: … and, as a factor of e, of how fast the problem is as a whole: all but unknown before the first time is measured.
 WHOLE = 3.0
-#: A variant that fails is taken for e times as slow as it was believed to be, and so are, in part, those like it.
-FAILED = 1.0
 
 
 class Belief:
@@ -33,9 +31,13 @@ class Belief:
         `(f, n)`: the covariance that is known beforehand is their product.
     likeness
         Returns the likeness of all variants to one, `(n,)`; see `repro.tuning.space.Likeness`.
+    layouts
+        `(n,)`, equal where the layout is: what fails mostly fails for its layout's sake.
     """
 
-    def __init__(self, mean: Array, factors: Array, likeness: Callable[[int], Array]) -> None:
+    def __init__(
+        self, mean: Array, factors: Array, likeness: Callable[[int], Array], layouts: NDArray[np.intp]
+    ) -> None:
         self.mean = mean.copy()
         self._factors = np.vstack([factors, np.full(len(mean), WHOLE)])
         self._likeness = likeness
@@ -43,6 +45,8 @@ class Belief:
         self._learnt = np.empty((0, len(mean)))
         self._tried = np.zeros(len(mean), dtype=bool)
         self._best: float | None = None
+        self._layouts = layouts
+        self._failed = np.zeros(layouts.max() + 1)  # by how many more of a layout failed than worked
 
     def fastest(self, among: NDArray[np.bool_] | None = None) -> int:
         """Return the variant of the least mean, of those that are `among`."""
@@ -50,21 +54,23 @@ class Belief:
 
     def most_promising(self) -> int:
         """Return the untried variant whose improvement on the best time so far is expected to be largest."""
+        failed = self._failed[self._layouts]
         if self._best is None:
-            return self.fastest()
+            return self.fastest(failed == failed[~self._tried].min(initial=np.inf))
         deviation = np.sqrt(np.maximum(self.variance, 0) + 1e-12)
         z = (self._best - self.mean) / deviation
         density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
-        return _first_largest(deviation * (z * ndtr(z) + density), self._tried)
+        odds = 0.5 ** np.maximum(failed, 0)  # halved by each failure that no success makes up for
+        return _first_largest(deviation * (z * ndtr(z) + density) * odds, self._tried)
 
     def observe(self, index: int, seconds: float | None) -> None:
         """Learn one time; None where the variant failed."""
         self._tried[index] = True
+        self._failed[self._layouts[index]] += 1 if seconds is None else -1
         if seconds is None:
-            value = float(self.mean[index]) + FAILED
-        else:
-            value = float(np.log(seconds))
-            self._best = value if self._best is None else min(self._best, value)
+            return
+        value = float(np.log(seconds))
+        self._best = value if self._best is None else min(self._best, value)
         covariance = self._factors.T @ self._factors[:, index] + NEAR**2 * self._likeness(index)
         covariance[index] += ALONE**2
         covariance -= self._learnt.T @ self._learnt[:, index]
@@ -76,5 +82,5 @@ class Belief:
 
 
 def _first_largest(values: Array, without: NDArray[np.bool_]) -> int:
-    """Return the first of the largest; rounded, so that the last bits of a linear algebra library decide nothing."""
-    return int(np.argmax(np.where(without, -np.inf, np.round(values, 9))))
+    """Return the first of the largest, to the digits of float32: no linear algebra library's last bits decide."""
+    return int(np.argmax(np.where(without, -np.inf, values.astype(np.float32))))

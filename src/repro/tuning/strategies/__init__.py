@@ -14,7 +14,17 @@ Measure = Callable[[int], float | None]
 
 
 class Strategy(Protocol):
-    """What decides which variants are measured."""
+    """What decides which variants are measured.
+
+    Attributes
+    ----------
+    budget
+        Share of the space that it measures.
+    """
+
+    @property
+    def budget(self) -> float:
+        """See above."""
 
     def __call__(self, space: Sequence[str], measure: Measure) -> None:
         """Measure variants of a space, given by their names."""

@@ -83,7 +83,8 @@ def prior(space: Sequence[str], recordings: Sequence[Recording], target: Array) 
     losses = np.array([_losses(each, space, likeness) for each in known])
     weights = _weights(np.array([each.features for each in known]), target)
     mean = weights @ losses
-    return Belief(mean, np.sqrt(weights)[:, None] * (losses - mean), likeness)
+    layouts = np.unique([name.partition("/")[0] for name in space], return_inverse=True)[1]
+    return Belief(mean, np.sqrt(weights)[:, None] * (losses - mean), likeness, layouts)
 
 
 def _losses(recording: Recording, space: Sequence[str], likeness: Likeness) -> Array:

@@ -1,0 +1,55 @@
+"""Reading a variant's place from its name, and how alike two places are."""
+
+import numpy as np
+import pytest
+
+from repro.codegen.schedules import Schedule, paper_space
+from repro.codegen.targets import get_target
+from repro.config.models import Study
+from repro.errors import ReproError
+from repro.formats.layout import Layout, all_layouts
+from repro.studies.compound_spmv import layouts, schedules
+from repro.tuning.space import UNLIKE, Likeness, point
+
+
+def test_a_name_is_read():
+    one = point("Sl-8-AoSoA-Padded@rcm/direct-256-4-w4-u2-s")
+    assert one.words == ("Sl", "AoSoA", "Padded", "rcm", "direct", "s")
+    assert one.numbers == (3, 8, 2, 2, 1)
+    assert point("CSR-AoS-SoA/static-32-1").numbers == (0, 5, 0, 0, 0)
+
+
+@pytest.mark.parametrize("entry", ["complex", "block3"])
+def test_every_variant_of_both_spaces_has_a_place_of_its_own(entry):
+    target = get_target("sm_90")
+    names = {
+        f"{layout}/{schedule}"
+        for space in ("paper", "extended")
+        for layout in layouts(Study(space="extended"), space, entry)
+        for schedule in schedules(target, space, layout)
+    }
+    assert len(names) > 2000
+    assert len({point(name) for name in names}) == len(names)
+
+
+def test_what_is_no_variant_is_named():
+    with pytest.raises(ReproError, match="unknown layout"):
+        point("cusparse/spmv")
+
+
+def test_likeness_falls_with_every_difference():
+    layout = Layout.parse("Sl-16-AoS-AoS")
+    near = f"{layout}/{Schedule('static', 128, 4)}"
+    space = [near, "Sl-16-AoS-AoS/static-128-8", "Sl-16-AoS-AoS/static-512-8", "Sl-16-SoA-AoS/static-128-4",
+             "Sl-16-SoA-AoS/dynamic-128-4", "Sl-8-AoS-AoS/static-128-4"]  # fmt: skip
+    to_first = Likeness(space)(0)
+    assert to_first == pytest.approx([1, np.exp(-0.5), np.exp(-2.5), UNLIKE, UNLIKE**2, np.exp(-0.5)])
+
+
+def test_likeness_is_a_covariance():
+    target = get_target("cpu")
+    space = [f"{layout}/{schedule}" for layout in all_layouts()[:4] for schedule in paper_space(target)]
+    likeness = Likeness(space)
+    matrix = np.array([likeness(index) for index in range(len(space))])
+    assert np.array_equal(matrix, matrix.T)
+    assert np.linalg.eigvalsh(matrix).min() > -1e-9

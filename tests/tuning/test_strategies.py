@@ -1,0 +1,109 @@
+"""Strategies on problems whose times are made up: who finds the best with how few."""
+
+import numpy as np
+import pytest
+
+from repro.codegen.schedules import paper_space
+from repro.codegen.targets import get_target
+from repro.errors import ReproError
+from repro.formats.layout import REFERENCE, all_layouts
+from repro.tuning.judging import replay
+from repro.tuning.recordings import Recording
+from repro.tuning.space import point
+from repro.tuning.strategies import allowed
+from repro.tuning.strategies.exhaustive import Exhaustive
+from repro.tuning.strategies.predicted import Predicted, prior
+from repro.tuning.strategies.random_sample import RandomSample
+
+NAMES = [f"{layout}/{schedule}" for layout in all_layouts() for schedule in paper_space(get_target("sm_90"))]
+BUDGET = 0.02
+
+
+def recording(number, names=NAMES, failed=()):
+    """A problem that likes one format and one shape of block, as its number says, with some noise."""
+    random = np.random.default_rng(number)
+    liked = ("CSR", "ELL", "Sl")[number % 3]
+    n_t, n_b = 6 + number % 4, number % 3
+    seconds = {}
+    for name in names:
+        words, numbers = point(name).words, point(name).numbers
+        slow = 0.3 * (words[0] != liked) + 0.1 * (words[1] != "AoS") + 0.2 * (words[4] == "dynamic")
+        slow += 0.05 * (numbers[1] - n_t) ** 2 + 0.03 * (numbers[2] - n_b) ** 2
+        seconds[name] = 1e-6 * (1 + number) * np.exp(slow + random.normal(0, 0.01))
+    for name in failed:
+        seconds[name] = None
+    features = np.array([number % 3, number % 4, 1.0])
+    return Recording(f"p{number}", "real", "single", "cuda", features, seconds)
+
+
+RECORDED = [recording(number) for number in range(8)]
+
+
+def predicted(recordings, one):
+    return replay(Predicted(recordings, one.features, BUDGET), one)
+
+
+def test_the_budget_is_a_share_of_the_space():
+    assert allowed(NAMES, BUDGET) == 38
+    assert allowed(NAMES[:3], BUDGET) == 1
+
+
+def test_exhaustive_tries_all_in_order():
+    assert replay(Exhaustive(), RECORDED[0]) == NAMES
+
+
+def test_a_random_sample_is_as_large_as_it_may_be_and_depends_on_the_seed():
+    first, again, other = (replay(RandomSample(BUDGET, seed), RECORDED[0]) for seed in (1, 1, 2))
+    assert first == again != other
+    assert len(set(first)) == 38
+
+
+@pytest.mark.parametrize("number", range(8, 12))
+def test_predicted_finds_the_best_of_a_problem_it_has_not_seen(number):
+    one = recording(number)
+    tried = predicted(RECORDED, one)
+    assert len(tried) == len(set(tried)) == 38
+    assert one.losses(tried)[-1] < 0.02
+    assert np.mean([one.losses(replay(RandomSample(BUDGET, seed), one))[-1] for seed in range(5)]) > 0.03
+
+
+def test_predicted_begins_with_the_reference_layout_and_repeats_itself():
+    one = recording(9)
+    tried = predicted(RECORDED, one)
+    assert tried[0].startswith(f"{REFERENCE}/")
+    assert tried == predicted(RECORDED, one)
+
+
+def test_predicted_finds_what_works_where_the_favourite_format_does_not():
+    one = recording(9, failed=[name for name in NAMES if name.startswith("CSR")])
+    assert one.losses(predicted(RECORDED, one))[-1] < 0.05
+
+
+def test_problems_that_are_alike_count_more():
+    one = recording(9)
+    near, far = recording(0), recording(1)
+    near, far = (Recording(r.problem, "real", "single", "cuda", f, r.seconds) for r, f in (
+        (near, one.features), (far, one.features + 9)))  # fmt: skip
+    mean = prior(NAMES, [near, far], one.features).mean
+    expected = np.log([near.seconds[name] for name in NAMES])
+    assert np.corrcoef(mean, expected)[0, 1] > 0.99
+
+
+def test_variants_that_were_never_recorded_are_judged_by_those_like_them():
+    known = [name for name in NAMES if "-192-" not in name]
+    belief = prior(NAMES, [recording(0, known), recording(3, known)], RECORDED[0].features)
+    whole = prior(NAMES, [recording(0), recording(3)], RECORDED[0].features)
+    new = np.array([name not in known for name in NAMES])
+    assert np.corrcoef(belief.mean[new], whole.mean[new])[0, 1] > 0.8
+
+
+def test_a_variant_that_failed_before_is_expected_to_be_slow():
+    failed = [name for name in NAMES if name.startswith("ELL-SoA-SoA")]
+    mean = prior(NAMES, [recording(1, failed=failed)], RECORDED[1].features).mean
+    assert mean[NAMES.index(failed[0])] == mean.max()
+
+
+def test_a_space_that_nobody_searched_is_an_error():
+    few = recording(0, NAMES[:100])
+    with pytest.raises(ReproError, match="no recorded campaign has searched this space"):
+        predicted([few], recording(9))
