@@ -112,6 +112,7 @@ def test_a_kind_with_another_entry(registered: Make) -> None:
         ("surfaces/bunny", "quaternion", 34834, 243410),
         ("dragon_dithered", "quaternion", 435545, 3049463),
         ("dragon_res3", "quaternion", 22982, 162000),
+        ("bunny_subdivided", "quaternion", 556051, 3890591),
         ("armadillo_4k", "block3", 1180, 13074),
         ("bunny_closed", "block3", 13897, 163583),
         ("armadillo_13k", "block3", 13230, 166954),
@@ -128,7 +129,9 @@ def test_real_problems(make_config: Make, name: str, entry: str, rows: int, nonz
     notes = " ".join(problem.origin["notes"])
     assert ("duplicate faces" in notes) == (name == "dragon_res3")
     assert ("explicit zeros" in notes) == (name == "bayer10")
-    assert problem.origin.get("stand_in") == ("surfaces/dragon" if name == "dragon_dithered" else None)
+    assert ("each triangle cut into 16" in notes) == (name == "bunny_subdivided")
+    stand_ins = {"dragon_dithered": "surfaces/dragon", "bunny_subdivided": "surfaces/buddha"}
+    assert problem.origin.get("stand_in") == stand_ins.get(name)
 
 
 # Table 9 of the 2020 paper: bytes as CSR, then ELL, Sl-16, Sl-32 and cuSPARSE as multiples
@@ -237,6 +240,31 @@ def test_a_problem_that_cannot_be_had_is_recorded_when_asked(run: Callable[..., 
     with pytest.raises(Unavailable, match="stanford/lost") as caught:
         Problem.load(path)
     assert caught.value.entry == "quaternion"
+
+
+def test_the_mesh_of_a_problem_is_written_for_a_mirror(
+    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = base.Recipe("toy_1", lambda _: base.Made(*shapes.lattice_box((4, 4, 4)), ("made again",)))
+    monkeypatch.setitem(base._RECIPES, "toy_1", made)
+    with (tmp_path / "problems.yaml").open("a") as registry:
+        registry.write("  - {name: fem/toy, source: recipe, entry: block3, recipe: toy_1}\n")
+    path = tmp_path / "mirror/recipe/toy_1.meshb.xz"
+    result = run("problem", "fem/toy", "--mesh", str(path))
+    assert result.exit_code == 0, result.exception
+    assert "125 vertices, 384 cells from recipe: toy_1" in result.stdout
+    assert "note: made again" in result.stderr
+    monkeypatch.setenv("REPRO_MIRROR", str(tmp_path / "mirror"))
+    assert "mirror: recipe/toy_1.meshb.xz" in run("problem", "fem/toy", "--info").stdout
+
+
+def test_a_problem_without_a_mesh(run: Callable[..., Any], tmp_path: Path) -> None:
+    result = run("problem", "box", "--mesh", str(tmp_path / "box.meshb"))
+    assert isinstance(result.exception, ReproError)
+    assert result.exception.what == "the problem has no mesh of its own"
+    both = run("problem", "box", "--mesh", str(tmp_path / "box.meshb"), "--info")
+    assert "nothing else" in str(both.exception)
+    assert not (tmp_path / "box.meshb").exists()
 
 
 def test_an_unknown_problem_is_an_error_even_when_recording(run: Callable[..., Any], tmp_path: Path) -> None:

@@ -103,6 +103,23 @@ def test_surfaces_are_closed_and_face_outwards(name: str) -> None:
     assert np.linalg.det(vertices[faces]).sum() / 6 > 0
 
 
+@pytest.mark.parametrize("name", ["torus", "hubs", "blob"])
+def test_a_subdivided_surface_is_the_same_surface(name: str) -> None:
+    vertices, faces, euler = surfaces()[name]
+    fine, small = shapes.subdivide(vertices, faces)
+    assert np.array_equal(fine[: len(vertices)], vertices)
+    assert len(small) == 4 * len(faces)
+    assert len(fine) - len(edge_counts(small)) + len(small) == euler
+    assert (edge_counts(small) == 2).all()
+
+    def normals(points: np.ndarray, triangles: np.ndarray) -> np.ndarray:
+        a, b, c = (points[triangles[:, i]] for i in range(3))
+        return np.cross(b - a, c - a)
+
+    quarters = normals(fine, small).reshape(len(faces), 4, 3)
+    np.testing.assert_allclose(quarters, np.repeat(normals(vertices, faces)[:, None] / 4, 4, axis=1), atol=1e-12)
+
+
 def test_mapped_bar_is_not_inverted() -> None:
     cells = (6, 6, 30)
     lattice, tets = shapes.lattice_box(cells)

@@ -50,6 +50,14 @@ def test_the_mirror_set_needs_no_network(shipped: Registry) -> None:
     assert shipped.find("dragon_dithered").stand_in == "surfaces/dragon"
 
 
+def test_the_h200_set_has_something_for_every_problem_of_the_papers_but_two(shipped: Registry) -> None:
+    items = shipped.expand("h200")
+    assert len(items) == 18
+    there = {item.stand_in or item.name for item in items}
+    assert {item.name for item in shipped.expand("papers")} - there == {"RFdevice", "surfaces/armadillo"}
+    assert all(item.checksum or isinstance(item, Generated) for item in items), "the same on every machine"
+
+
 def test_every_downloadable_problem_says_its_terms(shipped: Registry) -> None:
     downloaded = [item for item in shipped.problems if item.source in ("suitesparse", "stanford", "tetmesh")]
     assert len(downloaded) > 20

@@ -17,6 +17,7 @@ from repro.problems.assembled import Assembled
 from repro.problems.dirac import assemble_dirac
 from repro.problems.elasticity import assemble_elasticity
 from repro.problems.helmholtz import assemble_helmholtz
+from repro.problems.lookalike import REACH, assemble_lookalike
 
 Count = Annotated[int, Field(ge=2, le=2000)]
 Circle = Annotated[int, Field(ge=3, le=20000)]
@@ -139,6 +140,20 @@ def helmholtz_hubs(
     """Waves in a box whose longest side is 1, with hubs: see `repro.problems.shapes.collapse`."""
     vertices, tets = shapes.collapse(shapes.lattice_box(cells), cells, hubs, seed)
     return assemble_helmholtz(vertices / max(cells), tets, wavenumber=wavenumber, loss=loss)
+
+
+@_kind("complex")
+def lookalike(
+    *,
+    rows: Annotated[int, Field(ge=200, le=10_000_000)] = 10_000,
+    nonzeros: Annotated[int, Field(ge=200, le=500_000_000)] = 240_000,
+    longest: Annotated[int, Field(gt=(2 * REACH + 1) ** 3)] = 300,
+    hubs: Annotated[int, Field(ge=1)] = 10,
+    spread: NotNegative = 0.4,
+    seed: Seed = 1,
+) -> Assembled:
+    """Stand-in for a matrix that cannot be had, of its size and row lengths: see `repro.problems.lookalike`."""
+    return assemble_lookalike(rows, nonzeros, longest=longest, hubs=hubs, spread=spread, seed=seed)
 
 
 @_kind("quaternion")
