@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -12,11 +13,12 @@ from repro.bench.rows import Row
 from repro.bench.store import Store
 from repro.codegen.compile import compile_module
 from repro.codegen.render import render_common
-from repro.codegen.targets import CPU
+from repro.codegen.targets import CPU, get_target
 from repro.config.models import Config, Protocol, Study
 from repro.errors import ReproError
 from repro.formats.layout import Layout
 from repro.problems.problem import save_unavailable
+from repro.problems.statistics import describe
 from repro.studies.measuring import measure, worthwhile_orderings
 from repro.studies.registry import get_study
 from repro.tuning.choose import choose
@@ -178,3 +180,35 @@ def test_a_damaged_store_is_one_message(campaign):
         run()
     with pytest.raises(ReproError, match="damaged"), Store(store):
         pass
+
+
+def test_a_predicted_search_learns_from_other_campaigns_and_measures_a_few(campaign, small_problem):
+    with pytest.raises(ReproError, match="no recorded campaign to learn from"):
+        run(search="predicted")
+    problem = small_problem("complex")
+    problem = replace(problem, statistics=describe(problem.indptr, problem.indices))
+    record = Path(f"results/first/raw/problems/{NAME}.json")
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"name": NAME, "statistics": problem.statistics}))
+    for name in ("first", "c"):
+        problem.save(Path(f"results/{name}/problems/{NAME}.npz"))
+    first = config().model_copy(update={"campaign": "first"})
+    measure(first, STUDY, NAME, "single", quiet)
+    every = pd.read_parquet(f"results/first/raw/{STUDY}/{NAME}/single/search.parquet")
+    every = every[every["ordering"] == "natural"]
+
+    found = run(search="predicted", budget=0.1, memory_weight=1.0)
+    search = found["search"][found["search"]["ordering"] == "natural"]
+    assert search.groupby("space").size().to_dict() == (every.groupby("space").size() * 0.1).astype(int).to_dict()
+    assert (search["layout"] == "CSR-AoS-AoS").any()
+    choices = found["choices"]
+    assert {"joint", "extended", "memory"} <= set(choices["tuning"])
+    assert set(choices["name"]) <= set(found["report"]["name"]) & set(found["search"]["name"])
+
+
+def test_a_random_search_measures_as_many(campaign):
+    search = run(search="random", budget=0.05, space="paper")["search"]
+    target = get_target("cpu")
+    study, settings = get_study(STUDY), config(space="paper").studies[STUDY]
+    every = sum(len(study.schedules(target, "paper", layout)) for layout in study.layouts(settings, "paper", "complex"))
+    assert len(search) == int(0.05 * every)

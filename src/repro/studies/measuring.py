@@ -21,7 +21,9 @@ from repro.formats.layout import ORDERINGS
 from repro.problems.problem import Problem, Unavailable
 from repro.studies.registry import get_study
 from repro.studies.session import Folders, open_bench
+from repro.studies.strategy import strategy
 from repro.tuning.choose import Choice, choose
+from repro.tuning.pareto import choose_by_memory
 from repro.tuning.rounds import shuffled_rounds
 from repro.tuning.search import Progress, Search
 
@@ -74,6 +76,7 @@ class _Measuring:
         self._progress = progress
         self._seed = config.seed
         self._search = Search(bench, store, self._settings.cache == "cold", progress)
+        self._strategy = strategy(config, study, bench)
 
     def all(self, folder: Path) -> tuple[Path, ...]:
         """Take all steps; write the files of each when it is done."""
@@ -84,7 +87,7 @@ class _Measuring:
         rows = [row for _, row in yardsticks]
         baselined = write_parquet(rows, folder / "baseline.parquet")
         tie = self._bench.protocol.tie
-        choices = choose(found, tie)
+        choices = [*choose(found, tie), *choose_by_memory(found, self._settings.memory_weight)]
         wanted = {choice.name for choice in choices}
         repeated = _fastest(rows)
         for ordering in worthwhile_orderings(choices, found, tie):
@@ -104,8 +107,10 @@ class _Measuring:
         operands, target = self._bench.operands, self._bench.device.target
         variants = self._study.variants(self._settings, self._problem.entry, operands.precision, target)
         rows: list[Row] = []
+        if self._settings.search != "exhaustive":  # it jumps from layout to layout: none is packed twice
+            self._bench.workspace.resident = len({variant.layout for variant in variants})
         for space in self._study.spaces(self._settings):
-            rows += self._search.exhaustive([v for v in variants if v.space == space], f"{space} space")
+            rows += self._search.by(self._strategy, [v for v in variants if v.space == space], f"{space} space")
         if any(variant.space == "extended" for variant in variants):
             best = {row.name for row in _ranked(rows)[: self._bench.protocol.finalists]}
             winners = [variant for variant in variants if variant.name in best]

@@ -1,4 +1,4 @@
-"""Exhaustive search: screen all, then give the full protocol to what is within reach of the best."""
+"""Searching a space: screen what a strategy asks for, then give the full protocol to what is near the best."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from repro.bench.trial import Bench
 from repro.bench.watchdog import ContextLost, Watchdog, restart
 from repro.config.models import Protocol
 from repro.tuning.choose import choose
+from repro.tuning.strategies import Strategy, allowed
+from repro.tuning.strategies.exhaustive import Exhaustive
 
 Progress = Callable[[str, int, int], None]
 PHASE = "search"
@@ -41,7 +43,12 @@ class Search:
 
     def exhaustive(self, runnables: Sequence[Runnable], what: str = "variants") -> list[Row]:
         """Try every runnable; return a row each, of the full protocol where it got that far."""
-        rows = {row.name: row for row in self.screened(runnables, what)}
+        return self.by(Exhaustive(), runnables, what)
+
+    def by(self, strategy: Strategy, runnables: Sequence[Runnable], what: str = "variants") -> list[Row]:
+        """Try what a strategy asks for; return a row each, of the full protocol where it got that far."""
+        rows = {row.name: row for row in self._try(runnables, self._screen, f"screening {what}", strategy)}
+        runnables = [runnable for runnable in runnables if runnable.name in rows]
         finalists = within_reach(rows.values(), self._bench.protocol)
         rows |= self._timed([r for r in runnables if r.name in finalists], what)
         # layout tuning alone asks how the best schedule of the reference layout does in every other layout
@@ -52,19 +59,24 @@ class Search:
 
     def screened(self, runnables: Sequence[Runnable], what: str = "variants") -> list[Row]:
         """Try every runnable with a few launches; return a row each."""
-        return self._try_all(runnables, self._screen, f"screening {what}")
+        return self._try(runnables, self._screen, f"screening {what}", Exhaustive())
 
     def _timed(self, runnables: Sequence[Runnable], what: str) -> dict[str, Row]:
-        return {row.name: row for row in self._try_all(runnables, self._full, f"timing {what}")}
+        return {row.name: row for row in self._try(runnables, self._full, f"timing {what}", Exhaustive())}
 
-    def _try_all(self, runnables: Sequence[Runnable], effort: Effort, stage: str) -> list[Row]:
-        rows = []
+    def _try(self, runnables: Sequence[Runnable], effort: Effort, stage: str, strategy: Strategy) -> list[Row]:
+        rows: list[Row] = []
+        names = [runnable.name for runnable in runnables]
         with Watchdog(PATIENCE * self._bench.protocol.timeout) as watchdog:
-            for done, runnable in enumerate(runnables):
-                self._progress(stage, done, len(runnables))
-                row = self._store.get(self._bench.key(runnable, PHASE, effort))
-                rows.append(row or self._try_one(runnable, effort, watchdog))
-        self._progress(stage, len(runnables), len(runnables))
+
+            def measure(index: int) -> float | None:
+                self._progress(stage, len(rows), allowed(names, strategy.budget))
+                row = self._store.get(self._bench.key(runnables[index], PHASE, effort))
+                rows.append(row or self._try_one(runnables[index], effort, watchdog))
+                return rows[-1].event_median if rows[-1].status == "ok" else None
+
+            strategy(names, measure)
+        self._progress(stage, len(rows), len(rows))
         return rows
 
     def _try_one(self, runnable: Runnable, effort: Effort, watchdog: Watchdog) -> Row:
