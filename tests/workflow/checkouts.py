@@ -50,6 +50,11 @@ class Said:
         return self.code == 0 and "Nothing to be done" in self.text
 
 
+def count_compile(jobs: dict[str, int]) -> int:
+    """Return how many jobs compile modules; there is a rule for each study, space and entry."""
+    return sum(count for rule, count in jobs.items() if rule.startswith("compile_compound_spmv"))
+
+
 class Checkout:
     """A copy of what a campaign needs of the repository."""
 

@@ -1,5 +1,4 @@
-"""Render and compile one module for each space, entry, precision and layout, on the CPU cores alone; one job makes all layouts."""
-
+"""Render and compile one module for each space, entry, precision and layout, on the CPU alone; a job makes all layouts."""
 
 for study, space, entry, layouts in plan.module_sets:
 
@@ -21,7 +20,7 @@ for study, space, entry, layouts in plan.module_sets:
         threads: 4 if plan.on_gpu else 1
         params:
             code=plan.code("entries", "formats", "codegen"),
-            kernels=plan.config.kernels,
+            kernels=lambda wildcards: plan.config.kernels,
             module=f"{study} {entry}",
             layouts=layouts,
             space=space,

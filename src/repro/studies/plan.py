@@ -235,8 +235,8 @@ class Plan:
 
     @property
     def published(self) -> list[str]:
-        """The papers' own numbers."""
-        return sorted(str(path) for path in Path("config/published").glob("*.csv"))
+        """The papers' own numbers, and our targets."""
+        return sorted(str(path) for folder in ("published", "targets") for path in Path("config", folder).glob("*.csv"))
 
     def code(self, *packages: str) -> str:
         """Return a hash of the sources of some of our packages; after an edit, what they make is made again."""
@@ -275,6 +275,10 @@ def make_plan(config: Config) -> Plan:
         if not asked:
             raise ReproError("empty study", where=f"studies.{name}.problems", todo="name problems or a set of them")
         problems.update({problem.name: problem for problem in asked})
+        module = get_study(name)
+        for space in module.spaces(study):
+            for entry in {problem.entry for problem in asked}:
+                module.layouts(study, space, entry)  # one that there is not is an error before anything is written
         studies[name] = PlannedStudy(
             name,
             study,
