@@ -78,26 +78,28 @@ def paper_space(target: Target) -> list[Schedule]:
 
 
 def extended_space(target: Target, layout: Layout) -> list[Schedule]:
-    """Return our schedules for a layout: several threads to a row, several entries in flight, neighbours together.
+    """Return our schedules for a layout: threads that share a row, entries in flight, neighbouring rows together.
 
-    Slices are taken by as many threads to a row as make whole slices a warp's step, or half and twice as many.
+    What is left out here lost on every matrix that it was tried on (docs/performance.md): more than 8 threads to a row of
+    ELLPACK-R, other numbers of threads to a slice than those that make about one slice a warp's step.
     """
-    slice_rows = get_outer(layout.outer).constants.get("slice_rows")
     widths = [1 << i for i in range(target.warp.bit_length())]
+    slice_rows = get_outer(layout.outer).constants.get("slice_rows")
     if slice_rows:
         exact = max(1, target.warp // slice_rows)
         widths = [width for width in widths if exact <= 2 * width and width <= 2 * exact]
+    elif layout.outer != "CSR":
+        widths = [width for width in widths if width <= 8]
     return [
-        Schedule(kind, n_t, n_b, width, unroll, streamed=True)
-        for width, unroll, (kind, n_t, n_b) in product(widths, (1, 2, 4), _shapes(target))
+        Schedule(kind, n_t, n_b, width, unroll, streamed)
+        for width, unroll, streamed, (kind, n_t, n_b) in product(widths, (1, 2, 4), (False, True), _shapes(target))
     ]
 
 
 def _shapes(target: Target) -> list[tuple[str, int, int]]:
-    """Return blocks of few threads for one pass and of many for chunks, with 64 or 128 registers a thread."""
-    shapes = [
-        (kind, min(n_t, target.threads_per_block), threads)
-        for kind, sizes in ((DIRECT, (64, 128, 256)), (CHUNK, (256, 512, 1024)))
-        for n_t, threads in product(sizes, (target.threads_per_sm // 2, target.threads_per_sm // 4))
-    ]
-    return list(dict.fromkeys((kind, n_t, max(1, threads // n_t)) for kind, n_t, threads in shapes))
+    """Return blocks for one pass, of few threads and with registers for half or a quarter of all; one for chunks."""
+    half, quarter = target.threads_per_sm // 2, target.threads_per_sm // 4
+    shapes = [(DIRECT, 32, half), (DIRECT, 64, half), (DIRECT, 64, quarter), (DIRECT, 128, half), (DIRECT, 256, half)]
+    shapes += [(CHUNK, 512, half)]
+    fitted = [(kind, min(n_t, target.threads_per_block), threads) for kind, n_t, threads in shapes]
+    return list(dict.fromkeys((kind, n_t, max(1, threads // n_t)) for kind, n_t, threads in fitted))

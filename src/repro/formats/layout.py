@@ -13,6 +13,8 @@ ORDER = ("AoS", "SoA")
 #: Ours beside them: tiles of 32 slots (`repro.formats.tiles`), and vector entries padded to a power of two.
 INNER = (*ORDER, "AoSoA")
 VECTOR = (*ORDER, "Padded")
+#: Outer formats of the space `extended`.
+OURS = ("CSR", "ELL", "ELLPACK", "Sl-4", "Sl-8")
 ORDERINGS = ("natural", "rcm", "sorted")
 
 
@@ -88,7 +90,8 @@ def all_layouts() -> list[Layout]:
 def extended_layouts(size: int) -> list[Layout]:
     """Return the layouts of the space `extended` for vector entries of so many numbers.
 
-    Tiles alone: no measured matrix was faster in another inner order of ours (docs/performance.md).
+    Tiles alone, and none of the papers' slices: no matrix gained by another inner order, or more than 1 % by slices of 16
+    or 32 rows (docs/performance.md).
     """
     vectors = ["AoS"] if size & (size - 1) == 0 else ["AoS", "Padded"]
-    return [Layout(outer, "AoSoA", vector) for outer, vector in product(outer_formats(), vectors)]
+    return [Layout(outer, "AoSoA", vector) for outer, vector in product(OURS, vectors)]
