@@ -80,8 +80,8 @@ def paper_space(target: Target) -> list[Schedule]:
 def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     """Return our schedules for a layout: threads that share a row, entries in flight, neighbouring rows together.
 
-    What is left out here lost on every matrix that it was tried on (docs/performance.md): more than 8 threads to a row of
-    ELLPACK-R, other numbers of threads to a slice than those that make about one slice a warp's step.
+    What is left out lost on every matrix that it was tried on (docs/performance.md): more than 8 threads to a row of
+    ELLPACK, and numbers of threads to a row that make a warp's step much more or less than a slice.
     """
     widths = [1 << i for i in range(target.warp.bit_length())]
     slice_rows = get_outer(layout.outer).constants.get("slice_rows")

@@ -90,8 +90,8 @@ def all_layouts() -> list[Layout]:
 def extended_layouts(size: int) -> list[Layout]:
     """Return the layouts of the space `extended` for vector entries of so many numbers.
 
-    Tiles alone, and none of the papers' slices: no matrix gained by another inner order, or more than 1 % by slices of 16
-    or 32 rows (docs/performance.md).
+    Tiles alone, and none of the papers' slices: no matrix gained by another inner order, or more than 1 % by slices of
+    16 or 32 rows (docs/performance.md).
     """
     vectors = ["AoS"] if size & (size - 1) == 0 else ["AoS", "Padded"]
     return [Layout(outer, "AoSoA", vector) for outer, vector in product(OURS, vectors)]
