@@ -63,7 +63,7 @@ def test_few_rows_are_long(name: str) -> None:
     lengths = np.diff(built(name).indptr)
     assert lengths.max() == item(name).parameters["longest"]
     long = np.flatnonzero(lengths > (2 * REACH + 1) ** 3)
-    assert 20 < len(long) <= item(name).parameters["hubs"]
+    assert 20 < len(long) <= item(name).parameters["long_rows"]
     assert len(np.unique(long // 32)) > len(long) / 2, "and they are scattered"
     assert np.quantile(lengths, 0.99) < 80
 

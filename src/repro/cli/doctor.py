@@ -51,7 +51,7 @@ def doctor() -> None:
     """Say what was found on this machine, and what to install for what is missing; exit with 0 if a device can be used.
 
     Nothing that is missing is needed by everything: without a GPU campaigns run on the CPU, without a mirror inputs are
-    downloaded, without the extra `mesh` five problems of the papers cannot be rebuilt.
+    downloaded, without the extra `mesh` no mesh of the papers is rebuilt, unless a mirror has it ready-made.
 
     Example:
 

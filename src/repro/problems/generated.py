@@ -145,15 +145,14 @@ def helmholtz_hubs(
 @_kind("complex")
 def lookalike(
     *,
-    rows: Annotated[int, Field(ge=200, le=10_000_000)] = 10_000,
-    nonzeros: Annotated[int, Field(ge=200, le=500_000_000)] = 240_000,
+    size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] = (10_000, 240_000),
     longest: Annotated[int, Field(gt=(2 * REACH + 1) ** 3)] = 300,
-    hubs: Annotated[int, Field(ge=1)] = 10,
+    long_rows: Annotated[int, Field(ge=1)] = 10,
     spread: NotNegative = 0.4,
     seed: Seed = 1,
 ) -> Assembled:
-    """Stand-in for a matrix that cannot be had, of its size and row lengths: see `repro.problems.lookalike`."""
-    return assemble_lookalike(rows, nonzeros, longest=longest, hubs=hubs, spread=spread, seed=seed)
+    """Stand-in for a matrix that cannot be had, of so many rows and non-zeros: see `repro.problems.lookalike`."""
+    return assemble_lookalike(*size, longest=longest, hubs=long_rows, spread=spread, seed=seed)
 
 
 @_kind("quaternion")
