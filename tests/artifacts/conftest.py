@@ -34,6 +34,11 @@ def cpu(cpu_raw: Path) -> Campaign:
     return Campaign.load(cpu_raw, STUDY)
 
 
+@pytest.fixture(scope="session")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    return Campaign.load(Maker(tmp_path_factory.mktemp("extended"), "cuda", extended=True).all(), STUDY)
+
+
 @pytest.fixture
 def maker(tmp_path: Path) -> Maker:
     return Maker(tmp_path, "cuda")

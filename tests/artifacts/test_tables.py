@@ -35,9 +35,13 @@ def values(table: Table) -> dict[str, dict[str, str]]:
 
 
 def test_names_and_order() -> None:
-    names = [artifact.name for artifact in artifacts(STUDY)]
-    tables = [f"table-{n}" for n in (1, 2, 3, 4, 5, 6, 7, 8, "8b", 9, "floor")]
-    assert names == tables + [f"figure-{n}" for n in (1, 3, 4, 5, 6, 7, "floor")]
+    tables, figures = ([a.name for a in artifacts(STUDY, kind)] for kind in ("table", "figure"))
+    assert [artifact.name for artifact in artifacts(STUDY)] == tables + figures
+    papers = [f"table-{n}" for n in (1, 2, 3, 4, 5, 6, 7, 8, "8b", 9)]
+    assert tables[: len(papers)] == papers and {"table-floor", "table-problems"} <= set(tables[len(papers) :])
+    papers = [f"figure-{n}" for n in (1, 3, 4, 5, 6, 7)]
+    assert figures[: len(papers)] == papers and {"figure-floor", "figure-speedup"} <= set(figures[len(papers) :])
+    assert tables[10:] == sorted(tables[10:]) and figures[6:] == sorted(figures[6:])
     with pytest.raises(ReproError, match="unknown table"):
         get_artifact(STUDY, "figure-1", "table")
 

@@ -104,6 +104,10 @@ class Case:
                 return _fastest(rows, clock, names)
         return None
 
+    def timed(self, name: str, clock: Clock) -> Timed | None:
+        """Return the reported time of a variant, None if it has none."""
+        return _fastest([row for row in self.rows if (row["kind"], row["name"]) == ("variant", name)], clock)
+
     def speedup(self, base: Timed | None, over: Timed | None) -> float | None:
         """Return how many times faster `over` is than `base`, None if either is missing."""
         return base.seconds / over.seconds if base and over else None

@@ -12,8 +12,17 @@ from repro.artifacts import style
 from repro.artifacts.case import Case
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
-from repro.artifacts.figure_statistics import remarks
-from repro.artifacts.lineup import PAPER, STUDY, launches, measured_on, ours, sentences, unavailable
+from repro.artifacts.lineup import (
+    PAPER,
+    STUDY,
+    footnote,
+    launches,
+    measured_on,
+    ours,
+    remarks,
+    sentences,
+    unavailable,
+)
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 
@@ -28,10 +37,12 @@ NUMBERS = {5: "single", 6: "double"}
 class Bars:
     """One problem: speedups over the fastest routine, and over the papers' choice; None where there is none.
 
+    `label` is the name as figures print it.
     `mostly_launch` says that one of the times is hardly more than an empty kernel's.
     """
 
     problem: str
+    label: str
     tuned: float | None
     untuned: float | None
     papers: float | None
@@ -55,6 +66,7 @@ def speedups(campaign: Campaign, published: Published, precision: str) -> list[B
         bars.append(
             Bars(
                 line.problem,
+                line.label,
                 case.speedup(base, joint),
                 case.speedup(base, schedule),
                 case.speedup(papers, joint),
@@ -95,10 +107,11 @@ def _make(campaign: Campaign, published: Published, number: int) -> Figure:
         unavailable(campaign),
     ]  # fmt: skip
     limit = None if campaign.on_cpu else float(largest)
-    return Figure(lambda: _draw(bars, library, precision, limit), sentences(caption))
+    mark = footnote(ours(campaign, published))
+    return Figure(lambda: _draw(bars, library, precision, limit, mark), sentences(caption))
 
 
-def _draw(bars: list[Bars], library: str, precision: str, published_max: float | None) -> Canvas:
+def _draw(bars: list[Bars], library: str, precision: str, published_max: float | None, mark: str | None) -> Canvas:
     if not bars:
         return style.empty("nothing was measured in this campaign")
     drawn = style.canvas(style.COLUMN, style.height(len(bars), extra=1.15, per_row=0.24))
@@ -126,8 +139,9 @@ def _draw(bars: list[Bars], library: str, precision: str, published_max: float |
         axes.axvline(published_max, color=style.GREY, linewidth=0.8, linestyle=(0, (4, 2)))
     axes.set_xlabel(f"speedup over {library}, {precision} precision")
     axes.grid(axis="x")
-    style.rows_axis(axes, [bar.problem for bar in bars], missing=[bar.missing for bar in bars])
+    style.rows_axis(axes, [bar.label for bar in bars], missing=[bar.missing for bar in bars])
     _legend(drawn, published_max, papers=any(bar.papers is not None for bar in bars))
+    style.footnote(drawn, mark)
     return drawn
 
 

@@ -11,7 +11,7 @@ from repro.artifacts import style
 from repro.artifacts.case import NEAR_EMPTY, Case
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
-from repro.artifacts.lineup import STUDY, measured_on, ours, sentences, unavailable
+from repro.artifacts.lineup import STUDY, footnote, measured_on, ours, remarks, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 
@@ -39,8 +39,9 @@ def fractions(campaign: Campaign, published: Published) -> Figure:
     missing: list[str | None] = []
     points: list[Point] = []
     launched: list[Case] = []
-    for row, line in enumerate(ours(campaign, published)):
-        names.append(line.problem)
+    lines = ours(campaign, published)
+    for row, line in enumerate(lines):
+        names.append(line.label)
         cases = [Case(campaign, line.problem, precision) for precision in campaign.precisions]
         for case in cases:
             floor = case.bound("floor", "graph")
@@ -63,12 +64,14 @@ def fractions(campaign: Campaign, published: Published) -> Figure:
         f"Shown are {shown} of {len(points)} pairs of problem and precision; the others have no winner or no floor.",
         measured_on(campaign, "graph"),
         f"Within {NEAR_EMPTY:g}× of that, so that the fraction says little: {near}." if near else "",
+        remarks(lines),
         unavailable(campaign),
     ]
-    return Figure(lambda: _draw(names, missing, points, campaign.library), sentences(caption))
+    mark = footnote(lines)
+    return Figure(lambda: _draw(names, missing, points, campaign.library, mark), sentences(caption))
 
 
-def _draw(names: list[str], missing: list[str | None], points: list[Point], library: str) -> Canvas:
+def _draw(names: list[str], missing: list[str | None], points: list[Point], library: str, mark: str | None) -> Canvas:
     if not names:
         return style.empty("nothing was measured in this campaign")
     drawn = style.canvas(style.COLUMN, style.height(len(names), extra=1.1, per_row=0.22))
@@ -98,4 +101,5 @@ def _draw(names: list[str], missing: list[str | None], points: list[Point], libr
         )
     ]  # fmt: skip
     drawn.legend(handles=handles, loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.2)
+    style.footnote(drawn, mark)
     return drawn

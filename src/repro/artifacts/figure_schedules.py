@@ -16,7 +16,7 @@ from repro.artifacts import style
 from repro.artifacts.case import median
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
-from repro.artifacts.lineup import PAPER, STUDY, context, measured_on, sentences
+from repro.artifacts.lineup import MARK, PAPER, STUDY, context, is_marked, measured_on, sentences
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 
@@ -97,6 +97,8 @@ def _make(campaign: Campaign, number: int, pairs: tuple[tuple[str, str], ...], w
         why = f"Nothing was searched in {PRECISION} precision in this campaign."
         return Figure(lambda: style.empty(why), why)
     problem, reason = chosen
+    record = campaign.problems[problem]
+    label = f"{problem}{MARK}" if is_marked(record) else problem
     surfaces = [surface(campaign, problem, layout, kind) for layout, kind in pairs]
     shown = [
         f"{s.title}: {_three_digits(np.nanmin(s.seconds) * MICRO)} to {_three_digits(np.nanmax(s.seconds) * MICRO)} µs"
@@ -112,15 +114,17 @@ def _make(campaign: Campaign, number: int, pairs: tuple[tuple[str, str], ...], w
         f"Figure {number} of {PAPER} shows NX_MotorH67k on the GP100 and prints no values;",
         f"ours is {problem}, {reason}. A white star marks the fastest pair, a cross one without a valid time;",
         "blank pairs are outside of the device’s limits.",
+        f"{MARK} {problem}: {record.remark}." if is_marked(record) else "",
         f"{'; '.join(shown)}." if shown else "",
         f"{screened} of {timed} times are from the few launches of the screening.",
         f"{failed} variants without a valid time." if failed else "",
         measured_on(campaign, "event", "the search"),
         context(campaign),
     ]
-    return Figure(
-        lambda: _draw(surfaces, f"{problem}, {PRECISION} precision, {campaign.column}", unit), sentences(caption)
-    )
+    what = f"{label}, {PRECISION} precision, {campaign.column}"
+    if is_marked(record):
+        what += f" ({MARK} {record.remark})"
+    return Figure(lambda: _draw(surfaces, what, unit), sentences(caption))
 
 
 @figure(STUDY, "figure-1", title="Time over the schedule for two layouts", numbering=f"Figure 1 of {PAPER}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from repro.artifacts import style
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
-from repro.artifacts.lineup import PAPER, STUDY, Line, ours, sentences, unavailable
+from repro.artifacts.lineup import PAPER, STUDY, Line, footnote, ours, remarks, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 
@@ -46,16 +46,6 @@ def bandwidths(campaign: Campaign, published: Published) -> Figure:
     return Figure(
         lambda: _boxes(lines, "bandwidth_percent", "bandwidth of a row [% of n]", log=False), sentences(caption)
     )
-
-
-def remarks(lines: list[Line]) -> str:
-    """Return the sentence that names what was rebuilt and what stands in for what."""
-    marked = [
-        f"{line.problem} ({line.record.remark})"
-        for line in lines
-        if line.record and line.record.available and line.record.remark
-    ]
-    return f"Not the papers’ own: {', '.join(marked)}." if marked else ""
 
 
 def _boxes(lines: list[Line], key: str, label: str, *, log: bool) -> Canvas:
@@ -103,5 +93,6 @@ def _boxes(lines: list[Line], key: str, label: str, *, log: bool) -> Canvas:
         axes.set_xlim(-1.5, 101.5)  # whiskers end at 0 and at 100: their caps stay visible
     axes.set_xlabel(label)
     axes.grid(axis="x")
-    style.rows_axis(axes, [line.problem for line in lines], missing=missing)
+    style.rows_axis(axes, [line.label for line in lines], missing=missing)
+    style.footnote(drawn, footnote(lines))
     return drawn

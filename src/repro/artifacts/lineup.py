@@ -15,6 +15,8 @@ PAPER = "the 2020 paper"
 ENTRY_WORDS = {"real": "real", "complex": "complex", "quaternion": "quaternion", "block3": "3×3"}
 ABBREVIATIONS = {"single": "SP", "double": "DP"}
 PROBLEM = Column("problem", "problem", numeric=False)
+#: Beside the name of a problem in a figure that is not the papers' own file.
+MARK = "†"
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,38 @@ class Line:
         """The name, with the remark that belongs to it."""
         if self.record is None:
             return Cell(self.problem, notes=("not in this campaign",))
-        return Cell(self.problem, notes=(self.record.remark,) if self.record.remark else ())
+        return name_cell(self.record)
+
+    @property
+    def marked(self) -> bool:
+        """Whether the problem is there but not the papers' own: rebuilt, or a stand-in."""
+        return is_marked(self.record)
+
+    @property
+    def label(self) -> str:
+        """The name as figures print it."""
+        return f"{self.problem}{MARK}" if self.marked else self.problem
+
+
+def is_marked(record: ProblemRecord | None) -> bool:
+    """Return whether a problem is there but not the papers' own: rebuilt, or a stand-in."""
+    return record is not None and record.available and record.remark is not None
+
+
+def name_cell(record: ProblemRecord) -> Cell:
+    """Return the name of a problem with the remark that belongs to it."""
+    return Cell(record.name, notes=(record.remark,) if record.remark else ())
+
+
+def remarks(lines: Iterable[Line]) -> str:
+    """Return the sentence that names what was rebuilt and what stands in for what."""
+    found = [f"{line.problem} ({line.record.remark})" for line in lines if line.record and line.marked]
+    return f"Not the papers’ own ({MARK} in figures): {', '.join(found)}." if found else ""
+
+
+def footnote(lines: Iterable[Line]) -> str | None:
+    """Return the line of a figure's legend that explains the mark, None where nothing is marked."""
+    return f"{MARK} rebuilt, or a stand-in: not the papers’ own" if any(line.marked for line in lines) else None
 
 
 def lineup(campaign: Campaign, published: Published, entry: str | None = None) -> list[Line]:

@@ -1,4 +1,4 @@
-"""The papers' own numbers, as typed into `config/published/<study>-*.csv`."""
+"""The papers' own numbers, as typed into `config/published/<study>-*.csv`, and our targets, `config/targets`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from repro.errors import ReproError
 
 FOLDER = Path("config/published")
+TARGETS = ("quantity", "prototype", "wanted", "what")
 Record = dict[str, str]
 
 COLUMNS = {
@@ -31,6 +32,8 @@ class Published:
         Tables 1, 2 to 7, 8 and 9 of the 2020 paper.
     devices, text
         The papers' GPUs, and the numbers that stand in the text only.
+    targets
+        What we aim at ourselves; empty where a study aims at nothing.
     """
 
     sizes: list[Record]
@@ -39,17 +42,20 @@ class Published:
     memory: list[Record]
     devices: list[Record]
     text: list[Record]
+    targets: list[Record]
 
     @classmethod
     def load(cls, folder: Path = FOLDER, study: str = "compound_spmv") -> Published:
-        """Read all published tables of a study.
+        """Read all published tables of a study, and its targets beside them.
 
         Raises
         ------
         ReproError
             A file is missing or has other columns.
         """
-        return cls(**{name: _read(folder / f"{study}-{name}.csv", columns) for name, columns in COLUMNS.items()})
+        tables = {name: _read(folder / f"{study}-{name}.csv", columns) for name, columns in COLUMNS.items()}
+        aims = folder.parent / "targets" / f"{study}.csv"
+        return cls(**tables, targets=_read(aims, TARGETS) if aims.exists() else [])
 
     @property
     def gpus(self) -> list[str]:

@@ -17,7 +17,7 @@ from repro.artifacts import style
 from repro.artifacts.case import NEAR_EMPTY, TIE, TIMED, Case, Clock
 from repro.artifacts.data import Campaign, one_line
 from repro.artifacts.document import Cell, Column, Figure, Table, letter
-from repro.artifacts.lineup import reading
+from repro.artifacts.lineup import name_cell, reading
 from repro.artifacts.published import Published
 from repro.artifacts.registry import Artifact
 from repro.artifacts.write import replacing
@@ -153,7 +153,8 @@ def failures(campaign: Campaign) -> Table:
         more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
         shown = ", ".join(names[:NAMES_SHOWN]) + more
         texts = (name, precision, phase, kind, status, message)
-        rows.append((*(Cell(text) for text in texts), Cell(len(names)), Cell(shown)))
+        first, *rest = texts
+        rows.append((name_cell(campaign.problems[first]), *map(Cell, rest), Cell(len(names)), Cell(shown)))
     titles = ("problem", "precision", "phase", "kind", "status", "message")
     columns = (
         *(Column(title, title, numeric=False) for title in titles),
@@ -174,9 +175,9 @@ def missing(campaign: Campaign) -> Table:
         for precision in campaign.precisions:
             case = Case(campaign, problem.name, precision)
             if case.winner("joint", "event") is None:
-                rows.append((Cell(problem.name), Cell(precision), Cell("no winner"), Cell(case.why_not())))
+                rows.append((name_cell(problem), Cell(precision), Cell("no winner"), Cell(case.why_not())))
             elif case.bound("floor", "graph") is None:
-                rows.append((Cell(problem.name), Cell(precision), Cell("no floor"), Cell(case.why_no_floor())))
+                rows.append((name_cell(problem), Cell(precision), Cell("no floor"), Cell(case.why_no_floor())))
     titles = ("problem", "precision", "what", "why")
     return Table(
         tuple(Column(title, title, numeric=False) for title in titles),
@@ -197,7 +198,7 @@ def _facts(campaign: Campaign) -> dict[str, str]:
         "problems": f"{sum(r.available for r in records)} of {len(records)} available",
         "cases with a winner": f"{reported} of {len(cases)} (problem and precision)",
         "variants": f"{int(timed.sum())} timed of {len(campaign.search)} tried",
-        "cache": campaign.cache,
+        "cache": " and ".join(campaign.caches) or campaign.cache,
     }
     if len(stamps):
         facts["measured"] = f"{min(stamps)[:19]} to {max(stamps)[:19]} UTC"

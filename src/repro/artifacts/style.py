@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib import style as mpl_style
 from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
 
 from repro.artifacts.document import Figure
 
@@ -82,12 +83,24 @@ def rows_axis(axes: Axes, names: Sequence[str], *, missing: Sequence[str | None]
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
+    say_missing(axes, missing)
+
+
+def say_missing(axes: Axes, missing: Sequence[str | None]) -> None:
+    """Say in its row why something is not there."""
     for row, why in enumerate(missing):
         if why:
             axes.text(
                 0.015, row, why, transform=axes.get_yaxis_transform(), va="center", color=GREY,
                 fontsize=6, style="italic", zorder=5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
             )  # fmt: skip
+
+
+def footnote(figure: Canvas, text: str | None) -> None:
+    """Write a line below everything else, where there is one: a legend without handles, so that room is kept for it."""
+    if text is not None:
+        handle = Line2D([], [], linestyle="")
+        figure.legend([handle], [text], loc="outside lower left", handlelength=0, handletextpad=0, borderpad=0.1)
 
 
 def height(rows: int, extra: float = 0.75, per_row: float = ROW) -> float:
