@@ -98,12 +98,14 @@ def test_an_empty_kernel_reads_little_by_both_clocks(gpu, empty):
     assert event.shape == (1000,)
     assert event.min() >= 0
     print(f"empty kernel by events: median {np.median(event) * 1e6:.2f} us")
-    if may_block(os.environ):
-        assert np.median(event) <= 4e-6
     graph = gpu.time_graph(empty, 100, 20)
     assert graph.shape == (20,)
     print(f"empty kernel in a graph: median {np.median(graph) * 1e6:.2f} us")
-    assert np.median(graph) <= 1e-6
+    if may_block(os.environ):
+        assert np.median(graph) < np.median(event) / 2  # whatever the GPU
+    if "H200" in gpu.name:
+        assert np.median(graph) <= 1e-6
+        assert np.median(event) <= 4e-6 or not may_block(os.environ)
 
 
 def test_a_fill_and_a_kernel_are_timed_together(gpu, gpu_module, empty):
