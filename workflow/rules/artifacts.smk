@@ -12,7 +12,7 @@ rule table:
     conda:
         "../../environment.yml"
     params:
-        code=plan.code("artifacts"),
+        code=plan.code("tuning", "artifacts"),
         config=plan.config_file,
     message:
         "Making {wildcards.table}"
@@ -31,7 +31,7 @@ rule figure:
     conda:
         "../../environment.yml"
     params:
-        code=plan.code("artifacts"),
+        code=plan.code("tuning", "artifacts"),
         config=plan.config_file,
     message:
         "Making {wildcards.figure}"

@@ -12,7 +12,7 @@ rule report:
     conda:
         "../../environment.yml"
     params:
-        code=plan.code("artifacts"),
+        code=plan.code("tuning", "artifacts"),
         config=plan.config_file,
     message:
         "Writing the report"
