@@ -1,39 +1,62 @@
-"""Tables and figures, from the raw results and the published numbers alone."""
+"""Tables and figures, from the raw results and the published numbers alone.
 
+One job makes all tables of a study and one all its figures: reading a campaign takes longer than any table of it.
+"""
 
-rule table:
-    input:
-        raw=lambda wildcards: plan.raw(wildcards.study),
-        published=plan.published,
-    output:
-        multiext(f"{plan.results}/tables/{{study}}/{{table}}", ".csv", ".md", ".tex"),
-    log:
-        f"{plan.logs}/table/{{study}}/{{table}}.log",
-    conda:
-        "../../environment.yml"
-    params:
-        code=plan.code("tuning", "artifacts"),
-        config=plan.config_file,
-    message:
-        "Making {wildcards.table}"
-    shell:
-        "repro table {wildcards.table} --study {wildcards.study} --config {params.config:q} > {log:q} 2>&1"
+for study in plan.studies.values():
 
+    if study.tables:
 
-rule figure:
-    input:
-        raw=lambda wildcards: plan.raw(wildcards.study),
-        published=plan.published,
-    output:
-        multiext(f"{plan.figures}/{{study}}/{{figure}}", ".pdf", ".svg", ".png"),
-    log:
-        f"{plan.logs}/figure/{{study}}/{{figure}}.log",
-    conda:
-        "../../environment.yml"
-    params:
-        code=plan.code("tuning", "artifacts"),
-        config=plan.config_file,
-    message:
-        "Making {wildcards.figure}"
-    shell:
-        "repro figure {wildcards.figure} --study {wildcards.study} --config {params.config:q} > {log:q} 2>&1"
+        rule:
+            name:
+                f"tables_{study.name}"
+            input:
+                raw=plan.raw(study.name),
+                published=plan.published,
+            output:
+                expand(
+                    f"{plan.results}/tables/{study.name}/{{table}}.{{suffix}}",
+                    table=study.tables,
+                    suffix=("csv", "md", "tex"),
+                ),
+            log:
+                f"{plan.logs}/tables/{study.name}.log",
+            conda:
+                "../../environment.yml"
+            params:
+                code=plan.code("tuning", "artifacts"),
+                config=plan.config_file,
+                names=study.tables,
+                study=study.name,
+            message:
+                "Making the tables"
+            shell:
+                "repro table {params.names} --study {params.study} --config {params.config:q} > {log:q} 2>&1"
+
+    if study.figures:
+
+        rule:
+            name:
+                f"figures_{study.name}"
+            input:
+                raw=plan.raw(study.name),
+                published=plan.published,
+            output:
+                expand(
+                    f"{plan.figures}/{study.name}/{{figure}}.{{suffix}}",
+                    figure=study.figures,
+                    suffix=("pdf", "svg", "png"),
+                ),
+            log:
+                f"{plan.logs}/figures/{study.name}.log",
+            conda:
+                "../../environment.yml"
+            params:
+                code=plan.code("tuning", "artifacts"),
+                config=plan.config_file,
+                names=study.figures,
+                study=study.name,
+            message:
+                "Making the figures"
+            shell:
+                "repro figure {params.names} --study {params.study} --config {params.config:q} > {log:q} 2>&1"

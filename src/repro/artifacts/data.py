@@ -195,17 +195,17 @@ class Campaign:
         """The library that the baselines are from."""
         return "SciPy" if self.on_cpu else "cuSPARSE"
 
-    @property
+    @cached_property
     def precisions(self) -> tuple[str, ...]:
         """The precisions that something was recorded in, single first; both where nothing was."""
-        seen = set(self.report["precision"]) | set(self.search["precision"])
+        seen = {*self.report["precision"].unique(), *self.search["precision"].unique()}
         return tuple(p for p in PRECISIONS if p in seen) or PRECISIONS
 
     @cached_property
     def caches(self) -> tuple[str, ...]:
         """The states of the L2 cache before a launch that something was reported in, warm first."""
         measured = (frame.loc[frame["device"].notna(), "cache"] for frame in (self.report, self.search))
-        return tuple(sorted(next((set(seen) for seen in measured if len(seen)), ()), reverse=True))
+        return tuple(sorted(next((set(seen.unique()) for seen in measured if len(seen)), ()), reverse=True))
 
     @property
     def cache(self) -> str:

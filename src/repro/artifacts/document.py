@@ -118,7 +118,7 @@ class Figure:
     Attributes
     ----------
     draw
-        Returns the matplotlib figure; called once for each file, under the project's style.
+        Returns the matplotlib figure; called under the project's style.
     caption
         As for `Table`.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,19 +63,22 @@ def canvas(width: float, height: float) -> Canvas:
     return Canvas(figsize=(width, height), layout="constrained")
 
 
-def save(figure: Figure, path: Path, title: str) -> None:
-    """Draw a figure into one file; its suffix is the format. No dates: equal data, equal bytes."""
+def save(figure: Figure, paths: Iterable[Path], title: str) -> None:
+    """Draw a figure once and write it to files; a suffix is the format. No dates: equal data, equal bytes."""
     with mpl_style.context(["default", RC]):  # whatever the user's own matplotlibrc says
         drawn = figure.draw()
-        metadata: dict[str, str | None]
-        match path.suffix.lstrip("."):
-            case "pdf":
-                metadata = {"Title": title, "Subject": figure.caption, "CreationDate": None}
-            case "svg":
-                metadata = {"Title": title, "Description": figure.caption, "Date": None}
-            case _:
-                metadata = {"Title": title, "Description": figure.caption}
-        drawn.savefig(path, format=path.suffix.lstrip("."), metadata=metadata)
+        drawn.draw_without_rendering()
+        drawn.set_layout_engine("none")  # it is laid out: not again for each format
+        for path in paths:
+            metadata: dict[str, str | None]
+            match path.suffix.lstrip("."):
+                case "pdf":
+                    metadata = {"Title": title, "Subject": figure.caption, "CreationDate": None}
+                case "svg":
+                    metadata = {"Title": title, "Description": figure.caption, "Date": None}
+                case _:
+                    metadata = {"Title": title, "Description": figure.caption}
+            drawn.savefig(path, format=path.suffix.lstrip("."), metadata=metadata)
 
 
 def rows_axis(axes: Axes, names: Sequence[str], *, missing: Sequence[str | None]) -> None:

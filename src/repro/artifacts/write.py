@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -66,12 +66,9 @@ def write_table(artifact: Artifact, table: Table, folder: Path) -> list[Path]:
 
 def write_figure(artifact: Artifact, figure: Figure, folder: Path) -> list[Path]:
     """Write one figure as PDF, SVG and PNG; return the files."""
-    paths = []
-    for suffix in style.FORMATS:
-        path = folder / f"{artifact.name}.{suffix}"
-        with replacing(path) as partial:
-            style.save(figure, partial, artifact.title)
-        paths.append(path)
+    paths = [folder / f"{artifact.name}.{suffix}" for suffix in style.FORMATS]
+    with ExitStack() as stack:
+        style.save(figure, [stack.enter_context(replacing(path)) for path in paths], artifact.title)
     return paths
 
 
