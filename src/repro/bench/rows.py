@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 SCHEMA = 2
@@ -118,4 +118,4 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row as plain data, a column a key."""
-        return asdict(self)
+        return dict(vars(self))

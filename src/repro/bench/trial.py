@@ -128,8 +128,8 @@ class Bench:
 
     def measured(self, runnable: Runnable, phase: str, effort: Effort, samples: Samples, **columns: Any) -> Row:
         """Return the row of samples: `ok`, or `noisy` where they lie too far apart."""
-        noise = timing.spread(samples)
-        noisy = not effort.screening and noise > self.protocol.noise
+        noise = 0.0 if effort.screening else timing.spread(samples)
+        noisy = noise > self.protocol.noise
         message = f"quartiles {noise:.0%} of the median apart" if noisy else samples.graph_message
         return self.row(
             runnable,

@@ -48,7 +48,6 @@ class Variant:
         self.identity = f"{module.hash} {schedule}"
         self._folder = folder
         self._kernel_resources: Mapping[str, int] = {}
-        self._counter: Buffer | None = None
         self._y: Buffer | None = None
         self._moved = (0, 0)
         self._permutation: NDArray[np.int64] | None = None
@@ -92,8 +91,6 @@ class Variant:
         packed, buffers = workspace.matrix(self.layout)
         name = kernel_name(self.schedule, device.target)
         self._kernel_resources = (self.module.resources or {}).get(name, {})
-        self._counter = device.allocate(4)
-        device.fill(self._counter, 0)
         self._y = workspace.y
         x = workspace.x(self.layout.vector, self.layout.ordering)
         self._moved = packed.nbytes + 2 * x.nbytes, packed.nbytes
@@ -113,21 +110,10 @@ class Variant:
                 buffers["values"],
                 x,
                 self._y,
-                self._counter,
+                workspace.counter,
             ],
         )
-        self.launch = run if self.schedule.kind != "dynamic" else self._after_reset(device, run)
-
-    def _after_reset(self, device: Device, run: Callable[[], None]) -> Callable[[], None]:
-        """Return what sets the row counter to zero and then runs: resetting is part of a dynamic schedule's time."""
-        counter = self._counter
-        assert counter is not None
-
-        def launch() -> None:
-            device.fill(counter, 0)
-            run()
-
-        return launch
+        self.launch = run if self.schedule.kind != "dynamic" else _after_reset(device, workspace.counter, run)
 
     def result(self) -> Buffer | None:
         """Return y, in the layout's vector order."""
@@ -139,7 +125,14 @@ class Variant:
         return pack_vector(values[self._permutation], self.layout.vector)
 
     def release(self) -> None:
-        """Give the counter back; matrix and vectors belong to the workspace."""
-        if self._counter is not None:
-            self._counter.release()
-            self._counter = None
+        """Hold nothing: matrix, vectors and counter belong to the workspace."""
+
+
+def _after_reset(device: Device, counter: Buffer, run: Callable[[], None]) -> Callable[[], None]:
+    """Return what sets the row counter to zero and then runs: resetting is part of a dynamic schedule's time."""
+
+    def launch() -> None:
+        device.fill(counter, 0)
+        run()
+
+    return launch

@@ -168,6 +168,14 @@ class Workspace:
             self._vectors[key] = self.device.allocate(-(-nbytes // 16) * 16)
         return self._vectors[key]
 
+    @property
+    def counter(self) -> Buffer:
+        """Device memory for the integer that the blocks of a dynamic schedule draw rows from."""
+        key = "counter", ""
+        if key not in self._vectors:
+            self._vectors[key] = self.device.allocate(4)
+        return self._vectors[key]
+
     def streamed(self, nbytes: int) -> Buffer:
         """Return device memory full of random bytes, as many as the floor reads; all its configurations share it."""
         key = "streamed", ""
