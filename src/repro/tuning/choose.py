@@ -23,7 +23,7 @@ class Choice:
         In the papers' space: `schedule` (best schedule of the reference layout), `layout` (best layout under that
         schedule), `joint` (best of all), `static` and `dynamic` (best of that kind in the joint winner's layout).
         Where our space was searched as well: `extended` (best of both spaces in the matrix's own order), `reordered`
-        (best of all, whatever the order).
+        (best of all, whatever the order). Where memory has a weight: `memory` (`repro.tuning.pareto`).
     name
         The variant.
     ties
