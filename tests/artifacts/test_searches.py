@@ -110,13 +110,23 @@ def test_the_front_is_of_bytes_and_time(maker: Maker, published: Published) -> N
 
 
 def test_a_search_in_part_is_no_truth(maker: Maker, published: Published) -> None:
-    for number, given in enumerate(PROBLEMS[:2]):
+    for number, given in enumerate(PROBLEMS[:2]):  # of one entry
         maker.problem(given)
         folder = maker.raw / STUDY / given.name / "single"
         folder.mkdir(parents=True)
         write_rows(folder / "search.parquet", maker.search(given, "single")[number::40])
     campaign = Campaign.load(maker.raw, STUDY)
     assert [one.problem for one in searched(campaign, "paper")] == []
+
+
+def test_what_shares_no_variants_teaches_nothing(maker: Maker, published: Published) -> None:
+    for number, given in enumerate((PROBLEMS[1], PROBLEMS[2])):  # alone of their entries
+        maker.problem(given)
+        folder = maker.raw / STUDY / given.name / "single"
+        folder.mkdir(parents=True)
+        write_rows(folder / "search.parquet", maker.search(given, "single")[number::40])
+    table = make(Campaign.load(maker.raw, STUDY), published, "table-predicted")
+    assert [row[-3].value for row in table.rows] == [None, None]  # problem unknown
 
 
 def test_figures_of_what_was_not_searched_say_so(maker: Maker, published: Published) -> None:

@@ -6,7 +6,7 @@ from repro.artifacts.data import Campaign
 from repro.tuning.recordings import Recording, recordings
 
 SPACES = {"paper": "the papers’ space", "extended": "our space"}
-#: A problem counts as searched in full if it has this share of the variants that any problem of its entry has.
+#: A problem counts as searched in full if it has this share of the variants that any of its entry and precision has.
 COMPLETE = 0.9
 
 
@@ -19,7 +19,7 @@ def searched(campaign: Campaign, space: str) -> list[Recording]:
     rows = rows[(rows["space"].fillna("paper") == space) & (rows["ordering"].fillna("natural") == "natural")]
     statistics = {record.name: record.statistics for record in campaign.problems.values() if record.statistics}
     found = recordings(rows, statistics, campaign.environments)
-    names: dict[str, set[str]] = {}
+    names: dict[tuple[str, str], set[str]] = {}
     for each in found:
-        names.setdefault(each.entry, set()).update(each.seconds)
-    return [each for each in found if len(each.seconds) >= COMPLETE * len(names[each.entry])]
+        names.setdefault((each.entry, each.precision), set()).update(each.seconds)
+    return [each for each in found if len(each.seconds) >= COMPLETE * len(names[each.entry, each.precision])]

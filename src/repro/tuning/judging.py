@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from repro.tuning.recordings import Recording
 from repro.tuning.strategies import Strategy
-from repro.tuning.strategies.predicted import Predicted
+from repro.tuning.strategies.predicted import Predicted, covers
 from repro.tuning.strategies.random_sample import RandomSample
 
 #: Random searches that are averaged over.
@@ -76,7 +76,7 @@ def judge(recordings: Sequence[Recording], budget: float) -> list[Judged]:
 
 def _judged(one: Recording, recordings: Sequence[Recording], budget: float) -> Judged:
     def predicted(learnable: Callable[[Recording], bool]) -> Array | None:
-        others = [each for each in recordings if learnable(each)]
+        others = [each for each in recordings if learnable(each) and covers(each, one.names)]
         return one.losses(replay(Predicted(others, one.features, budget), one)) if others else None
 
     sampled = [one.losses(replay(RandomSample(budget, seed), one)) for seed in range(SEEDS)]

@@ -71,7 +71,7 @@ def prior(space: Sequence[str], recordings: Sequence[Recording], target: Array) 
     ReproError
         None of them was searched for most of this space.
     """
-    known = [each for each in recordings if sum(name in each.seconds for name in space) >= COVERED * len(space)]
+    known = [each for each in recordings if covers(each, space)]
     if not known:
         raise ReproError(
             "no recorded campaign has searched this space",
@@ -85,6 +85,11 @@ def prior(space: Sequence[str], recordings: Sequence[Recording], target: Array) 
     mean = weights @ losses
     layouts = np.unique([name.partition("/")[0] for name in space], return_inverse=True)[1]
     return Belief(mean, np.sqrt(weights)[:, None] * (losses - mean), likeness, layouts)
+
+
+def covers(recording: Recording, space: Sequence[str]) -> bool:
+    """Return whether a recorded problem was searched for enough of a space to tell of it."""
+    return sum(name in recording.seconds for name in space) >= COVERED * len(space)
 
 
 def _losses(recording: Recording, space: Sequence[str], likeness: Likeness) -> Array:
