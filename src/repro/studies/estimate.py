@@ -6,47 +6,62 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from repro.baselines import for_problem
 from repro.bench.workspace import DTYPES
 from repro.codegen.targets import Target
-from repro.config.models import Protocol
+from repro.config.models import Study
 from repro.entries import get_entry
 from repro.studies.plan import Plan, PlannedProblem
 from repro.studies.registry import get_study
 
-#: Baselines and configurations of the floor, and what is timed again at the end: about so many.
-BASELINES, REPEATED = 30, 30
+#: Yardsticks that get the full protocol, and variants and yardsticks that are timed again beside the library: about.
+YARDSTICKS, REPEATED = 10, 14
 #: Where no size is known: about that of the generated problems.
 ASSUMED_SIZE = (10_000, 150_000)
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What the times are reckoned with; orders of magnitude, stated beside every estimate.
+    """What the times are reckoned with, stated beside every estimate.
+
+    Those of GPUs are least-squares fits to a campaign on an H200 (13 problems, 1,920 variants each); another GPU's
+    bandwidth changes what large matrices take, its host what small ones take.
 
     Attributes
     ----------
-    bandwidth
-        Bytes per second that a variant reaches on average: a slow one takes many times what the best one takes.
+    screened, finalist, library
+        Bytes of CSR per second: of the average variant, of those near the best, of the library's average routine.
     launch
-        Seconds that a launch takes at the least.
+        Seconds that a launch takes at the least, by events.
+    queue
+        Seconds that the host takes to queue it, which comes on top.
     variant
-        Seconds to verify a variant and to start timing it.
+        Seconds to verify a variant, and to write its row.
+    start
+        Seconds until a job measures: Python, device, library.
+    host
+        Bytes of CSR per second that are read, packed into all layouts and expanded for the library.
     compile
         Seconds to compile a module on one core.
     module
         Bytes of a module and its source.
     """
 
-    bandwidth: float
+    screened: float
+    finalist: float
+    library: float
     launch: float
+    queue: float
     variant: float
+    start: float
+    host: float
     compile: float
     module: int
 
 
 RATES = {
-    "cuda": Rates(bandwidth=4e11, launch=5e-6, variant=3e-3, compile=5.0, module=2_500_000),
-    "opencl": Rates(bandwidth=6e9, launch=3e-5, variant=2e-3, compile=0.3, module=300_000),
+    "cuda": Rates(1.7e12, 3.6e12, 1.2e12, 6e-6, 6e-6, 8e-4, start=5, host=3e7, compile=5.0, module=2_500_000),
+    "opencl": Rates(6e9, 6e9, 3e9, 3e-5, 0, 1e-3, start=2, host=3e7, compile=0.3, module=300_000),
 }
 
 
@@ -137,23 +152,45 @@ def _job(plan: Plan, rates: Rates, target: Target, study: str, name: str, precis
     entry = get_entry(problem.entry)
     number = DTYPES[precision]().nbytes
     matrix = 4 * (rows + 1) + nonzeros * (4 + number * len(entry.members))
-    launch = rates.launch + (matrix + 2 * rows * number * entry.size) / rates.bandwidth
     module = get_study(study)
     spaces = {
         space: module.layouts(planned.settings, space, problem.entry) for space in module.spaces(planned.settings)
     }
-    layouts = [(space, layout) for space, found in spaces.items() for layout in found]
-    variants = sum(len(module.schedules(target, space, layout)) for space, layout in layouts)
-    protocol = planned.settings.protocol
-    seconds = _seconds(protocol, protocol.budget(target.dialect), rates, launch, variants, len(layouts))
-    return Job(study, name, problem.entry, precision, (rows, nonzeros), size_from, variants, matrix, seconds)
+    sizes = [sum(len(module.schedules(target, space, layout)) for layout in found) for space, found in spaces.items()]
+    layouts = sum(map(len, spaces.values()))
+    seconds = _seconds(
+        planned.settings,
+        rates,
+        matrix + 2 * rows * number * entry.size,
+        round(sum(sizes) * (1 if planned.settings.search == "exhaustive" else planned.settings.budget)),
+        layouts,
+        len(for_problem(problem.entry, target.dialect)),
+        target.dialect,
+    )
+    return Job(study, name, problem.entry, precision, (rows, nonzeros), size_from, sum(sizes), matrix, seconds)
 
 
-def _seconds(protocol: Protocol, budget: float, rates: Rates, launch: float, variants: int, layouts: int) -> float:
-    """Reckon screening, the full protocol by both clocks, and the shuffled rounds."""
-    screened = variants * (rates.variant + protocol.screen_launches * launch)
-    clocks = (protocol.launches, protocol.graph_launches * protocol.graph_replays)
-    full = rates.variant + sum(min(budget, launches * launch) for launches in clocks)
-    # the best of both kinds of schedule and the reference's best schedule in every layout, and those within reach
-    finalists = (2 * protocol.per_layout + 1) * layouts + protocol.finalists
-    return screened + (finalists + BASELINES + REPEATED) * full
+def _seconds(
+    settings: Study, rates: Rates, moved: int, variants: int, layouts: int, routines: int, backend: str
+) -> float:
+    """Reckon the start, screening, the full protocol by both clocks, and the shuffled rounds."""
+    protocol = settings.protocol
+    budget = protocol.budget(backend)
+
+    def timed(launches: int, bandwidth: float, queue: float = rates.queue) -> float:
+        launch = rates.launch + moved / bandwidth
+        return min(launches, max(5, budget * min(1, launches / protocol.launches) / launch)) * (launch + queue)
+
+    screened = rates.variant + timed(protocol.screen_launches, rates.screened)
+    in_graphs = protocol.search_graph_launches * protocol.search_graph_replays
+    full = rates.variant + timed(protocol.launches, rates.finalist) + timed(in_graphs, rates.finalist, queue=0)
+    # the best of each kind of schedule and the reference's best schedule in every layout, and those within reach
+    finalists = 3 * protocol.per_layout * layouts + protocol.finalists + YARDSTICKS
+
+    def repeated(bandwidth: float) -> float:
+        graphs = protocol.graph_launches * protocol.graph_replays
+        launches = protocol.launches + protocol.cold_launches
+        return rates.variant + timed(launches, bandwidth) + timed(graphs, bandwidth, queue=0)
+
+    rounds = REPEATED * repeated(rates.finalist) + routines * repeated(rates.library)
+    return rates.start + moved / rates.host + variants * screened + finalists * full + rounds
