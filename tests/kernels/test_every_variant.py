@@ -53,7 +53,9 @@ def test_every_kernel_of_ours_is_right(tmp_path, templates, make_bench, small_pr
         shapes = {(s.width, s.unroll, s.kind): s for s in extended_space(CPU, layout) if s.unroll != 4 or s.width == 4}
         dynamic = Schedule("dynamic", 32, 2, width=max(s.width for s in shapes.values()), unroll=2)
         of_layout = variants(tmp_path, templates, entry, precision, layout, [*shapes.values(), dynamic])
-        found += [*of_layout, *(of_layout[-1].reordered(ordering) for ordering in ("rcm", "sorted"))]
+        found += of_layout
+        if layout.ordering == "natural":
+            found += [of_layout[-1].reordered(ordering) for ordering in ("rcm", "sorted")]
     rows = [bench.try_once(variant, "search", EFFORT) for variant in found]
     bench.release()
     wrong = [(row.name, row.status, row.message) for row in rows if row.status != "ok"]

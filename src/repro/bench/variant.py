@@ -44,7 +44,7 @@ class Variant:
     def __init__(self, layout: Layout, schedule: Schedule, module: Module, folder: Path, space: str = "paper") -> None:
         self.layout, self.schedule, self.module, self.space = layout, schedule, module, space
         self.name = f"{layout}/{schedule}"
-        self.arrangement = f"{layout.vector}@{layout.ordering}"
+        self.arrangement = f"{layout.vector}@{layout.unknowns}"
         self.identity = f"{module.hash} {schedule}"
         self._folder = folder
         self._kernel_resources: Mapping[str, int] = {}
@@ -53,7 +53,15 @@ class Variant:
         self._permutation: NDArray[np.int64] | None = None
 
     def reordered(self, ordering: str) -> Variant:
-        """Return the same layout and schedule on the matrix with its rows and columns in another order."""
+        """Return the same layout and schedule on the matrix with its unknowns renumbered.
+
+        Raises
+        ------
+        ValueError
+            The layout has an order of its own, which its kernel is compiled for.
+        """
+        if self.layout.ordering != "natural":
+            raise ValueError(f"{self.layout} cannot be reordered")
         layout = replace(self.layout, ordering=ordering)
         return Variant(layout, self.schedule, self.module, self._folder, self.space)
 
@@ -62,7 +70,7 @@ class Variant:
         """Layout and schedule, and what the compiler said of the kernel."""
         return {
             "space": self.space,
-            "ordering": self.layout.ordering,
+            "ordering": self.layout.unknowns,
             "layout": str(self.layout),
             "schedule": self.schedule.kind,
             "n_t": self.schedule.n_t,
@@ -92,9 +100,9 @@ class Variant:
         name = kernel_name(self.schedule, device.target)
         self._kernel_resources = (self.module.resources or {}).get(name, {})
         self._y = workspace.y
-        x = workspace.x(self.layout.vector, self.layout.ordering)
+        x = workspace.x(self.layout.vector, self.layout.unknowns)
         self._moved = packed.nbytes + 2 * x.nbytes, packed.nbytes
-        self._permutation = workspace.permutation(self.layout.ordering)
+        self._permutation = workspace.permutation(self.layout.unknowns)
         n = workspace.operands.problem.n
         kernel = workspace.program(self._folder / self.module.binary).kernel(name)
         run = device.bind(

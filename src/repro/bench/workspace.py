@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from repro.devices.base import Buffer, Device, Program
 from repro.entries import Entry, get_entry
 from repro.formats.layout import Layout
-from repro.formats.ordering import permutation, reorder
+from repro.formats.ordering import cluster_rows, permutation, reorder
 from repro.formats.pack import Packed, pack, pack_vector, padded_size
 from repro.problems.problem import Problem
 
@@ -124,15 +124,19 @@ class Workspace:
             self._orderings[ordering] = rows, problem if ordering == "natural" else reorder(problem, rows)
         return self._orderings[ordering]
 
+    @cached_property
+    def _clusters(self) -> NDArray[np.int64]:
+        return cluster_rows(self.operands.problem)
+
     def matrix(self, layout: Layout) -> tuple[Packed, dict[str, Buffer]]:
         """Return the matrix packed in a layout, with its arrays on the device."""
         key = replace(layout, vector="")
         if key not in self._matrices:
             while len(self._matrices) >= self.resident:
                 _release(self._matrices.popitem(last=False)[1][1])
-            problem = self.reordered(layout.ordering)
-            values = problem.values.astype(self.operands.dtype, copy=False)
-            packed = pack(problem, values, layout, self.device.target.warp)
+            problem = self.reordered(layout.unknowns)
+            rows = self._clusters if layout.ordering == "clustered" else None
+            packed = pack(problem, problem.values.astype(self.operands.dtype), layout, self.device.target.warp, rows)
             buffers: dict[str, Buffer] = {}
             try:
                 for name, array in packed.arrays.items():

@@ -99,6 +99,7 @@ def render_module(
         **outer.constants,
         inner=layout.inner,
         vector=layout.vector,
+        clustered=layout.ordering == "clustered",
         matrix_type="matrix_entry" if layout.inner == "AoS" else "scalar",
         vector_type="scalar" if layout.vector == "SoA" else "vector_entry",
         tile=TILE,

@@ -90,9 +90,10 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
         widths = [width for width in widths if exact <= 2 * width and width <= 2 * exact]
     elif layout.outer != "CSR":
         widths = [width for width in widths if width <= 8]
+    shapes = _clustered_shapes(target) if layout.ordering == "clustered" else _shapes(target)
     return [
         Schedule(kind, n_t, n_b, width, unroll, streamed)
-        for width, unroll, streamed, (kind, n_t, n_b) in product(widths, (1, 2, 4), (False, True), _shapes(target))
+        for width, unroll, streamed, (kind, n_t, n_b) in product(widths, (1, 2, 4), (False, True), shapes)
     ]
 
 
@@ -101,5 +102,14 @@ def _shapes(target: Target) -> list[tuple[str, int, int]]:
     half, quarter = target.threads_per_sm // 2, target.threads_per_sm // 4
     shapes = [(DIRECT, 32, half), (DIRECT, 64, half), (DIRECT, 64, quarter), (DIRECT, 128, half), (DIRECT, 256, half)]
     shapes += [(CHUNK, 512, half)]
+    fitted = [(kind, min(n_t, target.threads_per_block), threads) for kind, n_t, threads in shapes]
+    return list(dict.fromkeys((kind, n_t, max(1, threads // n_t)) for kind, n_t, threads in fitted))
+
+
+def _clustered_shapes(target: Target) -> list[tuple[str, int, int]]:
+    """Return blocks that keep a multiprocessor within few clusters."""
+    half, quarter = target.threads_per_sm // 2, target.threads_per_sm // 4
+    shapes = [(DIRECT, 64, half), (DIRECT, 256, half), (CHUNK, 256, half), (CHUNK, 512, half), (CHUNK, 1024, half)]
+    shapes += [(CHUNK, 512, quarter), (CHUNK, 1024, target.threads_per_sm)]
     fitted = [(kind, min(n_t, target.threads_per_block), threads) for kind, n_t, threads in shapes]
     return list(dict.fromkeys((kind, n_t, max(1, threads // n_t)) for kind, n_t, threads in fitted))

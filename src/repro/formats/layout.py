@@ -15,7 +15,10 @@ INNER = (*ORDER, "AoSoA")
 VECTOR = (*ORDER, "Padded")
 #: Outer formats of the space `extended`.
 OURS = ("CSR", "ELL", "ELLPACK", "Sl-4", "Sl-8")
-ORDERINGS = ("natural", "rcm", "sorted")
+CLUSTERED = ("CSR", "Sl-4", "Sl-8")
+#: `clustered` stores rows that read the same entries of x together and keeps both vectors as they are; after `rcm` and
+#: `sorted` the unknowns are renumbered, x and y with them.
+ORDERINGS = ("natural", "clustered", "rcm", "sorted")
 
 
 @dataclass(frozen=True, order=True)
@@ -31,7 +34,7 @@ class Layout:
     vector
         Order of the members of the two vectors: `AoS`, `SoA`, or `Padded` (AoS, each entry padded to a power of two).
     ordering
-        Order of rows and columns: `natural`, or one of `repro.formats.ordering`, then spelt `CSR-AoS-AoS@rcm`.
+        Order of the rows: `natural`, or one of `repro.formats.ordering`, then spelt `CSR-AoS-AoS@clustered`.
     """
 
     outer: str
@@ -43,9 +46,14 @@ class Layout:
         return f"{self.outer}-{self.inner}-{self.vector}" + f"@{self.ordering}" * (self.ordering != "natural")
 
     @property
+    def unknowns(self) -> str:
+        """The order of the unknowns, and so of x and y: `natural`, `rcm` or `sorted`."""
+        return "natural" if self.ordering == "clustered" else self.ordering
+
+    @property
     def stored(self) -> Layout:
-        """The layout without its ordering: what a kernel is compiled for."""
-        return replace(self, ordering="natural")
+        """The layout whatever the order of the unknowns: what a kernel is compiled for."""
+        return self if self.ordering == "clustered" else replace(self, ordering="natural")
 
     @classmethod
     def parse(cls, text: str) -> Layout:
@@ -70,7 +78,7 @@ class Layout:
             raise ReproError(
                 "unknown layout",
                 expected=f"outer-inner-vector with outer one of {', '.join(known)}, inner one of {', '.join(INNER)}, "
-                f"vector one of {', '.join(VECTOR)}, and @rcm or @sorted after it if rows are to be reordered",
+                f"vector one of {', '.join(VECTOR)}, and @clustered, @rcm or @sorted after it where rows are reordered",
                 actual=text,
                 todo="spell it as the papers do, for example Sl-32-SoA-AoS; `repro list layouts` prints all",
             )
@@ -94,4 +102,5 @@ def extended_layouts(size: int) -> list[Layout]:
     16 or 32 rows (docs/performance.md).
     """
     vectors = ["AoS"] if size & (size - 1) == 0 else ["AoS", "Padded"]
-    return [Layout(outer, "AoSoA", vector) for outer, vector in product(OURS, vectors)]
+    natural = [Layout(outer, "AoSoA", vector) for outer, vector in product(OURS, vectors)]
+    return natural + [replace(layout, ordering="clustered") for layout in natural if layout.outer in CLUSTERED]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from repro.errors import ReproError
 from repro.formats.layout import Layout
+from repro.formats.ordering import select_rows
 from repro.formats.outer import get_outer
 from repro.formats.tiles import tile, tiled_slots
 from repro.problems.problem import Problem
@@ -47,7 +48,13 @@ class Packed:
         return sum(array.nbytes for array in self.arrays.values())
 
 
-def pack(problem: Problem, values: NDArray[np.floating], layout: Layout, warp: int) -> Packed:
+def pack(
+    problem: Problem,
+    values: NDArray[np.floating],
+    layout: Layout,
+    warp: int,
+    rows: NDArray[np.int64] | None = None,
+) -> Packed:
     """Bring a matrix into a layout.
 
     Parameters
@@ -60,12 +67,18 @@ def pack(problem: Problem, values: NDArray[np.floating], layout: Layout, warp: i
         Outer and inner order; the vector order does not matter here.
     warp
         Rows of ELL are padded to a multiple of it.
+    rows
+        The order that a clustered layout stores rows in, `(n,)`; it follows in `index`.
 
     Raises
     ------
     ReproError
         More slots than 32-bit indices can count.
     """
+    if rows is not None:
+        indptr, entries = select_rows(problem, rows)
+        problem = replace(problem, indptr=indptr.astype(np.int32), indices=problem.indices[entries])
+        values = values[entries]
     outer = get_outer(layout.outer)
     slots, _ = outer.count(problem.row_lengths, warp)
     place = outer.locate(problem, warp)
@@ -86,7 +99,8 @@ def pack(problem: Problem, values: NDArray[np.floating], layout: Layout, warp: i
     else:
         packed = np.zeros((values.shape[1], slots), values.dtype)
         packed[:, place.position] = values.T
-    return Packed({"index": place.index, "columns": columns, "values": packed.ravel()}, slots, place.stride)
+    index = place.index if rows is None else np.concatenate([place.index, rows.astype(np.int32)])
+    return Packed({"index": index, "columns": columns, "values": packed.ravel()}, slots, place.stride)
 
 
 def _check_slots(problem: Problem, layout: Layout, slots: int, stride: int) -> None:
