@@ -91,7 +91,7 @@ class Maker:
                     ):
                         times[f"{clock}_{quantile}"] = micro * 1e-6 * factor * q
         place = {"device": self.device, "device_uuid": "u", "backend": self.backend, "environment": "e0"}
-        sizes = {"bytes": 3_000_000, "floor_bytes": 2_000_000}
+        sizes = {"bytes": 3_000_000, "matrix_bytes": 2_500_000, "floor_bytes": 2_000_000}
         rest = {"key": f"{name}-{precision}", "status": "ok", "measured_at": "2024-05-01T00:00:00"}
         return Row(**{
             "study": STUDY, "problem": given.name, "entry": given.entry, "precision": precision, "kind": kind,

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from repro.artifacts import style
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
-from repro.artifacts.lineup import PAPER, STUDY, measured_on, ours, sentences
+from repro.artifacts.lineup import PAPER, STUDY, footnote, measured_on, ours, remarks, sentences
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 from repro.artifacts.table_pareto import Weighed, weigh
@@ -28,21 +28,23 @@ LARGEST, SLOWEST = 2.0, 1.5  # of the least bytes and of the best time: what lie
 def panels(campaign: Campaign, published: Published) -> Figure:
     """Fastest variant of each layout, and the Pareto front, for each problem."""
     found: dict[str, dict[str, Weighed]] = {}
-    for line in ours(campaign, published):
+    lines = ours(campaign, published)
+    for line in lines:
         for precision in campaign.precisions:
             weighed = weigh(campaign, line.problem, precision)
             if weighed is not None:
-                found.setdefault(line.problem, {})[precision] = weighed
+                found.setdefault(line.label, {})[precision] = weighed
     caption = [
         "Time of each layout’s fastest variant over the bytes of its matrix, relative to the fastest and to the",
         f"smallest one of the problem in that precision, up to {SLOWEST:g}× and {LARGEST:g}×. Filled points and steps",
         "are the Pareto front, listed in table-pareto; open points are beaten in time and in bytes.",
         measured_on(campaign, "event", "the search"),
+        remarks(lines),
     ]
-    return Figure(lambda: _draw(found), sentences(caption))
+    return Figure(lambda: _draw(found, footnote(lines)), sentences(caption))
 
 
-def _draw(found: Mapping[str, Mapping[str, Weighed]]) -> Canvas:
+def _draw(found: Mapping[str, Mapping[str, Weighed]], mark: str | None) -> Canvas:
     if not found:
         return style.empty("nothing was searched in this campaign")
     rows = -(-len(found) // COLUMNS)
@@ -63,6 +65,7 @@ def _draw(found: Mapping[str, Mapping[str, Weighed]]) -> Canvas:
         for precision, colour in COLOURS.items()
     ]
     drawn.legend(handles=handles, loc="outside upper right", ncols=2)
+    style.footnote(drawn, mark)
     return drawn
 
 
