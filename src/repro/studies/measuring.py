@@ -17,7 +17,6 @@ from repro.bench.variant import Variant
 from repro.codegen.render import streams
 from repro.config.models import Config, Study
 from repro.errors import ReproError
-from repro.formats.layout import ORDERINGS
 from repro.problems.problem import Problem, Unavailable
 from repro.studies.registry import get_study
 from repro.studies.session import Folders, open_bench
@@ -28,6 +27,8 @@ from repro.tuning.rounds import shuffled_rounds
 from repro.tuning.search import Progress, Search
 
 COPIES = 4
+#: Orders of the unknowns that are tried beside the matrix's own.
+RENUMBERED = ("rcm", "sorted")
 #: So many of each yardstick are timed again, by each clock.
 REPEATED = 2
 
@@ -113,8 +114,8 @@ class _Measuring:
             rows += self._search.by(self._strategy, [v for v in variants if v.space == space], f"{space} space")
         if any(variant.space == "extended" for variant in variants):
             best = {row.name for row in _ranked(rows)[: self._bench.protocol.finalists]}
-            winners = [variant for variant in variants if variant.name in best]
-            reordered = [variant.reordered(ordering) for ordering in ORDERINGS[1:] for variant in winners]
+            winners = [v for v in variants if v.name in best and v.layout.ordering == "natural"]
+            reordered = [variant.reordered(ordering) for ordering in RENUMBERED for variant in winners]
             rows += self._search.exhaustive(reordered, "reordered")
             variants += reordered
         return variants, rows
