@@ -82,13 +82,22 @@ def test_page_is_the_same_again(text: str, gpu: Campaign, published: Published, 
 
 
 def test_every_row_is_accounted_for(gpu: Campaign) -> None:
-    counted = {tuple(str(c.value) for c in row[:3]): row[3].value for row in statuses(gpu).rows}
+    counted = {tuple(str(c.value) for c in row[:4]): row[4].value for row in statuses(gpu).rows}
     assert sum(int(str(n)) for n in counted.values()) == len(gpu.search) + len(gpu.report)
     failed = failures(gpu)
     of_variants = [row for row in failed.rows if row[4].value == "launch_error"]
-    assert sum(int(str(row[6].value)) for row in of_variants) == counted["search", "variant", "launch_error"]
+    assert sum(int(str(row[6].value)) for row in of_variants) == counted["search", "warm", "variant", "launch_error"]
     assert all(row[4].value != "ok" for row in failed.rows)
     assert "and 148 more" in str(of_variants[0][7].value)
+
+
+def test_warm_and_cold_are_told_apart(extended: Campaign, published: Published, tmp_path: Path) -> None:
+    counted = {tuple(str(c.value) for c in row[:4]): row[4].value for row in statuses(extended).rows}
+    assert counted["report", "warm", "variant", "ok"] == counted["report", "cold", "variant", "ok"]
+    page = write_report([(extended, published, artifacts(STUDY))], tmp_path / "r.html").read_text()
+    assert "L2 cache: warm, where a head does not say cold" in page
+    assert page.count("At a glance") == 1
+    Page(page)
 
 
 def test_what_is_missing_has_a_reason(gpu: Campaign, maker: Maker) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,21 +122,14 @@ def inline_svg(text: str, artifact: Artifact) -> Markup:
 
 
 def statuses(campaign: Campaign) -> Table:
-    """Return how many rows have which status, by phase and kind."""
-    both = pd.concat([campaign.search, campaign.report])
-    counts: dict[tuple[str, str, str], int] = {}
-    for phase, kind, status in zip(both["phase"], both["kind"], both["status"], strict=True):
-        counts[phase, kind, status] = counts.get((phase, kind, status), 0) + 1
-    rows = [
-        (Cell(phase), Cell(kind), Cell(status), Cell(count)) for (phase, kind, status), count in sorted(counts.items())
-    ]
-    columns = (
-        Column("phase", "phase", numeric=False),
-        Column("kind", "kind", numeric=False),
-        Column("status", "status", numeric=False),
-        Column("rows", "rows"),
-    )
-    return Table(columns, list(rows), "Rows by status. Only `ok` and `noisy` rows have a time.")
+    """Return how many rows have which status, by phase, state of the cache and kind."""
+    titles = ("phase", "cache", "kind", "status")
+    counts: Counter[tuple[str, ...]] = Counter()
+    for frame in (campaign.search, campaign.report):
+        counts.update(zip(*(frame[title] for title in titles), strict=True))
+    rows = [(*map(Cell, key), Cell(count)) for key, count in sorted(counts.items())]
+    columns = (*(Column(title, title, numeric=False) for title in titles), Column("rows", "rows"))
+    return Table(columns, rows, "Rows by status. Only `ok` and `noisy` rows have a time.")
 
 
 def failures(campaign: Campaign) -> Table:
