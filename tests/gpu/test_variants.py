@@ -12,13 +12,38 @@ from repro.bench.timing import Effort
 from repro.bench.variant import Variant
 from repro.codegen.compile import compile_module
 from repro.codegen.render import render_module
-from repro.codegen.schedules import Schedule
+from repro.codegen.schedules import Schedule, extended_space
 from repro.entries import entries
-from repro.formats.layout import all_layouts
+from repro.formats.layout import all_layouts, extended_layouts
 
 pytestmark = pytest.mark.gpu
 
 SCHEDULES = [Schedule("static", 32, 8), Schedule("static", 1024, 2), Schedule("dynamic", 96, 4)]
+
+
+def run(gpu, make_gpu_bench, problem, templates, folder, precision, schedules_of_layouts):
+    """Compile a module a layout, try every variant, and return the rows."""
+
+    def build(layout):
+        source = render_module(
+            templates, "compound_spmv", problem.entry, precision, layout, schedules_of_layouts[layout], gpu.target
+        )
+        return compile_module(source, gpu.target, folder / f"{layout}.json")
+
+    with ThreadPoolExecutor(8) as pool:
+        modules = list(pool.map(build, schedules_of_layouts))
+    bench = make_gpu_bench(problem, precision)
+    return [
+        bench.try_once(Variant(layout, schedule, module, folder), "search", Effort(5, 5, 5))
+        for (layout, schedules), module in zip(schedules_of_layouts.items(), modules, strict=True)
+        for schedule in schedules
+    ]
+
+
+def check(rows, count):
+    assert Counter(row.status for row in rows) == {"ok": count}, [row.message for row in rows if row.status != "ok"][:3]
+    assert all(0 < row.error <= 1 and row.event_median > 0 and row.graph_median > 0 for row in rows)
+    assert all(0 < row.registers <= 255 for row in rows)
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -26,18 +51,18 @@ SCHEDULES = [Schedule("static", 32, 8), Schedule("static", 1024, 2), Schedule("d
 def test_every_layout_and_schedule_kind_is_right(
     gpu, make_gpu_bench, small_problem, templates, tmp_path, entry, precision
 ):
-    def compile_layout(layout):
-        source = render_module(templates, "compound_spmv", entry, precision, layout, SCHEDULES, gpu.target)
-        return layout, compile_module(source, gpu.target, tmp_path / f"{layout}.json")
+    space = dict.fromkeys(all_layouts(), SCHEDULES)
+    rows = run(gpu, make_gpu_bench, small_problem(entry, n=5000), templates, tmp_path, precision, space)
+    check(rows, 16 * len(SCHEDULES))
 
-    with ThreadPoolExecutor(8) as pool:
-        modules = list(pool.map(compile_layout, all_layouts()))
-    bench = make_gpu_bench(small_problem(entry, n=5000), precision)
-    rows = [
-        bench.try_once(Variant(layout, schedule, module, tmp_path), "search", Effort(5, 5, 5))
-        for layout, module in modules
-        for schedule in SCHEDULES
-    ]
-    assert Counter(row.status for row in rows) == {"ok": 16 * len(SCHEDULES)}
-    assert all(0 < row.error <= 1 and row.event_median > 0 and row.graph_median > 0 for row in rows)
-    assert all(0 < row.registers <= 255 for row in rows)
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("entry", sorted(entries()))
+def test_every_kernel_of_ours_is_right(gpu, make_gpu_bench, small_problem, templates, tmp_path, entry, precision):
+    """One schedule of each number of threads to a row, entries in flight, kind and way to load."""
+    space = {
+        layout: [*{(s.shape, s.kind): s for s in extended_space(gpu.target, layout)}.values()]
+        for layout in extended_layouts(entries()[entry].size)
+    }
+    rows = run(gpu, make_gpu_bench, small_problem(entry, n=5000), templates, tmp_path, precision, space)
+    check(rows, sum(map(len, space.values())))

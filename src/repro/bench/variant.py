@@ -10,13 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.bench.runnable import Unsupported
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
 from repro.codegen.render import kernel_name
 from repro.codegen.schedules import Schedule
 from repro.devices.base import Buffer, Device
 from repro.formats.layout import Layout
+from repro.formats.outer import get_outer
 from repro.formats.pack import pack_vector
+
+
+#: Slots for each entry above which a layout of ours is not tried.
+MOST_PADDING = 4
 
 
 class ModuleError(Exception):
@@ -92,10 +98,16 @@ class Variant:
         Raises
         ------
         ModuleError
+        Unsupported
+            A layout of ours would be mostly padding; the papers' are timed however large they get.
         """
         if self.module.binary is None:
             raise ModuleError(self.module.message)
         device = workspace.device
+        problem = workspace.operands.problem
+        slots, _ = get_outer(self.layout.outer).count(problem.row_lengths, device.target.warp)
+        if self.space == "extended" and slots > MOST_PADDING * problem.nnz:
+            raise Unsupported(f"padded to {slots / problem.nnz:.1f} times the entries, more than {MOST_PADDING}")
         packed, buffers = workspace.matrix(self.layout)
         name = kernel_name(self.schedule, device.target)
         self._kernel_resources = (self.module.resources or {}).get(name, {})
@@ -103,7 +115,7 @@ class Variant:
         x = workspace.x(self.layout.vector, self.layout.unknowns)
         self._moved = packed.nbytes + 2 * x.nbytes, packed.nbytes
         self._permutation = workspace.permutation(self.layout.unknowns)
-        n = workspace.operands.problem.n
+        n = problem.n
         kernel = workspace.program(self._folder / self.module.binary).kernel(name)
         run = device.bind(
             kernel,

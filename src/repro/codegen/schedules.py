@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -81,14 +82,14 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     """Return our schedules for a layout: threads that share a row, entries in flight, neighbouring rows together.
 
     What is left out lost on every matrix that it was tried on (docs/performance.md): more than 8 threads to a row of
-    ELLPACK, and numbers of threads to a row that make a warp's step much more or less than a slice.
+    ELLPACK or of clusters, and numbers of threads to a row that make a warp's step much more or less than a slice.
     """
     widths = [1 << i for i in range(target.warp.bit_length())]
     slice_rows = get_outer(layout.outer).constants.get("slice_rows")
     if slice_rows:
         exact = max(1, target.warp // slice_rows)
         widths = [width for width in widths if exact <= 2 * width and width <= 2 * exact]
-    elif layout.outer != "CSR":
+    elif layout.outer != "CSR" or layout.ordering == "clustered":
         widths = [width for width in widths if width <= 8]
     shapes = _clustered_shapes(target) if layout.ordering == "clustered" else _shapes(target)
     return [
@@ -101,15 +102,16 @@ def _shapes(target: Target) -> list[tuple[str, int, int]]:
     """Return blocks for one pass, of few threads and with registers for half or a quarter of all; one for chunks."""
     half, quarter = target.threads_per_sm // 2, target.threads_per_sm // 4
     shapes = [(DIRECT, 32, half), (DIRECT, 64, half), (DIRECT, 64, quarter), (DIRECT, 128, half), (DIRECT, 256, half)]
-    shapes += [(CHUNK, 512, half)]
-    fitted = [(kind, min(n_t, target.threads_per_block), threads) for kind, n_t, threads in shapes]
-    return list(dict.fromkeys((kind, n_t, max(1, threads // n_t)) for kind, n_t, threads in fitted))
+    return _fitted(target, [*shapes, (CHUNK, 512, half)])
 
 
 def _clustered_shapes(target: Target) -> list[tuple[str, int, int]]:
     """Return blocks that keep a multiprocessor within few clusters."""
-    half, quarter = target.threads_per_sm // 2, target.threads_per_sm // 4
-    shapes = [(DIRECT, 64, half), (DIRECT, 256, half), (CHUNK, 256, half), (CHUNK, 512, half), (CHUNK, 1024, half)]
-    shapes += [(CHUNK, 512, quarter), (CHUNK, 1024, target.threads_per_sm)]
+    half = target.threads_per_sm // 2
+    return _fitted(target, [(DIRECT, 64, half), (DIRECT, 256, half), (CHUNK, 512, half), (CHUNK, 1024, half)])
+
+
+def _fitted(target: Target, shapes: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+    """Turn (kind, threads of a block, threads of a multiprocessor) to (kind, n_t, n_b) within the target's limits."""
     fitted = [(kind, min(n_t, target.threads_per_block), threads) for kind, n_t, threads in shapes]
     return list(dict.fromkeys((kind, n_t, max(1, threads // n_t)) for kind, n_t, threads in fitted))
