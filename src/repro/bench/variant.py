@@ -20,7 +20,6 @@ from repro.formats.layout import Layout
 from repro.formats.outer import get_outer
 from repro.formats.pack import pack_vector
 
-
 #: Slots for each entry above which a layout of ours is not tried.
 MOST_PADDING = 4
 
