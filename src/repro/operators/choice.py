@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,10 @@ from repro.errors import ReproError
 from repro.export.chosen import find_chosen
 from repro.export.names import parse_variant
 from repro.formats.layout import Layout
-from repro.operators.product import Product
+from repro.operators.product import STUDY, Product
 from repro.operators.runtime import Runtime
 from repro.problems.problem import Problem
 
-STUDY = "compound_spmv"
 #: Of the variants with vectors in AoS order, those that lose least over the problems of the first campaign on an H200,
 #: both precisions, by the geometric mean (3 to 7 %; at most 30 % on one problem); for `real`, which it did not have,
 #: that of `complex`.
@@ -75,7 +75,7 @@ def find_variant(
 def parse(name: str, target: Target) -> tuple[Layout, Schedule]:
     """Return layout, reordering or not, and schedule of a variant's name."""
     layout = Layout.parse(name.partition("/")[0])
-    _, schedule = parse_variant(f"{layout.stored}/{name.partition('/')[2]}", target)
+    _, schedule = parse_variant(f"{replace(layout, ordering='natural')}/{name.partition('/')[2]}", target)
     return layout, schedule
 
 

@@ -34,6 +34,8 @@ class SpmvOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         What the non-zeros are, and in which precision they are multiplied.
     n
         Rows, counted in entries.
+    device_name
+        What it runs on.
     nbytes
         Bytes of the matrix on the device.
     """
@@ -44,6 +46,7 @@ class SpmvOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         super().__init__(kind.dtype, (size, size))
         self._product, self._kind, self._runtime = product, kind, product.runtime
         self.name = f"{product.layout}/{product.schedule}"
+        self.device_name = self._runtime.device.name
         self.entry, self.precision, self.n, self.nbytes = problem.entry, kind.precision, problem.n, product.nbytes
 
     @cached_property
@@ -146,7 +149,7 @@ class SpmvOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
-        return f"<{size} {type(self).__name__}: {self.entry}, {self.name} on {self._runtime.device.name}>"
+        return f"<{size} {type(self).__name__}: {self.entry}, {self.name} on {self.device_name}>"
 
 
 def operator(

@@ -32,23 +32,30 @@ class Runtime:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._programs: dict[str, Program] = {}
+        self._programs: dict[Path, Program] = {}
         self._streams = _Streams(device) if device.backend == "cuda" else None
 
-    def program(self, source: str, name: str) -> Program:
-        """Compile a source, unless the cache has it, and load it.
+    def compiled(self, source: str, name: str) -> tuple[Module, Path]:
+        """Compile a source, unless the cache has it; return its manifest, and the folder that it lies in.
 
         Raises
         ------
         ReproError
             It does not compile, or there is no compiler.
         """
-        if source not in self._programs:
-            manifest = cache_folder() / "modules" / self.device.target.name / f"{name}.json"
-            module = self._cached(manifest, source) or compile_module(source, self.device.target, manifest)
-            assert module.binary is not None  # a source that does not compile was an error
-            self._programs[source] = self.device.load(manifest.parent / module.binary)
-        return self._programs[source]
+        manifest = cache_folder() / "modules" / self.device.target.name / f"{name}.json"
+        return self._cached(manifest, source) or compile_module(source, self.device.target, manifest), manifest.parent
+
+    def load(self, binary: Path) -> Program:
+        """Load a binary once."""
+        if binary not in self._programs:
+            self._programs[binary] = self.device.load(binary)
+        return self._programs[binary]
+
+    def program(self, source: str, name: str) -> Program:
+        """Compile a source, unless the cache has it, and load it; see `compiled`."""
+        module, folder = self.compiled(source, name)
+        return self.load(folder / str(module.binary))
 
     def _cached(self, manifest: Path, source: str) -> Module | None:
         """Return what was compiled of the same source before, where there is no compiler to ask for its version."""
@@ -61,28 +68,31 @@ class Runtime:
 
     def upload(self, array: NDArray[Any]) -> Buffer:
         """Copy a host array to new memory."""
-        return self._with_room(array.nbytes, lambda: self.device.upload(array))
-
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceArray:
-        """Return a new array, its contents undefined."""
-        nbytes = int(np.prod(shape)) * dtype.itemsize
-        return DeviceArray(self.device, self._with_room(nbytes, lambda: self.device.allocate(nbytes)), shape, dtype)
+        try:
+            return self.device.upload(array)
+        except OutOfDeviceMemory as error:
+            raise self.no_room(error) from None
 
     def put(self, array: NDArray[Any]) -> DeviceArray:
         """Return a new array with the contents of one on the host."""
         return DeviceArray(self.device, self.upload(array), array.shape, array.dtype)
 
-    def _with_room(self, nbytes: int, make: Callable[[], Buffer]) -> Buffer:
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceArray:
+        """Return a new array, its contents undefined."""
         try:
-            return make()
+            buffer = self.device.allocate(int(np.prod(shape)) * dtype.itemsize)
         except OutOfDeviceMemory as error:
-            raise ReproError(
-                "the device has no room",
-                where=self.device.name,
-                expected=f"{nbytes} bytes",
-                actual=f"{error}; {self.device.free_bytes()} bytes are free",
-                todo="release other operators and arrays, or use another layout or single precision",
-            ) from None
+            raise self.no_room(error) from None
+        return DeviceArray(self.device, buffer, shape, dtype)
+
+    def no_room(self, error: OutOfDeviceMemory) -> ReproError:
+        """Return what to tell a user whose device is full."""
+        return ReproError(
+            "the device has no room",
+            where=self.device.name,
+            actual=f"{error}; {self.device.free_bytes()} bytes are free",
+            todo="release other operators and arrays, or use another layout or single precision",
+        )
 
     def view(
         self, array: Any, what: str, dtype: np.dtype[Any], count: int, alignment: int, write: bool = False

@@ -124,14 +124,18 @@ class Vectors:
 
     def _sums(self, x: Any, y: Any) -> tuple[float, float]:
         left, right = self._view(x, "x"), self._view(y, "y")
-        sums = 2 if self.kind.entry == "complex" else 1
-        partial, result = self._scratch
         with self.runtime.after(left.stream, right.stream):
-            self._launch("inner_product", [np.int32(self.n), left.buffer, right.buffer, partial])
-            self._launch("sum_blocks", [np.int32(self._grid), partial, result], grid=sums)
+            self._sum(left, right)
         host = np.zeros(2)
-        self.runtime.device.download(result, host)
+        self.runtime.device.download(self._scratch[1], host)
         return float(host[0]), float(host[1])
+
+    def _sum(self, x: View, y: View) -> None:
+        """Queue the sums of an inner product: one a block, then one of all blocks."""
+        partial, result = self._scratch
+        self._launch("inner_product", [np.int32(self.n), x.buffer, y.buffer, partial])
+        sums = 2 if self.kind.entry == "complex" else 1
+        self._launch("sum_blocks", [np.int32(self._grid), partial, result], grid=sums)
 
     @cached_property
     def _scratch(self) -> tuple[Buffer, Buffer]:

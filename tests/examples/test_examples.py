@@ -1,0 +1,100 @@
+"""The examples run, on inputs so small that they take a second each, and find what they should."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import meshio
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DEVICE = ["--device", "opencl:0"]
+
+
+@pytest.fixture(autouse=True)
+def beside_the_examples(monkeypatch, tmp_path):
+    """They import each other, as scripts of one folder do; and nothing of theirs stays."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.setenv("REPRO_CACHE", str(tmp_path / "cache"))
+    yield
+    for path in EXAMPLES.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+def test_conjugate_gradients_give_the_same_displacements_three_times(capsys):
+    example = import_module("conjugate_gradients")
+    solutions = example.main(["--cells", "2", "3", "6", "--tolerance", "1e-9", *DEVICE])
+    assert len(solutions) == 3
+    first, *others = (solution.x for solution in solutions.values())
+    for x in others:
+        np.testing.assert_allclose(x, first, rtol=1e-6, atol=1e-6 * np.abs(first).max())
+    stiffness, load = example.clamped_bar((2, 3, 6))
+    assert np.linalg.norm(load - stiffness @ first) < 1e-8 * np.linalg.norm(load)
+    assert np.linalg.eigvalsh(stiffness.toarray())[0] > 0
+    assert all(0 < solution.iterations < 400 for solution in solutions.values())
+    assert "all on the device" in capsys.readouterr().out
+
+
+def angles(vertices, faces):
+    """The angles of all faces, `(f, 3)`."""
+    corners = vertices[faces]
+    a, b = np.roll(corners, -1, axis=1) - corners, np.roll(corners, 1, axis=1) - corners
+    return np.arctan2(np.linalg.norm(np.cross(a, b), axis=2), (a * b).sum(axis=2))
+
+
+def test_a_spin_transformation_bends_and_keeps_angles(tmp_path):
+    example = import_module("spin_transformation")
+    arguments = ["--surface", "blob", "--vertices", "800", "--strength", "8", "--potential", "slope"]
+    (before, faces), (after, _) = example.main([*arguments, "--to", str(tmp_path), *DEVICE])
+    size = np.ptp(before, axis=0).max()
+    assert np.abs(after - before).max() > 0.1 * size
+    assert np.median(np.abs(angles(after, faces) - angles(before, faces))) < np.radians(2)
+    # a displacement of that size that has no regard to angles
+    stretched = before * [1, 1.5, 1]
+    assert np.median(np.abs(angles(stretched, faces) - angles(before, faces))) > np.radians(4)
+    areas = [example.vertex_areas(points, faces).sum() for points in (before, after)]
+    np.testing.assert_allclose(*areas)
+    written = meshio.read(tmp_path / "after.ply")
+    np.testing.assert_allclose(written.points, after)
+    np.testing.assert_array_equal(written.cells_dict["triangle"], faces)
+    picture = imread(tmp_path / "picture.png")
+    drawn = (picture[:, :, :3] < 1).any(axis=2).mean(axis=0) > 0.05
+    assert drawn[: len(drawn) // 2].mean() > 0.5
+    assert drawn[len(drawn) // 2 :].mean() > 0.5
+
+
+def test_without_a_change_of_curvature_the_surface_stays(tmp_path):
+    example = import_module("spin_transformation")
+    arguments = ["--surface", "blob", "--vertices", "200", "--strength", "0", "--to", str(tmp_path), *DEVICE]
+    (before, _), (after, _) = example.main(arguments)
+    np.testing.assert_allclose(after, before, atol=1e-6)
+
+
+def test_the_eigenvector_is_one(tmp_path):
+    example = import_module("spin_transformation")
+    vertices, faces = example.blob(150)
+    dirac = example.assemble_dirac(vertices, faces, vertices[faces].mean(axis=1)[:, 1])
+    area = example.vertex_areas(vertices, faces)
+    squared, turn = example.smallest_eigenvector(dirac, area, device="opencl:0", tolerance=1e-9)
+    rows = np.repeat(np.arange(dirac.n), np.diff(dirac.indptr))
+    product = np.zeros((dirac.n, 4))
+    np.add.at(product, rows, example.multiply(dirac.values, turn[dirac.indices]))
+    np.testing.assert_allclose(product, squared * area[:, None] * turn, atol=1e-4 * np.abs(product).max())
+    assert np.isclose((area[:, None] * turn**2).sum() / area.sum(), 1)
+
+
+def test_a_wish_that_cannot_be_is_one_message(tmp_path):
+    for name in ("conjugate_gradients", "spin_transformation"):
+        with pytest.raises(SystemExit, match="error: unknown layout"):
+            import_module(name).main(["--tuned", "best", *DEVICE] + ["--surface", "blob"] * (name[0] == "s"))
+
+
+@pytest.mark.mirror
+@pytest.mark.slow
+def test_the_bunny_is_transformed(tmp_path):
+    example = import_module("spin_transformation")
+    (before, faces), (after, _) = example.main(["--to", str(tmp_path), *DEVICE])
+    assert len(before) == 11010
+    assert np.median(np.abs(angles(after, faces) - angles(before, faces))) < np.radians(5)

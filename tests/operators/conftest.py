@@ -1,0 +1,36 @@
+"""Kernels of these tests are compiled once, into a folder of their own; a matrix of each entry as SciPy has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import scipy.sparse as sp
+
+from repro.bench.workspace import expand
+from repro.problems.problem import Problem
+
+DEVICE = "opencl:0"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache for these tests alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def as_scipy() -> Callable[[Problem], Any]:
+    """Write a problem as a user would have it: blocks in BSR, numbers in CSR."""
+
+    def convert(problem: Problem) -> Any:
+        if problem.entry == "complex":
+            values = problem.values[:, 0] + 1j * problem.values[:, 1]
+            return sp.csr_array((values, problem.indices, problem.indptr), shape=(problem.n, problem.n))
+        matrix = expand(problem, problem.values)
+        return matrix.tocsr() if problem.entry == "real" else matrix
+
+    return convert
