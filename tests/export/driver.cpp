@@ -1,10 +1,12 @@
-// Multiplies by exported classes: driver NAME INPUT OUTPUT, INPUT a matrix file with x after it. `driver errors` checks what
-// the classes refuse. The test includes the exported headers, or sources, before this file, and defines CASES and FIRST.
+// Multiplies by exported classes: driver NAME INPUT OUTPUT, INPUT a matrix file with x after it, and an order of the rows if
+// one is given. `driver order INPUT OUTPUT` writes the order that is found; `driver errors` checks what the classes refuse.
+// The test includes the exported headers, or sources, before this file, and defines CASES, FIRST and CLUSTERED.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,10 @@ std::vector<T> read(std::ifstream& file, std::size_t count)
     return numbers;
 }
 
+template <class Matrix, class MatrixEntry>
+constexpr bool takes_order =
+    std::is_constructible_v<Matrix, int, const int*, const int*, const MatrixEntry*, cudaStream_t, const int*>;
+
 template <class Matrix, class Vector, class MatrixEntry, class VectorEntry>
 int run(const char* input, const char* output)
 {
@@ -34,6 +40,10 @@ int run(const char* input, const char* output)
     const auto entries = read<VectorEntry>(file, n);
 
     Matrix built(n, row_pointers.data(), columns.data(), values.data());
+    if constexpr (takes_order<Matrix, MatrixEntry>)
+        if (file.peek() != EOF)
+            built = Matrix(
+                n, row_pointers.data(), columns.data(), values.data(), nullptr, read<int>(file, n).data());
     const Matrix A(std::move(built));
     const Vector x(n, entries.data());
     Vector y(n);
@@ -46,6 +56,20 @@ int run(const char* input, const char* output)
     for (const auto* numbers : {&product, &back})
         result.write(reinterpret_cast<const char*>(numbers->data()), static_cast<std::streamsize>(n * sizeof(VectorEntry)));
     std::printf("%d slots, %zu bytes\n", A.slots(), A.bytes());
+    return result ? 0 : 1;
+}
+
+int find_order(const char* input, const char* output)
+{
+    std::ifstream file(input, std::ios::binary);
+    std::string kind;
+    std::getline(file, kind);
+    const auto sizes = read<std::int64_t>(file, 2);
+    const auto row_pointers = read<int>(file, sizes[0] + 1);
+    const auto columns = read<int>(file, sizes[1]);
+    const auto order = CLUSTERED::cluster_rows(static_cast<int>(sizes[0]), row_pointers.data(), columns.data());
+    std::ofstream result(output, std::ios::binary);
+    result.write(reinterpret_cast<const char*>(order.data()), static_cast<std::streamsize>(order.size() * sizeof(int)));
     return result ? 0 : 1;
 }
 
@@ -81,6 +105,15 @@ int errors()
     expect<std::invalid_argument>("vector too long", [&] { multiply(A, longer, y); });
     expect<std::invalid_argument>("in place", [&] { multiply(A, x, x); });
     expect<std::invalid_argument>("empty vector", [&] { Vector(0); });
+    const auto in_order = [&](std::vector<int> order) {
+        const std::vector<int> row_pointers{0, 2, 3}, columns{0, 1, 1};
+        const std::vector<CLUSTERED::MatrixEntry> clustered(3);
+        CLUSTERED::Matrix(2, row_pointers.data(), columns.data(), clustered.data(), nullptr, order.data());
+    };
+    in_order({1, 0});
+    expect<std::invalid_argument>("row twice", [&] { in_order({1, 1}); });
+    expect<std::invalid_argument>("row too large", [&] { in_order({0, 2}); });
+    expect<std::invalid_argument>("row too small", [&] { in_order({-1, 0}); });
     return 0;
 }
 
@@ -91,6 +124,8 @@ int main(int count, char** words)
     const std::string what = count > 1 ? words[1] : "";
     if (what == "errors")
         return errors<FIRST::Matrix, FIRST::Vector, FIRST::MatrixEntry>();
+    if (what == "order")
+        return find_order(words[2], words[3]);
 #define CASE(name) \
     if (what == #name) \
         return run<name::Matrix, name::Vector, name::MatrixEntry, name::VectorEntry>(words[2], words[3]);

@@ -59,6 +59,19 @@ def test_only_the_one_schedule_is_written(templates: Path) -> None:
     assert "cudaMemsetAsync(A.counter_" not in direct
 
 
+def test_only_a_clustered_layout_orders_rows(templates: Path) -> None:
+    natural, clustered = (
+        render_export(templates, export("block3", "single", f"Sl-8-AoSoA-AoS{suffix}/direct-64-4-w4"))
+        for suffix in ("", "@clustered")
+    )
+    for name in ("kernel.h", "kernel.cu", "README.md"):
+        assert not re.search("cluster|order_rows|row_order", natural[name])
+        assert "cluster_rows" in clustered[name]
+    assert "cudaStream_t stream = nullptr);" in natural["kernel.h"]
+    assert "cudaStream_t stream = nullptr,\n        const int* row_order = nullptr);" in clustered["kernel.h"]
+    assert "layout Sl-8-AoSoA-AoS@clustered, " in clustered["README.md"]
+
+
 def test_the_readme_says_where_it_came_from(templates: Path) -> None:
     readme = render_export(templates, export("complex", "single", "ELL-SoA-AoS/dynamic-96-6"))["README.md"]
     assert "| chosen | by hand |" in readme
@@ -85,6 +98,7 @@ def test_a_format_without_conversion_is_refused(templates: Path, monkeypatch: py
     ("variant", "message"),
     [
         ("CSR-AoS-AoS@rcm/static-32-1", "export CSR-AoS-AoS/static-32-1"),
+        ("Sl-8-AoS-AoS@sorted/static-32-1", "renumbers the unknowns"),
         ("CSR-AoS/static-32-1", "unknown layout"),
         ("CSR-AoS-AoS", "unknown schedule"),
         ("CSR-AoS-AoS/static-32", "unknown schedule"),
@@ -132,6 +146,8 @@ def assembly(source: Path, kernel: str) -> str:
         ("block3", "single", "Sl-8-AoSoA-Padded/direct-64-4-w4-u2-s"),
         ("real", "double", "ELLPACK-AoSoA-AoS/chunk-512-2-u4-s"),
         ("complex", "single", "CSR-AoSoA-AoS/direct-128-4-w8"),
+        ("block3", "double", "Sl-8-AoSoA-Padded@clustered/chunk-512-2-w4-u2"),
+        ("quaternion", "single", "CSR-AoSoA-AoS@clustered/direct-64-16-w4"),
     ],
 )
 def test_it_compiles_without_a_warning_to_the_code_that_is_measured(

@@ -16,8 +16,10 @@ from repro.entries import get_entry
 from repro.export.matrix_file import write_matrix
 from repro.export.names import parse_variant
 from repro.export.render import Export, render_export
+from repro.formats.ordering import cluster_rows, reorder, select_rows
 from repro.formats.outer import outer_formats
 from repro.formats.pack import pack
+from repro.problems.generated import generate
 from repro.problems.problem import Problem
 
 HERE = Path(__file__).parent
@@ -25,7 +27,7 @@ SM_90 = get_target("sm_90")
 LAUNCH = "kernel<<<grid, block, 0, stream>>>(static_cast<Parameters>(arguments)...);"
 ON_HOST = "host::run<Parameters...>(kernel, grid, block, static_cast<Parameters>(arguments)...);"
 
-#: Every outer format, inner order, vector order, kind of schedule, entry and precision at least once.
+#: Every outer format, inner order, vector order, order of rows, kind of schedule, entry and precision at least once.
 CASES = {
     "real_csr": ("real", "double", "CSR-AoS-AoS/static-32-1"),
     "block3_csr": ("block3", "single", "CSR-AoSoA-Padded/direct-64-2-w4-u2-s"),
@@ -36,7 +38,15 @@ CASES = {
     "block3_sl8": ("block3", "double", "Sl-8-AoSoA-Padded/direct-32-4-w4-u2"),
     "complex_sl16": ("complex", "double", "Sl-16-SoA-AoS/static-64-1"),
     "quaternion_sl32": ("quaternion", "single", "Sl-32-SoA-AoS/dynamic-64-2"),
+    "block3_csr_clustered": ("block3", "double", "CSR-AoSoA-AoS@clustered/chunk-64-2-w4-u2"),
+    "block3_sl4_clustered": ("block3", "single", "Sl-4-AoSoA-Padded@clustered/direct-32-2-w8-s"),
+    "block3_sl8_clustered": ("block3", "double", "Sl-8-AoSoA-Padded@clustered/chunk-64-2-w4-u2"),
+    "quaternion_csr_clustered": ("quaternion", "single", "CSR-AoSoA-AoS@clustered/direct-64-2-w2"),
+    "quaternion_sl4_clustered": ("quaternion", "double", "Sl-4-AoSoA-AoS@clustered/static-64-2"),
+    "quaternion_sl8_clustered": ("quaternion", "single", "Sl-8-SoA-SoA@clustered/dynamic-64-2-w4"),
+    "complex_ellpack_clustered": ("complex", "single", "ELLPACK-SoA-AoS@clustered/direct-32-2"),
 }
+CLUSTERED = [case for case in CASES if case.endswith("clustered")]
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
@@ -66,7 +76,7 @@ def write_sources(folder: Path, templates: Path) -> str:
         for file in (f"{name}.h", f"{name}.cu"):
             (folder / file).write_text(files[file])
         lines.append(f'#include "{name}.cu"')
-    lines.append(f"#define FIRST {next(iter(CASES))}")
+    lines.append(f"#define FIRST {next(iter(CASES))}\n#define CLUSTERED {CLUSTERED[0]}")
     lines.append(f"#define CASES {' '.join(f'CASE({name})' for name in CASES)}")
     return "\n".join([*lines, f'#include "{HERE / "driver.cpp"}"', ""])
 
@@ -83,11 +93,15 @@ def run(program: Path, *words: object) -> str:
     return subprocess.run([program, *words], capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-def multiply(program: Path, case: str, operands: Operands, folder: Path) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return y and x as the exported classes gave them back, and what the program said."""
+def multiply(
+    program: Path, case: str, operands: Operands, folder: Path, rows: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return y and x as the exported classes gave them back, and what the program said; rows in an order if given."""
     write_matrix(operands.problem, operands.precision, folder / "input")
     with (folder / "input").open("ab") as file:
         operands.x.tofile(file)
+        if rows is not None:
+            rows.astype(np.int32).tofile(file)
     said = run(program, case, folder / "input", folder / "output")
     y, x = np.fromfile(folder / "output", operands.dtype).reshape(2, *operands.x.shape)
     return y, x, said
@@ -102,8 +116,58 @@ def test_an_exported_product_is_right(
     y, x, said = multiply(program, case, operands, tmp_path)
     assert (np.abs(y - operands.reference) <= operands.bound).all()
     np.testing.assert_array_equal(x, operands.x)
-    packed = pack(operands.problem, operands.values, parse_variant(variant, SM_90)[0], SM_90.warp)
+    rows = find_order(program, operands.problem, tmp_path) if case in CLUSTERED else None
+    packed = pack(operands.problem, operands.values, parse_variant(variant, SM_90)[0], SM_90.warp, rows)
     assert said == f"{packed.slots} slots, {packed.nbytes} bytes\n"
+
+
+def find_order(program: Path, problem: Problem, folder: Path) -> np.ndarray:
+    """Return the order of the rows that exported code finds."""
+    write_matrix(problem, "single", folder / "input")
+    run(program, "order", folder / "input", folder / "order")
+    return np.fromfile(folder / "order", np.int32).astype(np.int64)
+
+
+@pytest.mark.parametrize("case", CLUSTERED)
+def test_rows_are_stored_in_an_order_that_is_given(
+    program: Path, tmp_path: Path, small_problem: Callable[..., Problem], case: str
+) -> None:
+    entry, precision, variant = CASES[case]
+    operands = make_operands(small_problem(entry), precision, 1)
+    rows = np.random.default_rng(4).permutation(operands.problem.n)
+    y, _, said = multiply(program, case, operands, tmp_path, rows)
+    assert (np.abs(y - operands.reference) <= operands.bound).all()
+    packed = pack(operands.problem, operands.values, parse_variant(variant, SM_90)[0], SM_90.warp, rows)
+    assert said == f"{packed.slots} slots, {packed.nbytes} bytes\n"
+
+
+def columns_of_blocks(problem: Problem, rows: np.ndarray) -> float:
+    """Return how many columns 256 rows on end read, each counted once, over the non-zeros."""
+    indptr, entries = select_rows(problem, rows)
+    block = np.repeat(np.arange(problem.n) // 256, np.diff(indptr))
+    return len(np.unique(block * problem.n + problem.indices[entries])) / problem.nnz
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_clusters_are_as_good_as_those_that_were_measured(program: Path, tmp_path: Path, shuffled: bool) -> None:
+    made = generate("elasticity_box", cells=(16, 16, 40))
+    problem = Problem("box", "block3", made.n, made.indptr, made.indices, made.values)
+    if shuffled:
+        problem = reorder(problem, np.random.default_rng(1).permutation(problem.n))
+    found, measured = find_order(program, problem, tmp_path), cluster_rows(problem)
+    np.testing.assert_array_equal(np.sort(found), np.arange(problem.n))
+    assert columns_of_blocks(problem, found) == pytest.approx(columns_of_blocks(problem, measured), rel=0.1)
+    assert columns_of_blocks(problem, found) < 0.75 * columns_of_blocks(problem, np.arange(problem.n))
+
+
+def test_rows_of_a_cluster_are_sorted_by_length(
+    program: Path, tmp_path: Path, small_problem: Callable[..., Problem]
+) -> None:
+    problem = small_problem("real")
+    lengths = problem.row_lengths[find_order(program, problem, tmp_path)]
+    middle = problem.n // 2
+    for cluster in (lengths[:middle], lengths[middle:]):
+        assert (np.diff(cluster) <= 0).all()
 
 
 def test_a_matrix_without_entries_gives_zero(program: Path, tmp_path: Path) -> None:
@@ -143,7 +207,8 @@ def test_the_example_checks_its_product_and_writes_it(
 
 def test_what_is_no_matrix_is_refused(program: Path) -> None:
     said = run(program, "errors").splitlines()
-    assert len(said) == 9
+    assert len(said) == 12
+    assert "row twice: the order has to have each row once" in said
     assert "descending: row pointers have to ascend from 0" in said
 
 
@@ -152,4 +217,5 @@ def test_the_cases_have_all_there_is() -> None:
     assert {layout.outer for layout in layouts} == set(outer_formats())
     assert {layout.inner for layout in layouts} == {"AoS", "SoA", "AoSoA"}
     assert {layout.vector for layout in layouts} == {"AoS", "SoA", "Padded"}
+    assert {layout.ordering for layout in layouts} == {"natural", "clustered"}
     assert {schedule.kind for schedule in schedules} == {"static", "dynamic", "direct", "chunk"}

@@ -21,14 +21,14 @@ def parse_variant(name: str, target: Target) -> tuple[Layout, Schedule]:
     Raises
     ------
     ReproError
-        The name is not a variant's, the target cannot hold the schedule, or the layout reorders the rows.
+        The name is not a variant's, the target cannot hold the schedule, or the layout renumbers the unknowns.
     """
     layout_name, _, schedule_name = name.partition("/")
     layout = Layout.parse(layout_name)
-    if layout.ordering != "natural":
+    if layout.unknowns != "natural":
         raise ReproError(
-            "a layout that reorders the rows cannot be exported",
-            expected="a variant in natural ordering",
+            "a layout that renumbers the unknowns cannot be exported",
+            expected="a variant in natural ordering, or clustered",
             actual=name,
             todo=f"reorder matrix and vectors yourself, and export {layout.stored}/{schedule_name}",
         )

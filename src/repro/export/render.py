@@ -16,6 +16,7 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.matrix_file import kind_of_file
 from repro.formats.layout import Layout
+from repro.formats.ordering import CLUSTER
 from repro.formats.outer import get_outer
 from repro.formats.pack import STEPS, padded_size
 from repro.formats.tiles import TILE, chunks
@@ -100,6 +101,8 @@ def _context(export: Export) -> dict[str, Any]:
         "members": _members(entry.members, scalar_bytes),
         "layout": export.layout,
         "outer": outer.template,
+        "clustered": export.layout.ordering == "clustered",
+        "cluster": CLUSTER,
         **outer.constants,
         "schedule": export.schedule,
         "kernel": kernel_name(export.schedule, export.target),
