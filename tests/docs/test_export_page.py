@@ -33,19 +33,60 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "kernels-of-mine"
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-def test_the_program_of_the_page_runs(exported: Path, tmp_path: Path) -> None:
-    (program,) = (block for block in blocks(PAGE) if block.language == "cpp")
-    source = (exported / "dirac/quaternion_double.cu").read_text()
+def run_on_host(folder: Path, program: str, exported: Path, name: str) -> None:
+    """Compile a program and an exported kernel for the host, and run them."""
+    source = (exported / f"{name}.cu").read_text()
     launch = "kernel<<<grid, block, 0, stream>>>(static_cast<Parameters>(arguments)...);"
     assert launch in source
     on_host = "host::run<Parameters...>(kernel, grid, block, static_cast<Parameters>(arguments)...);"
-    (tmp_path / "quaternion_double.cpp").write_text(source.replace(launch, on_host))
-    (tmp_path / str(program.path)).write_text(program.text)
+    (folder / f"{name}.cpp").write_text(source.replace(launch, on_host))
+    (folder / "main.cpp").write_text(program)
     host = REPOSITORY / "tests/export/host_cuda"
-    options = ["-std=c++20", "-pthread", "-I", host, "-I", exported / "dirac", "-o", "main"]
-    subprocess.run(["g++", *options, "main.cpp", "quaternion_double.cpp"], cwd=tmp_path, check=True)
-    subprocess.run([tmp_path / "main"], check=True)
+    options = ["-std=c++20", "-pthread", "-I", host, "-I", exported, "-o", "main"]
+    subprocess.run(["g++", *options, "main.cpp", f"{name}.cpp"], cwd=folder, check=True)
+    subprocess.run([folder / "main"], check=True)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_the_program_of_the_page_runs(exported: Path, tmp_path: Path) -> None:
+    program, _ = (block for block in blocks(PAGE) if block.language == "cpp")
+    assert str(program.path) == "main.cpp"
+    run_on_host(tmp_path, program.text, exported / "dirac", "quaternion_double")
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_two_matrices_of_the_page_share_the_order_of_their_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    call = [
+        "export",
+        "--precision",
+        "single",
+        "--entry",
+        "real",
+        "--name",
+        "clusters",
+        "--to",
+        str(tmp_path / "kernel"),
+    ]
+    with pytest.raises(SystemExit) as stopped:
+        app.run([*call, "--variant", "Sl-4-AoSoA-AoS@clustered/direct-32-2"])
+    assert not stopped.value.code
+    _, snippet = (block for block in blocks(PAGE) if block.language == "cpp")
+    program = f"""
+        #include "clusters.h"
+        using namespace clusters;
+        int main()
+        {{
+            const int n = 3, row_pointers[] = {{0, 1, 3, 3}}, columns[] = {{2, 0, 1}};
+            const MatrixEntry values[] = {{1, 2, 3}}, other_values[] = {{4, 5, 6}};
+            const cudaStream_t stream = nullptr;
+            {snippet.text}
+            return A.slots() == 8 && A.bytes() == B.bytes() && order == std::vector<int>{{1, 0, 2}} ? 0 : 1;
+        }}
+    """
+    run_on_host(tmp_path, program, tmp_path / "kernel", "clusters")
 
 
 @pytest.mark.slow

@@ -41,9 +41,13 @@ CASES = [
     (TORUS, "double", "Sl-16-AoSoA-AoS/chunk-512-2-w2-u2-s"),
     (ELASTIC, "single", "Sl-8-AoSoA-Padded/direct-128-8-w4-u2-s"),
     (ELASTIC, "double", "Sl-32-SoA-SoA/static-256-2"),
+    (ELASTIC, "double", "Sl-8-AoSoA-Padded@clustered/chunk-512-2-w4-u2"),
+    (TORUS, "single", "CSR-AoSoA-AoS@clustered/chunk-1024-1-w2-u2"),
 ]
 REPEATED = 3
 TOLERANCE = 0.03
+#: Where the rows' order is found anew, and is about as good.
+CLUSTERED_TOLERANCE = 0.1
 
 
 def build(kind: dict[str, dict[str, object]]) -> Problem:
@@ -127,4 +131,5 @@ def test_an_exported_kernel_is_right_and_as_fast_as_the_one_that_was_timed(
     assert (np.abs(y - reference) <= terms * np.finfo(operands.dtype).eps * (matrix @ np.abs(x))).all()
 
     print(f"\n{problem.name} {precision} {variant}: exported {median(theirs):.3f} us, bench {median(ours):.3f} us")
-    assert median(theirs) == pytest.approx(median(ours), rel=TOLERANCE)
+    tolerance = CLUSTERED_TOLERANCE if layout.ordering == "clustered" else TOLERANCE
+    assert median(theirs) == pytest.approx(median(ours), rel=tolerance)
