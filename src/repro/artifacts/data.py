@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from repro.bench import ncu
 from repro.bench.rows import SCHEMA, Row
 from repro.errors import ReproError
 
 CHOICE_COLUMNS = ("study", "problem", "entry", "precision", "clock", "tuning", "name", "ties")
+COUNTER_COLUMNS = ("study", "problem", "entry", "precision", "kind", "name", "profiler", *ncu.COLUMNS)
 PRECISIONS = ("single", "double")
 #: The oldest version of the rows that can be read, and what the columns stand for that it does not have.
 OLDEST = 1
@@ -98,6 +100,8 @@ class Campaign:
         Records by name, sorted by name.
     environments
         Environment records by hash.
+    counters
+        What a profiler counted, columns `COUNTER_COLUMNS`; empty where it was not run.
     """
 
     name: str
@@ -107,6 +111,7 @@ class Campaign:
     choices: pd.DataFrame
     problems: Mapping[str, ProblemRecord]
     environments: Mapping[str, Mapping[str, Any]]
+    counters: pd.DataFrame
 
     @classmethod
     def load(cls, raw: Path, study: str) -> Campaign:
@@ -143,9 +148,10 @@ class Campaign:
             study=study,
             search=search,
             report=report,
-            choices=_choice_frame(rows["choices"], raw / study),
+            choices=_frame(rows["choices"], CHOICE_COLUMNS, raw / study),
             problems=dict(sorted(problems.items())),
             environments={p.stem: _json(p) for p in sorted((raw / "environment").glob("*.json"))},
+            counters=_frame(_read(raw / study, "counters.parquet"), COUNTER_COLUMNS, raw / study),
         )
         campaign._check_one_device()
         return campaign
@@ -251,6 +257,14 @@ class Campaign:
             if (row["space"], row["ordering"], row["cache"]) == ("paper", "natural", self.cache)
         ]
 
+    @cached_property
+    def _counters(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
+        return _by_case(self.counters)
+
+    def counter_rows(self, problem: str, precision: str) -> list[dict[str, Any]]:
+        """Rows of `counters.parquet`, absent values None."""
+        return self._counters.get((problem, precision), [])
+
     def choice_rows(self, problem: str, precision: str) -> list[dict[str, Any]]:
         """Rows of `choices.parquet`."""
         return self._choices.get((problem, precision), [])
@@ -296,11 +310,11 @@ def _missing_columns(table: pa.Table, columns: Iterable[str], where: Path) -> No
         raise ReproError("rows of another schema", where=where, expected=f"columns {', '.join(missing)}")
 
 
-def _choice_frame(table: pa.Table, where: Path) -> pd.DataFrame:
+def _frame(table: pa.Table, columns: Sequence[str], where: Path) -> pd.DataFrame:
     if not table.num_rows:
-        return pd.DataFrame({name: pd.Series(dtype=object) for name in CHOICE_COLUMNS})
-    _missing_columns(table, CHOICE_COLUMNS, where)
-    frame: pd.DataFrame = table.select(list(CHOICE_COLUMNS)).to_pandas(ignore_metadata=True)
+        return pd.DataFrame({name: pd.Series(dtype=object) for name in columns})
+    _missing_columns(table, columns, where)
+    frame: pd.DataFrame = table.select(list(columns)).to_pandas(ignore_metadata=True)
     return frame
 
 

@@ -38,6 +38,8 @@ COMMANDS = {
     "render": Command("Kernels", "kernels", "render", "Print the source of one module."),
     "compile": Command("Kernels", "kernels", "compile_", "Compile one module, without a device."),
     "measure": Command("Measuring", "measuring", "measure", "Verify and time everything on one problem."),
+    "launch": Command("Measuring", "profiling", "launch", "Launch what is named a few times, for a profiler."),
+    "counters": Command("Measuring", "profiling", "counters", "Read a profiler's counters of what is named."),
     "table": Command("Results", "artifacts", "table", "Make tables of a measured campaign."),
     "figure": Command("Results", "artifacts", "figure", "Make figures of a measured campaign."),
     "report": Command("Results", "artifacts", "report", "Write the report of a measured campaign."),

@@ -214,7 +214,8 @@ class Plan:
             if of == study
             for phase in ("search", "report", "choices")
         ]
-        return [*records, *rows]
+        counted = sorted(map(str, (raw / study).rglob("counters.parquet")))  # recorded by hand, if at all
+        return [*records, *rows, *counted]
 
     @property
     def artifact_files(self) -> list[str]:

@@ -1,0 +1,200 @@
+"""What NVIDIA's profiler `ncu` says of kernels: which of its metrics are kept, and reading its CSV output."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from statistics import median
+
+from repro.errors import ReproError
+
+#: The kernel of the common module that is launched between runnables, so that their kernels can be told apart.
+MARKER = "empty"
+Values = Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One launch of one kernel, as profiled.
+
+    Attributes
+    ----------
+    name
+        The kernel's.
+    metrics
+        By the profiler's names: seconds, bytes, percent or a count; what it could not read is not there.
+    """
+
+    name: str
+    metrics: Mapping[str, float]
+
+
+def _sum(values: Sequence[float], seconds: Sequence[float]) -> float:
+    return sum(values)
+
+
+def _mean(values: Sequence[float], seconds: Sequence[float]) -> float:
+    if len(values) == 1:
+        return values[0]  # to the last digit
+    return sum(v * s for v, s in zip(values, seconds, strict=True)) / sum(seconds)
+
+
+def _most(values: Sequence[float], seconds: Sequence[float]) -> float:
+    return max(values)
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A column of ours: the profiler's metric, and what it is for a launch of several kernels.
+
+    Attributes
+    ----------
+    column, metric
+        Our name and the profiler's.
+    join
+        From the values of a launch's kernels and their seconds.
+    """
+
+    column: str
+    metric: str
+    join: Callable[[Sequence[float], Sequence[float]], float]
+
+
+TIME = Counter("gpu_time", "gpu__time_duration.sum", _sum)
+COUNTERS = (
+    TIME,
+    Counter("dram_read_bytes", "dram__bytes_read.sum", _sum),
+    Counter("l2_to_l1_bytes", "l1tex__m_xbar2l1tex_read_bytes.sum", _sum),
+    Counter("l1_hit_percent", "l1tex__t_sector_hit_rate.pct", _mean),
+    Counter("l2_hit_percent", "lts__t_sector_hit_rate.pct", _mean),
+    Counter("l1_throughput_percent", "l1tex__throughput.avg.pct_of_peak_sustained_elapsed", _mean),
+    Counter("l2_throughput_percent", "lts__throughput.avg.pct_of_peak_sustained_elapsed", _mean),
+    Counter("occupancy_percent", "sm__warps_active.avg.pct_of_peak_sustained_active", _mean),
+    Counter(
+        "long_scoreboard_per_issue",
+        "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
+        _mean,
+    ),
+    Counter("registers", "launch__registers_per_thread", _most),
+    Counter("load_requests", "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", _sum),
+    Counter("load_sectors", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", _sum),
+    Counter("warps", "smsp__warps_launched.sum", _sum),
+    Counter("waves", "launch__waves_per_multiprocessor", _most),
+)
+#: Made of two others.
+SECTORS_PER_REQUEST = "sectors_per_request"
+COLUMNS = (*(counter.column for counter in COUNTERS), SECTORS_PER_REQUEST)
+
+#: Times to seconds and sizes to bytes; older versions spell a unit out, and scale it to the value's size.
+_TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_SIZES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
+FACTORS = {
+    **_TIMES,
+    **{f"{unit}econd": factor for unit, factor in _TIMES.items()},
+    **{f"{prefix}byte": factor for prefix, factor in _SIZES.items()},
+}
+_HEADS = ("ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
+
+
+def read_log(text: str) -> list[Kernel]:
+    """Read what `ncu --csv --log-file` wrote; return the launches in their order, none where it profiled none.
+
+    Raises
+    ------
+    ReproError
+        The lines are not a line a metric and launch.
+    """
+    lines = text.splitlines()
+    first = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if first is None:
+        return []
+    rows = csv.DictReader(line for line in lines[first:] if line.startswith('"'))
+    absent = [head for head in _HEADS if head not in (rows.fieldnames or ())]
+    if absent:
+        raise ReproError("unknown output of ncu", expected=f"columns {', '.join(_HEADS)}", actual=lines[first])
+    names: dict[str, str] = {}
+    metrics: dict[str, dict[str, float]] = {}
+    for row in rows:
+        names[row["ID"]] = row["Kernel Name"]
+        found = metrics.setdefault(row["ID"], {})
+        value = _number(row["Metric Value"])
+        if value is not None:
+            found[row["Metric Name"]] = value * FACTORS.get(row["Metric Unit"], 1.0)
+    return [Kernel(name, metrics[number]) for number, name in names.items()]
+
+
+def _number(text: str) -> float | None:
+    """Return a number with separators of thousands; None for `n/a` and what else stands for no number."""
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        return None
+    return None if isnan(value) else value
+
+
+def unknown_metrics(log: str, metrics: Iterable[str]) -> set[str]:
+    """Return the metrics that an error of the profiler's names: this GPU, or this version, does not have them."""
+    words = {word for line in log.splitlines() if line.startswith("==ERROR==") for word in re.findall(r"[\w.]+", line)}
+    words |= {word.rstrip(".") for word in words}
+    return {metric for metric in metrics if metric in words or metric.split(".")[0] in words}
+
+
+def split(kernels: Sequence[Kernel], names: Sequence[str], launches: int) -> dict[str, list[list[Kernel]]]:
+    """Tell apart the kernels of runnables that were launched one after the other, a marker before each and at the end.
+
+    Returns
+    -------
+    By runnable its launches, and of each its kernels: a routine of a library may consist of several.
+
+    Raises
+    ------
+    ReproError
+        There are more or fewer markers, or not the same number of kernels in each launch.
+    """
+    marks = [i for i, kernel in enumerate(kernels) if kernel.name == MARKER]
+    if len(marks) != len(names) + 1:
+        raise ReproError(
+            "the profiled kernels cannot be told apart",
+            expected=f"{len(names) + 1} launches of `{MARKER}` between them",
+            actual=f"{len(marks)} among {len(kernels)} kernels",
+        )
+    found = {}
+    for name, start, end in zip(names, marks, marks[1:], strict=False):
+        own = kernels[start + 1 : end]
+        each, rest = divmod(len(own), launches)
+        if rest or not each:
+            raise ReproError(
+                "a runnable does not launch the same kernels each time",
+                where=name,
+                expected=f"a multiple of {launches} kernels",
+                actual=f"{len(own)}: {', '.join(dict.fromkeys(kernel.name for kernel in own)) or 'none'}",
+            )
+        found[name] = [list(own[i : i + each]) for i in range(0, len(own), each)]
+    return found
+
+
+def summarise(launches: Sequence[Sequence[Kernel]]) -> dict[str, float | None]:
+    """Return the columns of one runnable: medians over its launches but the first, which finds the caches cold."""
+    joined = [_join(kernels) for kernels in launches[1:] or launches]
+    return {column: _median([each[column] for each in joined]) for column in COLUMNS}
+
+
+def _join(kernels: Sequence[Kernel]) -> Values:
+    """Join the kernels of one launch: amounts add up, rates count by the time of each, of sizes the largest."""
+    known = [kernel.metrics.get(TIME.metric) for kernel in kernels]
+    seconds = [s for s in known if s] if all(known) else [1.0] * len(kernels)
+    values: dict[str, float | None] = {}
+    for counter in COUNTERS:
+        found = [kernel.metrics[counter.metric] for kernel in kernels if counter.metric in kernel.metrics]
+        values[counter.column] = counter.join(found, seconds) if len(found) == len(kernels) else None
+    sectors, requests = values["load_sectors"], values["load_requests"]
+    values[SECTORS_PER_REQUEST] = sectors / requests if sectors is not None and requests else None
+    return values
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return median(found) if found else None

@@ -1,0 +1,78 @@
+"""Launching a few runnables by name, for profilers and sanitizers: nothing is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from repro.bench.floor import Empty
+from repro.bench.rows import Row
+from repro.bench.timing import Effort
+from repro.bench.trial import FAILURES
+from repro.bench.workspace import DTYPES
+from repro.codegen.compile import compile_module
+from repro.codegen.render import COMMON, render_common
+from repro.codegen.targets import Target
+from repro.config.models import Config
+from repro.devices.open import resolve_device, target_of
+from repro.errors import ReproError
+from repro.problems.problem import Problem, Unavailable
+from repro.studies.named import find_runnables
+from repro.studies.session import Folders, modules_folder, open_bench
+
+
+def launch(config: Config, study: str, name: str, precision: str, names: Sequence[str], launches: int) -> list[Row]:
+    """Prepare and verify each runnable, then launch them one after the other, so many times each.
+
+    The empty kernel is launched before each and after the last: it marks in a profile where one begins.
+
+    Returns
+    -------
+    A row a runnable in the order of their launches; without times.
+
+    Raises
+    ------
+    ReproError
+        Study, problem, precision or a runnable that there is not, or a runnable that cannot be run or is wrong.
+    """
+    if study not in config.studies:
+        raise ReproError("unknown study", expected=f"one of {', '.join(config.studies)}", actual=study)
+    if precision not in DTYPES:
+        raise ReproError("unknown precision", expected=f"one of {', '.join(DTYPES)}", actual=precision)
+    folders = Folders(config, study, name, precision)
+    try:
+        problem = Problem.load(folders.problem)
+    except Unavailable as reason:
+        raise ReproError("the problem is unavailable", where=name, actual=reason.reason) from None
+    target = target_of(resolve_device(config.device))
+    runnables = find_runnables(config, study, problem.entry, precision, names, target, folders.raw)
+    _compile_common(config, target)
+    rows = []
+    with open_bench(config, study, problem, precision, folders) as bench:
+        bench.workspace.resident = len(runnables)
+        for runnable in runnables:
+            try:
+                bench.prepare(runnable)
+                error = bench.verifier.check(runnable)
+            except tuple(FAILURES) as failure:
+                raise ReproError("a runnable cannot be launched", where=runnable.name, actual=failure) from None
+            rows.append(bench.row(runnable, "search", Effort(launches), "ok", error=error))
+        marker = Empty()
+        bench.prepare(marker)
+        for runnable in runnables:
+            marker.launch()
+            for _ in range(launches):
+                runnable.launch()
+            bench.device.synchronize()
+        marker.launch()
+        bench.device.synchronize()
+        for runnable in runnables:
+            runnable.release()
+    return rows
+
+
+def _compile_common(config: Config, target: Target) -> None:
+    """Compile the module that every campaign needs where no campaign has done so yet."""
+    manifest = modules_folder(target.name) / f"{COMMON}.json"
+    if not manifest.exists():
+        compile_module(render_common(Path(config.kernels), target), target, manifest)
