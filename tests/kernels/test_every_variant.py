@@ -46,8 +46,11 @@ def test_every_layout_and_schedule_kind_is_right(tmp_path, templates, make_bench
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("entry", sorted(entries()))
 def test_every_kernel_of_ours_is_right(tmp_path, templates, make_bench, small_problem, entry, precision):
-    """Every layout with every number of threads to a row and entries in flight, also with rows in another order."""
-    bench = make_bench(small_problem(entry), precision)
+    """Every layout with every number of threads to a row and entries in flight, also with rows in another order.
+
+    The problem has a row that is long enough to be a block's own in clustered layouts.
+    """
+    bench = make_bench(small_problem(entry, n=300), precision)
     found = []
     for layout in extended_layouts(entries()[entry].size):
         shapes = {(s.width, s.unroll, s.kind): s for s in extended_space(CPU, layout) if s.unroll != 4 or s.width == 4}

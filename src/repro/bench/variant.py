@@ -118,7 +118,7 @@ class Variant:
         kernel = workspace.program(self._folder / self.module.binary).kernel(name)
         run = device.bind(
             kernel,
-            self.schedule.blocks(n, device.n_s),
+            self.schedule.blocks(n, device.n_s, packed.stride if self.layout.ordering == "clustered" else 0),
             self.schedule.n_t,
             [
                 np.int32(n),

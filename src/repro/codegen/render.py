@@ -107,6 +107,8 @@ def render_module(
         chunk_widths=sorted({width for _, width in loads}),
         chunk_members=("a", "b", "c", "d"),
         warp=target.warp,
+        warp_distances=_distances(target.warp, 1),
+        sizes_of_blocks=sorted({s.n_t for s in unique.values()}),
         papers_schedules=any(not s.shape for s in unique.values()),
         shapes=[_shape(s, outer, target.warp) for s in {s.shape: s for s in unique.values() if s.shape}.values()],
         schedules=[{"kernel": name, "shape": s.shape, **asdict(s)} for name, s in unique.items()],
@@ -115,15 +117,18 @@ def render_module(
 
 def _shape(schedule: Schedule, outer: Outer, warp: int) -> dict[str, Any]:
     """Return how the threads of a warp share its rows, and over which distances their sums meet."""
-    nearest = warp // schedule.width if outer.rows_adjacent else 1
-    distances = [nearest << i for i in range(schedule.width.bit_length() - 1)]
     return {
         "name": schedule.shape,
         "width": schedule.width,
         "unroll": schedule.unroll,
         "streamed": schedule.streamed,
-        "distances": distances[::-1],
+        "distances": _distances(schedule.width, warp // schedule.width if outer.rows_adjacent else 1),
     }
+
+
+def _distances(width: int, nearest: int) -> list[int]:
+    """Return the distances of the shuffles in which the sums of so many threads meet, the farthest first."""
+    return [nearest << i for i in reversed(range(width.bit_length() - 1))]
 
 
 def render_common(templates: Path, target: Target) -> str:

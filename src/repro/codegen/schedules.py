@@ -49,9 +49,14 @@ class Schedule:
         parts = [f"w{self.width}" * (self.width > 1), f"u{self.unroll}" * (self.unroll > 1), "s" * self.streamed]
         return "_".join(filter(None, parts))
 
-    def blocks(self, n: int, n_s: int) -> int:
-        """Return the blocks of the grid for n rows on a device of n_s multiprocessors."""
-        return -(-n * self.width // self.n_t) if self.kind == DIRECT else n_s * self.n_b
+    def blocks(self, n: int, n_s: int, long_rows: int = 0) -> int:
+        """Return the blocks of the grid for n rows on a device of n_s multiprocessors.
+
+        Of a clustered layout's rows the long ones have a block each, unless blocks draw or stride.
+        """
+        if self.kind == DIRECT:
+            return -(-(n - long_rows) * self.width // self.n_t) + long_rows
+        return n_s * self.n_b + (long_rows if self.kind == CHUNK else 0)
 
     def __str__(self) -> str:
         return "-".join([self.kind, str(self.n_t), str(self.n_b), *filter(None, self.shape.split("_"))])

@@ -20,6 +20,8 @@ from repro.problems.problem import Problem
 WINDOW = 1024
 #: Clusters are halved until they have no more rows than this.
 CLUSTER = 64
+#: Rows of more entries than this, and than so many times the mean, are long: a block takes each by itself.
+LONG_ROW, LONG_ROW_OF_MEAN = 128, 4
 
 
 def permutation(problem: Problem, ordering: str) -> NDArray[np.int64]:
@@ -54,7 +56,8 @@ def cluster_rows(problem: Problem) -> NDArray[np.int64]:
     """Return an order in which neighbouring rows read the same entries of x, int64 `(n,)`.
 
     The graph is halved again and again, each part in the middle of its own Cuthill–McKee order, until parts have at
-    most 64 rows; those are sorted by length. Only rows are stored in this order: x and y keep theirs.
+    most 64 rows; those are sorted by length. Long rows come last, whatever their part. Only rows are stored in this
+    order: x and y keep theirs.
     """
     shape = (problem.n, problem.n)
     pattern = sp.csr_array((np.ones(problem.nnz, np.int8), problem.indices, problem.indptr), shape=shape)
@@ -74,7 +77,13 @@ def cluster_rows(problem: Problem) -> NDArray[np.int64]:
         within = np.arange(problem.n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         part[order] = 2 * part[order] + (2 * within >= np.repeat(sizes, sizes))
         parts *= 2
-    return np.lexsort((-problem.row_lengths, part))
+    return np.lexsort((-problem.row_lengths, part, long_rows(problem)))
+
+
+def long_rows(problem: Problem) -> NDArray[np.bool_]:
+    """Return which rows are so long that a warp would still be at one when all others are done, `(n,)`."""
+    lengths = problem.row_lengths
+    return np.asarray(lengths > max(LONG_ROW, LONG_ROW_OF_MEAN * lengths.mean()))
 
 
 def select_rows(problem: Problem, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from repro.errors import ReproError
 from repro.formats.layout import Layout
-from repro.formats.ordering import select_rows
+from repro.formats.ordering import long_rows, select_rows
 from repro.formats.outer import get_outer
 from repro.formats.tiles import tile, tiled_slots
 from repro.problems.problem import Problem
@@ -35,7 +35,8 @@ class Packed:
     slots
         Entries stored, padding included.
     stride
-        Distance between the entries of a row where the outer format has one, otherwise 0.
+        Distance between the entries of a row where the outer format has one; in a clustered layout, whose formats have
+        none, the number of long rows, which are its last.
     """
 
     arrays: Mapping[str, NDArray[Any]]
@@ -99,8 +100,10 @@ def pack(
     else:
         packed = np.zeros((values.shape[1], slots), values.dtype)
         packed[:, place.position] = values.T
-    index = place.index if rows is None else np.concatenate([place.index, rows.astype(np.int32)])
-    return Packed({"index": index, "columns": columns, "values": packed.ravel()}, slots, place.stride)
+    index, stride = place.index, place.stride
+    if rows is not None:
+        index, stride = np.concatenate([index, rows.astype(np.int32)]), int(long_rows(problem).sum())
+    return Packed({"index": index, "columns": columns, "values": packed.ravel()}, slots, stride)
 
 
 def _check_slots(problem: Problem, layout: Layout, slots: int, stride: int) -> None:
