@@ -107,7 +107,7 @@ def test_a_format_without_conversion_is_refused(templates: Path, monkeypatch: py
         ("CSR-AoS-AoS/static-1024-3", "cannot hold"),
         ("CSR-AoS-AoS/static-32-64", "cannot hold"),
         ("CSR-AoS-AoS/direct-64-1-w3", "cannot hold"),
-        ("CSR-AoS-AoS/direct-64-1-s", "only tiles"),
+        ("CSR-AoS-AoS/direct-64-1-cs", "only tiles"),
     ],
 )
 def test_what_cannot_be_exported_is_one_message(variant: str, message: str) -> None:
@@ -116,7 +116,7 @@ def test_what_cannot_be_exported_is_one_message(variant: str, message: str) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["static-256-4", "dynamic-32-32", "direct-64-2-w4-u2-s", "direct-64-2-u2", "chunk-1024-1-s"]
+    "text", ["static-256-4", "dynamic-32-32", "direct-64-2-w4-u2-cs", "direct-64-2-u2", "chunk-1024-1-cs"]
 )
 def test_a_schedules_name_is_read_back(text: str) -> None:
     assert str(parse_variant(f"CSR-AoSoA-AoS/{text}", SM_90)[1]) == text
@@ -143,8 +143,8 @@ def assembly(source: Path, kernel: str) -> str:
     [
         ("quaternion", "single", "Sl-32-SoA-AoS/static-64-6"),
         ("complex", "double", "ELL-SoA-AoS/dynamic-64-6"),
-        ("block3", "single", "Sl-8-AoSoA-Padded/direct-64-4-w4-u2-s"),
-        ("real", "double", "ELLPACK-AoSoA-AoS/chunk-512-2-u4-s"),
+        ("block3", "single", "Sl-8-AoSoA-Padded/direct-64-4-w4-u2-cs"),
+        ("real", "double", "ELLPACK-AoSoA-AoS/chunk-512-2-u4-cs"),
         ("complex", "single", "CSR-AoSoA-AoS/direct-128-4-w8"),
         ("block3", "double", "Sl-8-AoSoA-Padded@clustered/chunk-512-2-w4-u2"),
         ("quaternion", "single", "CSR-AoSoA-AoS@clustered/direct-64-16-w4"),

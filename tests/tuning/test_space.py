@@ -13,8 +13,8 @@ from repro.tuning.space import UNLIKE, Likeness, point
 
 
 def test_a_name_is_read():
-    one = point("Sl-8-AoSoA-Padded@rcm/direct-256-4-w4-u2-s")
-    assert one.words == ("Sl", "AoSoA", "Padded", "rcm", "direct", "s")
+    one = point("Sl-8-AoSoA-Padded@rcm/direct-256-4-w4-u2-cs")
+    assert one.words == ("Sl", "AoSoA", "Padded", "rcm", "direct", "cs")
     assert one.numbers == (3, 8, 2, 2, 1)
     assert point("CSR-AoS-SoA/static-32-1").numbers == (0, 5, 0, 0, 0)
 

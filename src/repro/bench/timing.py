@@ -97,6 +97,10 @@ def take_samples(device: Device, launch: Callable[[], None], effort: Effort, pro
         One launch alone takes longer than the protocol's time-out.
     """
     budget = protocol.budget(device.backend) * min(1.0, effort.launches / protocol.launches)
+    if device.backend == "cuda":
+        # A matrix has to get into the cache by its own launches: what leaves nothing there (loads by `cs`) would
+        # otherwise profit from what another variant left.
+        device.flush()
     fitted = fit(effort, _estimate(device, launch, budget / effort.launches, protocol.timeout), budget)
     for _ in range(ATTEMPTS):
         samples = _sample(device, launch, fitted)

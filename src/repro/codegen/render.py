@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -108,11 +108,18 @@ def render_module(
         chunk_members=("a", "b", "c", "d"),
         warp=target.warp,
         warp_distances=_distances(target.warp, 1),
+        loads=_loads(layout, unique.values()),
         sizes_of_blocks=sorted({s.n_t for s in unique.values()}),
         papers_schedules=any(not s.shape for s in unique.values()),
         shapes=[_shape(s, outer, target.warp) for s in {s.shape: s for s in unique.values() if s.shape}.values()],
         schedules=[{"kernel": name, "shape": s.shape, **asdict(s)} for name, s in unique.items()],
     )
+
+
+def _loads(layout: Layout, schedules: Iterable[Schedule]) -> list[str]:
+    """Return the ways to load matrix entries that our schedules need; a clustered layout's long rows need `ca`."""
+    ours = {s.load for s in schedules if s.shape} | ({"ca"} if layout.ordering == "clustered" else set())
+    return sorted(ours)
 
 
 def _shape(schedule: Schedule, outer: Outer, warp: int) -> dict[str, Any]:
@@ -121,7 +128,7 @@ def _shape(schedule: Schedule, outer: Outer, warp: int) -> dict[str, Any]:
         "name": schedule.shape,
         "width": schedule.width,
         "unroll": schedule.unroll,
-        "streamed": schedule.streamed,
+        "load": schedule.load,
         "distances": _distances(schedule.width, warp // schedule.width if outer.rows_adjacent else 1),
     }
 

@@ -13,6 +13,7 @@ from repro.formats.outer import get_outer
 KINDS = ("static", "dynamic")
 #: Ours beside them.
 DIRECT, CHUNK = "direct", "chunk"
+LOADS = ("ca", "cg", "cs")
 
 
 @dataclass(frozen=True, order=True)
@@ -32,8 +33,9 @@ class Schedule:
         Threads that share a row (King's logical vector width).
     unroll
         Entries of a row in flight per thread.
-    streamed
-        Whether the matrix is loaded as data that is read once, so that the caches are left to x.
+    load
+        What the caches are to keep of the matrix, in PTX's words: `ca` everything; `cg` nothing in L1, which is left to
+        x; `cs` nothing for long, for matrices that are larger than L2.
     """
 
     kind: str
@@ -41,12 +43,16 @@ class Schedule:
     n_b: int
     width: int = 1
     unroll: int = 1
-    streamed: bool = False
+    load: str = "ca"
 
     @property
     def shape(self) -> str:
         """How the entries of a row are dealt to threads; empty for the papers' one thread that takes one by one."""
-        parts = [f"w{self.width}" * (self.width > 1), f"u{self.unroll}" * (self.unroll > 1), "s" * self.streamed]
+        parts = [
+            f"w{self.width}" * (self.width > 1),
+            f"u{self.unroll}" * (self.unroll > 1),
+            self.load * (self.load != "ca"),
+        ]
         return "_".join(filter(None, parts))
 
     def blocks(self, n: int, n_s: int, long_rows: int = 0) -> int:
@@ -86,10 +92,10 @@ def paper_space(target: Target) -> list[Schedule]:
 def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     """Return our schedules for a layout: threads that share a row, entries in flight, neighbouring rows together.
 
-    What is left out lost on every matrix that it was tried on (docs/performance.md): more than 8 threads to a row of
-    ELLPACK or of clusters, and numbers of threads to a row that make a warp's step much more or less than a slice.
+    What is left out lost on every matrix that it was tried on (docs/performance.md): one thread to a row, more than
+    8 to a row of ELLPACK or of clusters, and numbers that make a warp's step much more or less than a slice.
     """
-    widths = [1 << i for i in range(target.warp.bit_length())]
+    widths = [1 << i for i in range(1, target.warp.bit_length())]
     slice_rows = get_outer(layout.outer).constants.get("slice_rows")
     if slice_rows:
         exact = max(1, target.warp // slice_rows)
@@ -98,16 +104,16 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
         widths = [width for width in widths if width <= 8]
     shapes = _clustered_shapes(target) if layout.ordering == "clustered" else _shapes(target)
     return [
-        Schedule(kind, n_t, n_b, width, unroll, streamed)
-        for width, unroll, streamed, (kind, n_t, n_b) in product(widths, (1, 2, 4), (False, True), shapes)
+        Schedule(kind, n_t, n_b, width, unroll, load)
+        for width, unroll, load, (kind, n_t, n_b) in product(widths, (1, 2, 4), LOADS, shapes)
     ]
 
 
 def _shapes(target: Target) -> list[tuple[str, int, int]]:
     """Return blocks for one pass, of few threads and with registers for half or a quarter of all; one for chunks."""
     half, quarter = target.threads_per_sm // 2, target.threads_per_sm // 4
-    shapes = [(DIRECT, 32, half), (DIRECT, 64, half), (DIRECT, 64, quarter), (DIRECT, 128, half), (DIRECT, 256, half)]
-    return _fitted(target, [*shapes, (CHUNK, 512, half)])
+    direct = [(DIRECT, 64, half), (DIRECT, 64, quarter), (DIRECT, 128, half), (DIRECT, 256, half)]
+    return _fitted(target, [*direct, (CHUNK, 512, half)])
 
 
 def _clustered_shapes(target: Target) -> list[tuple[str, int, int]]:

@@ -11,7 +11,7 @@ from repro.formats.layout import Layout
 
 _SCHEDULE = re.compile(
     rf"(?P<kind>{'|'.join((*KINDS, DIRECT, CHUNK))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
-    r"(-w(?P<width>\d+))?(-u(?P<unroll>\d+))?(?P<streamed>-s)?"
+    r"(-w(?P<width>\d+))?(-u(?P<unroll>\d+))?(-(?P<load>cg|cs))?"
 )
 
 
@@ -33,8 +33,10 @@ def parse_variant(name: str, target: Target) -> tuple[Layout, Schedule]:
             todo=f"reorder matrix and vectors yourself, and export {layout.stored}/{schedule_name}",
         )
     schedule = _parse_schedule(schedule_name, name, target)
-    if schedule.streamed and layout.inner != "AoSoA":
-        raise ReproError("only tiles can be streamed", where=name, expected="AoSoA with -s", actual=layout.inner)
+    if schedule.load != "ca" and layout.inner != "AoSoA":
+        raise ReproError(
+            "only tiles can be loaded so", where=name, expected="AoSoA with -cg or -cs", actual=layout.inner
+        )
     return layout, schedule
 
 
@@ -44,7 +46,7 @@ def _parse_schedule(text: str, variant: str, target: Target) -> Schedule:
         raise ReproError(
             "unknown schedule",
             where=variant,
-            expected="kind-n_t-n_b, kind static, dynamic, direct or chunk, and -w and -u with numbers, or -s, after it",
+            expected="kind-n_t-n_b, kind static, dynamic, direct or chunk, after it -w and -u with numbers, -cg or -cs",
             actual=text,
             todo="spell the variant as the tables do, for example Sl-32-SoA-AoS/static-256-4",
         )
@@ -54,7 +56,7 @@ def _parse_schedule(text: str, variant: str, target: Target) -> Schedule:
         int(found["n_b"]),
         int(found["width"] or 1),
         int(found["unroll"] or 1),
-        bool(found["streamed"]),
+        found["load"] or "ca",
     )
     fits = (
         0 < schedule.n_t <= target.threads_per_block

@@ -14,7 +14,7 @@ ORDER = ("AoS", "SoA")
 INNER = (*ORDER, "AoSoA")
 VECTOR = (*ORDER, "Padded")
 #: Outer formats of the space `extended`.
-OURS = ("CSR", "ELL", "ELLPACK", "Sl-4", "Sl-8")
+OURS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
 CLUSTERED = ("CSR", "Sl-4", "Sl-8")
 #: `clustered` stores rows that read the same entries of x together and keeps both vectors as they are; after `rcm` and
 #: `sorted` the unknowns are renumbered, x and y with them.
@@ -98,8 +98,8 @@ def all_layouts() -> list[Layout]:
 def extended_layouts(size: int) -> list[Layout]:
     """Return the layouts of the space `extended` for vector entries of so many numbers.
 
-    Tiles alone, and none of the papers' slices: no matrix gained by another inner order, or more than 1 % by slices of
-    16 or 32 rows (docs/performance.md).
+    Tiles alone, and none of the papers' padded formats: no matrix gained by another inner order, or more than 1 %
+    by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md).
     """
     vectors = ["AoS"] if size & (size - 1) == 0 else ["AoS", "Padded"]
     natural = [Layout(outer, "AoSoA", vector) for outer, vector in product(OURS, vectors)]
