@@ -49,13 +49,14 @@ int run(const char* input, const char* output)
     Vector y(n);
     for (int i = 0; i < 2; ++i)  // the second time as the first
         multiply(A, x, y);
+    const int blocks = host::grid, stride = host::numbers.at(2);
     std::vector<VectorEntry> product(n), back(n);
     y.download(product.data());
     x.download(back.data());
     std::ofstream result(output, std::ios::binary);
     for (const auto* numbers : {&product, &back})
         result.write(reinterpret_cast<const char*>(numbers->data()), static_cast<std::streamsize>(n * sizeof(VectorEntry)));
-    std::printf("%d slots, %zu bytes\n", A.slots(), A.bytes());
+    std::printf("%d slots, %zu bytes, stride %d, %d blocks\n", A.slots(), A.bytes(), stride, blocks);
     return result ? 0 : 1;
 }
 

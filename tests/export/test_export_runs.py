@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from repro.bench.workspace import Operands, expand, make_operands
+from repro.codegen.schedules import LOADS
 from repro.codegen.targets import get_target
 from repro.entries import get_entry
 from repro.export.matrix_file import write_matrix
 from repro.export.names import parse_variant
 from repro.export.render import Export, render_export
-from repro.formats.ordering import cluster_rows, reorder, select_rows
+from repro.formats.ordering import cluster_rows, long_rows, reorder, select_rows
 from repro.formats.outer import outer_formats
 from repro.formats.pack import pack
 from repro.problems.generated import generate
@@ -24,6 +25,8 @@ from repro.problems.problem import Problem
 
 HERE = Path(__file__).parent
 SM_90 = get_target("sm_90")
+#: Of the device that host_cuda/cuda_runtime_api.h has.
+MULTIPROCESSORS = 2
 LAUNCH = "kernel<<<grid, block, 0, stream>>>(static_cast<Parameters>(arguments)...);"
 ON_HOST = "host::run<Parameters...>(kernel, grid, block, static_cast<Parameters>(arguments)...);"
 
@@ -44,7 +47,7 @@ CASES = {
     "quaternion_csr_clustered": ("quaternion", "single", "CSR-AoSoA-AoS@clustered/direct-64-2-w2"),
     "quaternion_sl4_clustered": ("quaternion", "double", "Sl-4-AoSoA-AoS@clustered/static-64-2"),
     "quaternion_sl8_clustered": ("quaternion", "single", "Sl-8-SoA-SoA@clustered/dynamic-64-2-w4"),
-    "complex_ellpack_clustered": ("complex", "single", "ELLPACK-SoA-AoS@clustered/direct-32-2"),
+    "complex_sl8_clustered": ("complex", "single", "Sl-8-AoSoA-AoS@clustered/direct-64-2-u2-cg"),
 }
 CLUSTERED = [case for case in CASES if case.endswith("clustered")]
 
@@ -117,8 +120,18 @@ def test_an_exported_product_is_right(
     assert (np.abs(y - operands.reference) <= operands.bound).all()
     np.testing.assert_array_equal(x, operands.x)
     rows = find_order(program, operands.problem, tmp_path) if case in CLUSTERED else None
-    packed = pack(operands.problem, operands.values, parse_variant(variant, SM_90)[0], SM_90.warp, rows)
-    assert said == f"{packed.slots} slots, {packed.nbytes} bytes\n"
+    assert said == expected(operands, variant, rows)
+
+
+def expected(operands: Operands, variant: str, rows: np.ndarray | None) -> str:
+    """Return what the program is to say: what is packed and launched where variants are measured, long rows last."""
+    layout, schedule = parse_variant(variant, SM_90)
+    problem = operands.problem
+    if rows is not None:
+        rows = rows[np.argsort(long_rows(problem)[rows], kind="stable")]
+    packed = pack(problem, operands.values, layout, SM_90.warp, rows)
+    blocks = schedule.blocks(problem.n, MULTIPROCESSORS, packed.stride if rows is not None else 0)
+    return f"{packed.slots} slots, {packed.nbytes} bytes, stride {packed.stride}, {blocks} blocks\n"
 
 
 def find_order(program: Path, problem: Problem, folder: Path) -> np.ndarray:
@@ -137,8 +150,33 @@ def test_rows_are_stored_in_an_order_that_is_given(
     rows = np.random.default_rng(4).permutation(operands.problem.n)
     y, _, said = multiply(program, case, operands, tmp_path, rows)
     assert (np.abs(y - operands.reference) <= operands.bound).all()
-    packed = pack(operands.problem, operands.values, parse_variant(variant, SM_90)[0], SM_90.warp, rows)
-    assert said == f"{packed.slots} slots, {packed.nbytes} bytes\n"
+    assert said == expected(operands, variant, rows)
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("case", CLUSTERED)
+def test_a_long_row_has_a_block_of_its_own(program: Path, tmp_path: Path, case: str, given: bool) -> None:
+    """As blocks of the kernel that was measured have; two of the first rows of any order are long."""
+    entry, precision, variant = CASES[case]
+    problem = with_long_rows(entry)
+    assert long_rows(problem).sum() == 2
+    operands = make_operands(problem, precision, 1)
+    rows = np.arange(problem.n) if given else None
+    y, _, said = multiply(program, case, operands, tmp_path, rows)
+    assert (np.abs(y - operands.reference) <= operands.bound).all()
+    assert said == expected(operands, variant, find_order(program, problem, tmp_path) if rows is None else rows)
+
+
+def with_long_rows(entry: str) -> Problem:
+    """Return a problem of 300 rows: two long ones, and the longest that is not, and an empty one."""
+    random = np.random.default_rng(6)
+    n = 300
+    lengths = random.integers(1, 9, n)
+    lengths[[0, 3, 4, 5]] = 150, 129, 128, 0
+    indices = [np.sort(random.choice(n, length, replace=False)) for length in lengths]
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    values = random.normal(size=(indptr[-1], len(get_entry(entry).members)))
+    return Problem("long rows", entry, n, indptr, np.concatenate(indices).astype(np.int32), values)
 
 
 def columns_of_blocks(problem: Problem, rows: np.ndarray) -> float:
@@ -219,3 +257,4 @@ def test_the_cases_have_all_there_is() -> None:
     assert {layout.vector for layout in layouts} == {"AoS", "SoA", "Padded"}
     assert {layout.ordering for layout in layouts} == {"natural", "clustered"}
     assert {schedule.kind for schedule in schedules} == {"static", "dynamic", "direct", "chunk"}
+    assert {schedule.load for schedule in schedules} == set(LOADS)

@@ -3,7 +3,7 @@ from itertools import product
 import pytest
 
 from repro.errors import ReproError
-from repro.formats.layout import ORDER, REFERENCE, Layout, all_layouts
+from repro.formats.layout import CLUSTERED, ORDER, REFERENCE, Layout, all_layouts
 
 
 def test_the_papers_sixteen_are_there_once_and_the_reference_is_first():
@@ -24,3 +24,12 @@ def test_parse_is_the_inverse_of_str(layout):
 def test_what_is_no_layout_is_refused(text):
     with pytest.raises(ReproError, match="unknown layout"):
         Layout.parse(text)
+
+
+def test_only_formats_without_a_stride_are_clustered():
+    """A kernel's argument `stride` is then the number of long rows."""
+    for outer in CLUSTERED:
+        assert Layout.parse(f"{outer}-AoS-AoS@clustered").ordering == "clustered"
+    for outer in ("ELL", "ELLPACK"):
+        with pytest.raises(ReproError, match="not stored clustered"):
+            Layout.parse(f"{outer}-AoS-AoS@clustered")

@@ -16,7 +16,7 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.matrix_file import kind_of_file
 from repro.formats.layout import Layout
-from repro.formats.ordering import CLUSTER
+from repro.formats.ordering import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
 from repro.formats.outer import get_outer
 from repro.formats.pack import STEPS, padded_size
 from repro.formats.tiles import TILE, chunks
@@ -103,6 +103,8 @@ def _context(export: Export) -> dict[str, Any]:
         "outer": outer.template,
         "clustered": export.layout.ordering == "clustered",
         "cluster": CLUSTER,
+        "long_row": LONG_ROW,
+        "long_row_of_mean": LONG_ROW_OF_MEAN,
         **outer.constants,
         "schedule": export.schedule,
         "kernel": kernel_name(export.schedule, export.target),

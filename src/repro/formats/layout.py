@@ -82,6 +82,10 @@ class Layout:
                 actual=text,
                 todo="spell it as the papers do, for example Sl-32-SoA-AoS; `repro list layouts` prints all",
             )
+        if layout.ordering == "clustered" and outer not in CLUSTERED:
+            raise ReproError(
+                "this format is not stored clustered", expected=f"one of {', '.join(CLUSTERED)}", actual=text
+            )
         return layout
 
 

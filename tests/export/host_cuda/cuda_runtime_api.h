@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #define __global__
@@ -31,7 +32,9 @@ constexpr int warp = 32;
 inline std::unique_ptr<std::barrier<>> block;
 inline std::vector<std::unique_ptr<std::barrier<>>> warps;
 inline char lanes[1024][8];
-inline int launches = 0;
+// of the last launch
+inline int grid = 0;
+inline std::vector<int> numbers;  // among its arguments
 }  // namespace host
 
 inline void __syncthreads() { host::block->arrive_and_wait(); }
@@ -47,16 +50,23 @@ T __shfl_xor_sync(unsigned, T value, int distance)
     return value;
 }
 
+template <class T> T __ldcg(const T* address) { return *address; }
 template <class T> T __ldcs(const T* address) { return *address; }
 inline int atomicAdd(int* address, int value) { return __atomic_fetch_add(address, value, __ATOMIC_SEQ_CST); }
 inline int atomicOr(int* address, int value) { return __atomic_fetch_or(address, value, __ATOMIC_SEQ_CST); }
 
 namespace host {
 template <class... P>
-void run(void (*kernel)(P...), int grid, int count, P... arguments)
+void run(void (*kernel)(P...), int blocks, int count, P... arguments)
 {
-    ++launches;
-    for (int b = 0; b < grid; ++b) {
+    grid = blocks;
+    numbers.clear();
+    const auto note = [](auto argument) {
+        if constexpr (std::is_same_v<decltype(argument), int>)
+            numbers.push_back(argument);
+    };
+    (note(arguments), ...);
+    for (int b = 0; b < blocks; ++b) {
         block = std::make_unique<std::barrier<>>(count);
         warps.clear();
         for (int first = 0; first < count; first += warp)
@@ -64,7 +74,7 @@ void run(void (*kernel)(P...), int grid, int count, P... arguments)
         std::vector<std::thread> threads;
         for (int t = 0; t < count; ++t)
             threads.emplace_back([=] {
-                threadIdx = {unsigned(t)}, blockIdx = {unsigned(b)}, blockDim = {unsigned(count)}, gridDim = {unsigned(grid)};
+                threadIdx = {unsigned(t)}, blockIdx = {unsigned(b)}, blockDim = {unsigned(count)}, gridDim = {unsigned(blocks)};
                 kernel(arguments...);
                 block->arrive_and_drop();
                 warps[t / warp]->arrive_and_drop();
