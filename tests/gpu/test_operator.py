@@ -15,7 +15,8 @@ from repro.operators.runtime import open_runtime
 
 pytestmark = pytest.mark.gpu
 
-TOLERANCE = {"single": 1e-4, "double": 1e-12}
+#: Of the largest number of a result: the problems have one long row.
+TOLERANCE = {"single": 1e-5, "double": 1e-14}
 VARIANTS = ["default", "CSR-AoS-AoS/direct-256-8-w8", "Sl-8-AoSoA-SoA@rcm/dynamic-128-2-w4", "ELL-SoA-AoS/static-256-4"]
 ORDERS = [(entry, order) for entry in sorted(entries()) for order in ("AoS", "SoA")] + [("block3", "Padded")]
 
@@ -57,7 +58,7 @@ def test_arrays_of_the_host_and_of_the_gpu_are_multiplied(small_problem, entry, 
     A = repro.operator(problem, tuned, precision=precision, device="cuda:0")
     x = draw(A.shape[1], A.dtype)
     expected = numpys(A, problem) @ x
-    np.testing.assert_allclose(A @ x, expected, atol=TOLERANCE[precision])
+    np.testing.assert_allclose(A @ x, expected, rtol=0, atol=TOLERANCE[precision] * np.abs(expected).max())
     on_gpu = A.vectors.put(x)
     out = A.vectors.zeros()
     for given in (on_gpu, Foreign(on_gpu), Foreign(on_gpu, stream=None), Foreign(on_gpu, stream=1)):
