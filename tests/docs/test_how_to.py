@@ -69,7 +69,7 @@ def test_the_example_works_as_the_page_says(copy, page):
             with path.open("a") as file:
                 file.write(block.text)
     assert str(copy) in run("python -c 'import repro; print(repro.__file__)'", copy)
-    listed = {"add-an-entry": "dual", "add-a-layout": "ELLPACK-SoA-SoA", "add-a-baseline": "scipy/csc/real4"}
+    listed = {"add-an-entry": "dual", "add-a-layout": "RowELL-SoA-SoA", "add-a-baseline": "scipy/csc/real4"}
     assert listed.get(page.stem, "ring_large") in said
 
 
