@@ -123,7 +123,7 @@ def _target(path: Path) -> str:
         raise ReproError(
             "it is not recorded what the winner was compiled for",
             where=path,
-            todo="time the winners again with `repro select`, or name the variant with --variant and --target",
+            todo="measure the problem with `repro measure`, or name the variant with --variant and --target",
         ) from None
     except (ValueError, KeyError) as error:
         raise ReproError("an environment record is damaged", where=path, actual=error) from None
