@@ -46,6 +46,13 @@ def test_likeness_falls_with_every_difference():
     assert to_first == pytest.approx([1, np.exp(-0.5), np.exp(-2.5), UNLIKE, UNLIKE**2, np.exp(-0.5)])
 
 
+def test_words_are_those_that_some_variants_lack():
+    space = ["Sl-8-AoS-AoS/static-128-4", "Sl-16-SoA-AoS/static-128-4", "CSR-AoS-AoS/static-64-4"]
+    # CSR, Sl; AoS, SoA: the order of vectors, the ordering and the schedule are the same
+    assert sorted(map(tuple, Likeness(space).words())) == [(0, 0, 1), (0, 1, 0), (1, 0, 1), (1, 1, 0)]
+    assert Likeness(space[:1]).words().shape == (0, 1)
+
+
 def test_likeness_is_a_covariance():
     target = get_target("cpu")
     space = [f"{layout}/{schedule}" for layout in all_layouts()[:4] for schedule in paper_space(target)]

@@ -16,6 +16,8 @@ NOISE = 0.02
 ALONE = 0.02
 #: … of what it has in common with the variants that are like it, beyond what the recorded problems tell …
 NEAR = 0.10
+#: … of what each word of their names does on this problem alone, wherever it stands …
+WORD = 0.10
 #: … and, as a factor of e, of how fast the problem is as a whole: all but unknown before the first time is measured.
 WHOLE = 3.0
 

@@ -71,10 +71,27 @@ class Likeness:
         codes: dict[str, int] = {}
         self._words = np.array([[codes.setdefault(word, len(codes)) for word in each.words] for each in points])
         self._numbers = np.array([each.numbers for each in points])
+        self._known: dict[int, Array] = {}
+
+    def words(self) -> Array:
+        """Return for each word that some variants have and others lack which have it, 1 or 0: `(words, n)`."""
+        columns = [column == code for column in self._words.T for code in np.unique(column)]
+        return np.array([has for has in columns if not has.all()], dtype=float).reshape(-1, len(self._words))
 
     def __call__(self, index: int) -> Array:
-        """Return the likeness of all variants to one: `(n,)`."""
+        """Return the likeness of all variants to one: `(n,)`, kept for the next time that it is asked for."""
+        if index not in self._known:
+            self._known[index] = self._compute(index)
+        return self._known[index]
+
+    def _compute(self, index: int) -> Array:
         octaves = ((self._numbers - self._numbers[index]) ** 2).sum(axis=1) / (2 * OCTAVE**2)
         differing = (self._words != self._words[index]).sum(axis=1)
         likeness: Array = np.exp(-octaves) * UNLIKE**differing
         return likeness
+
+
+@lru_cache(maxsize=4)
+def likeness_of(space: tuple[str, ...]) -> Likeness:
+    """Return the likeness of a space, shared between searches of the same: judging makes many."""
+    return Likeness(space)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from repro.errors import ReproError
 from repro.formats.layout import REFERENCE
-from repro.tuning.belief import Belief
+from repro.tuning.belief import WORD, Belief
 from repro.tuning.recordings import Recording
-from repro.tuning.space import Likeness
+from repro.tuning.space import Likeness, likeness_of
 from repro.tuning.strategies import Measure, allowed
 
 Array = NDArray[np.float64]
@@ -79,12 +79,13 @@ def prior(space: Sequence[str], recordings: Sequence[Recording], target: Array) 
             actual=f"{len(recordings)} recorded problems of other spaces, or searched in part",
             todo="measure a campaign of this space with `search: exhaustive` first",
         )
-    likeness = Likeness(space)
+    likeness = likeness_of(tuple(space))
     losses = np.array([_losses(each, space, likeness) for each in known])
     weights = _weights(np.array([each.features for each in known]), target)
     mean = weights @ losses
     layouts = np.unique([name.partition("/")[0] for name in space], return_inverse=True)[1]
-    return Belief(mean, np.sqrt(weights)[:, None] * (losses - mean), likeness, layouts)
+    factors = np.vstack([np.sqrt(weights)[:, None] * (losses - mean), WORD * likeness.words()])
+    return Belief(mean, factors, likeness, layouts)
 
 
 def covers(recording: Recording, space: Sequence[str]) -> bool:
