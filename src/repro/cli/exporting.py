@@ -59,7 +59,7 @@ def export(
 
     Examples:
 
-        repro export surfaces/bunny --precision single --campaign h200-first --to bunny
+        repro export surfaces/bunny --precision single --campaign h200 --to bunny
 
         repro export --variant Sl-32-SoA-AoS/static-256-4 --entry quaternion --precision double --to quaternions
     """
