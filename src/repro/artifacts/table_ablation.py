@@ -20,6 +20,9 @@ from repro.formats.layout import Layout
 
 #: A loss above this share is counted.
 NOTABLE = 0.02
+#: The columns of a row that anything is read of.
+COLUMNS = ("problem", "precision", "space", "status", "protocol", "name", "layout", "schedule", "n_t", "width",
+           "unroll", "floor_bytes", "event_launches", "event_median", "device_uuid", "environment")  # fmt: skip
 #: An idea, and which of the rows of `described` make use of it.
 IDEAS: Mapping[str, Callable[[pd.DataFrame], pd.Series]] = {
     "several entries in flight": lambda rows: rows["unroll"] > 1,
@@ -64,7 +67,7 @@ class Loss:
 def described(campaign: Campaign) -> pd.DataFrame:
     """Return the searched variants in natural unknowns with columns that `IDEAS` ask for.
 
-    Beside the columns of a row these are `outer`, `vector` and `reordered` of the layout, `load` of the name, `cached`
+    Beside `COLUMNS` these are `outer`, `vector` and `reordered` of the layout, `load` of the name, `cached`
     as in `Loss`, and `beyond`: the median by the event clock beyond an empty kernel's, in seconds, missing where the
     variant failed. Cases that were not searched in full in our space are left out, and the papers' space of cases where
     it was not.
@@ -74,7 +77,7 @@ def described(campaign: Campaign) -> pd.DataFrame:
     full = {space: {(one.problem, one.precision) for one in searched(campaign, space)} for space in SPACES}
     cases = pd.Series(list(zip(rows["problem"], rows["precision"], strict=True)), index=rows.index, dtype=object)
     kept = cases.isin(full["extended"]) & ((rows["space"] == "extended") | cases.isin(full["paper"]))
-    rows = rows[kept]
+    rows = rows.loc[kept, list(COLUMNS)]
     layouts = rows["layout"].map({name: Layout.parse(name) for name in rows["layout"].unique()})
     found = rows.assign(
         outer=layouts.map(lambda layout: layout.outer),
@@ -106,8 +109,8 @@ def losses(rows: pd.DataFrame, uses: pd.Series) -> list[Loss]:
     A screened time below the best of the full protocol is noise: no loss.
     """
     found = []
-    groups = rows.assign(uses=uses).groupby(["problem", "precision"], sort=True)
-    for (problem, precision), case in groups:
+    needed = rows[["problem", "precision", "protocol", "beyond", "cached"]].assign(uses=uses)
+    for (problem, precision), case in needed.groupby(["problem", "precision"], sort=True):
         timed = case[case["beyond"] > 0]
         without = timed[~timed["uses"]]
         if not case["uses"].any() or without.empty:
