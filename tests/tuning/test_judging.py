@@ -15,12 +15,20 @@ ROOT = Path(__file__).parents[2]
 RECORDED = sorted(path for path in ROOT.glob("results/h200*/raw") if (path / "compound_spmv").is_dir())
 
 
+def cases_of(raw):
+    """Problems and precisions of a campaign, by the folders of their searches."""
+    study = raw / "compound_spmv"
+    folders = [path.parent.relative_to(study) for path in study.rglob("search.parquet")]
+    return {(folder.parent.as_posix(), folder.name) for folder in folders}
+
+
 @pytest.mark.parametrize("raw", RECORDED, ids=lambda path: path.parent.name)
 @pytest.mark.parametrize("space", SPACES)
 def test_predicted_keeps_its_promises_on_recorded_campaigns(raw, space):
     recordings = searched(Campaign.load(raw, "compound_spmv"), space)
     if not recordings:
         pytest.skip(f"{raw.parent.name} has nothing of {SPACES[space]}")
+    assert {(one.problem, one.precision) for one in recordings} == cases_of(raw), "some were not searched in full"
     judged = judge(recordings, BUDGET)
     losses = np.array([one.problem_unknown[-1] for one in judged])
     random = np.array([one.random[-1] for one in judged])
