@@ -32,6 +32,8 @@ pytestmark = pytest.mark.gpu
 BANDED = {"poisson": {"points": (90, 90, 90)}}
 BOX = {"helmholtz_box": {"cells": (40, 40, 40)}}
 TORUS = {"dirac_torus": {"rings": 500, "segments": 240}}
+#: With long rows.
+HUBS = {"helmholtz_hubs": {"cells": (40, 40, 40)}}
 ELASTIC = {"elasticity_box": {"cells": (24, 24, 60)}}
 CASES = [
     (BANDED, "double", "ELLPACK-AoS-AoS/direct-256-4"),
@@ -43,6 +45,8 @@ CASES = [
     (ELASTIC, "double", "Sl-32-SoA-SoA/static-256-2"),
     (ELASTIC, "double", "Sl-8-AoSoA-Padded@clustered/chunk-512-2-w4-u2"),
     (TORUS, "single", "CSR-AoSoA-AoS@clustered/chunk-1024-1-w2-u2"),
+    (HUBS, "double", "Sl-8-AoSoA-AoS@clustered/direct-256-4-w4-u2"),
+    (HUBS, "single", "CSR-AoSoA-AoS@clustered/chunk-512-2-w4-u2"),
 ]
 ROUNDS = 3
 #: Seconds of launches before a measurement: the GPU's clocks go down while code is compiled and matrices are built.
