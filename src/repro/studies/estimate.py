@@ -24,9 +24,9 @@ ASSUMED_SIZE = (10_000, 150_000)
 class Rates:
     """What the times are reckoned with, stated beside every estimate.
 
-    Those of GPUs are least-squares fits to a campaign on an H200 before the recorded one, in the papers' space; of the
-    recorded one they tell within a factor of two what each job took to search our space, and the sum within a tenth.
-    Another GPU's bandwidth changes what large matrices take, its host what small ones take.
+    Those of GPUs are least-squares fits to a campaign on an H200 before the recorded one, in the papers' space. They
+    reckon three fifths of what the recorded one took to search our space and repeat its winners, and as little as a
+    third for one job. Another GPU's bandwidth changes what large matrices take, its host what small ones take.
 
     Attributes
     ----------
