@@ -10,6 +10,7 @@ from scipy.sparse.linalg import aslinearoperator, cg, eigsh
 import repro
 from repro.codegen import nvcc
 from repro.codegen.compile import Module
+from repro.codegen.names import read_variant
 from repro.codegen.targets import TARGETS, get_target
 from repro.entries import entries
 from repro.errors import ReproError
@@ -171,9 +172,9 @@ def test_the_fastest_of_a_few_can_be_asked_for(spd, monkeypatch):
 def test_the_defaults_are_variants_of_their_targets():
     for name in (*choice.DEFAULTS.values(), choice.DEFAULT, *choice.QUICK):
         for target in (target for target in TARGETS.values() if target.dialect == "cuda"):
-            choice.parse(name, target)
+            read_variant(name, target)
     for name in (choice.CPU_DEFAULT, *choice.CPU_QUICK):
-        choice.parse(name, get_target("cpu"))
+        read_variant(name, get_target("cpu"))
 
 
 def test_importing_the_package_imports_no_solver():

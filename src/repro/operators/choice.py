@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from repro.codegen.names import read_variant
 from repro.codegen.schedules import Schedule
 from repro.codegen.targets import Target
 from repro.errors import ReproError
 from repro.export.chosen import find_chosen
-from repro.export.names import parse_variant
 from repro.formats.layout import Layout
 from repro.operators.product import STUDY, Product
 from repro.operators.runtime import Runtime
@@ -77,14 +76,7 @@ def find_variant(
                 todo="name a problem like this matrix",
             )
         tuned = chosen.name
-    return parse(tuned, target)
-
-
-def parse(name: str, target: Target) -> tuple[Layout, Schedule]:
-    """Return layout, reordering or not, and schedule of a variant's name."""
-    layout = Layout.parse(name.partition("/")[0])
-    _, schedule = parse_variant(f"{replace(layout, ordering='natural')}/{name.partition('/')[2]}", target)
-    return layout, schedule
+    return read_variant(tuned, target)
 
 
 def fastest(runtime: Runtime, problem: Problem, precision: str) -> tuple[Layout, Schedule]:
@@ -92,8 +84,8 @@ def fastest(runtime: Runtime, problem: Problem, precision: str) -> tuple[Layout,
     target = runtime.device.target
     quick = QUICK if target.dialect == "cuda" else CPU_QUICK
     names = (_default(problem.entry, precision, target), *quick)
-    times = [_seconds(Product(runtime, problem, precision, *parse(name, target))) for name in names]
-    return parse(names[int(np.argmin(times))], target)
+    times = [_seconds(Product(runtime, problem, precision, *read_variant(name, target))) for name in names]
+    return read_variant(names[int(np.argmin(times))], target)
 
 
 def _default(entry: str, precision: str, target: Target) -> str:

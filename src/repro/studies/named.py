@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,12 +12,11 @@ from repro.bench.floor import Floor
 from repro.bench.runnable import Runnable
 from repro.bench.variant import Variant
 from repro.codegen.compile import Module, compile_module
+from repro.codegen.names import read_variant
 from repro.codegen.render import kernel_name, render_module, streams
 from repro.codegen.targets import Target
 from repro.config.models import Config
 from repro.errors import ReproError
-from repro.export.names import parse_variant
-from repro.formats.layout import Layout
 from repro.studies.registry import get_study
 from repro.studies.session import modules_folder
 
@@ -80,8 +78,7 @@ def fastest_floor(recorded: Path) -> str:
 
 def find_variant(config: Config, study: str, entry: str, precision: str, name: str, target: Target) -> Variant:
     """Return the variant of that name, from a module of the study if one holds it, else from one of its own."""
-    layout = Layout.parse(name.partition("/")[0])
-    _, schedule = parse_variant(f"{replace(layout, ordering='natural')}/{name.partition('/')[2]}", target)
+    layout, schedule = read_variant(name, target)
     module = get_study(study)
     for space in SPACES:
         manifest = module.manifest(target, space, entry, precision, layout)
