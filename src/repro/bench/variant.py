@@ -17,7 +17,6 @@ from repro.codegen.render import kernel_name
 from repro.codegen.schedules import Schedule
 from repro.devices.base import Buffer, Device
 from repro.formats.layout import Layout
-from repro.formats.outer import get_outer
 from repro.formats.pack import pack_vector
 
 #: Slots for each entry above which a layout of ours is not tried.
@@ -103,10 +102,8 @@ class Variant:
         if self.module.binary is None:
             raise ModuleError(self.module.message)
         device = workspace.device
-        problem = workspace.operands.problem
-        slots, _ = get_outer(self.layout.outer).count(problem.row_lengths, device.target.warp)
-        if self.space == "extended" and slots > MOST_PADDING * problem.nnz:
-            raise Unsupported(f"padded to {slots / problem.nnz:.1f} times the entries, more than {MOST_PADDING}")
+        if self.space == "extended" and (padded := workspace.padding(self.layout.outer)) > MOST_PADDING:
+            raise Unsupported(f"padded to {padded:.1f} times the entries, more than {MOST_PADDING}")
         packed, buffers = workspace.matrix(self.layout)
         name = kernel_name(self.schedule, device.target)
         self._kernel_resources = (self.module.resources or {}).get(name, {})
@@ -114,7 +111,7 @@ class Variant:
         x = workspace.x(self.layout.vector, self.layout.unknowns)
         self._moved = packed.nbytes + 2 * x.nbytes, packed.nbytes
         self._permutation = workspace.permutation(self.layout.unknowns)
-        n = problem.n
+        n = workspace.operands.problem.n
         kernel = workspace.program(self._folder / self.module.binary).kernel(name)
         run = device.bind(
             kernel,

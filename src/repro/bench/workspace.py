@@ -17,6 +17,7 @@ from repro.devices.base import Buffer, Device, Program
 from repro.entries import Entry, get_entry
 from repro.formats.layout import Layout
 from repro.formats.ordering import cluster_rows, permutation, reorder
+from repro.formats.outer import get_outer
 from repro.formats.pack import Packed, pack, pack_vector, padded_size
 from repro.problems.problem import Problem
 
@@ -105,6 +106,7 @@ class Workspace:
         self.common, self.common_hash = common, common_hash
         self.resident = resident
         self._matrices: OrderedDict[Layout, tuple[Packed, dict[str, Buffer]]] = OrderedDict()
+        self._padding: dict[str, float] = {}
         self._orderings: dict[str, tuple[NDArray[np.int64], Problem]] = {}
         self._programs: OrderedDict[Path, Program] = OrderedDict()
         self._vectors: dict[tuple[str, str], Buffer] = {}
@@ -127,6 +129,14 @@ class Workspace:
     @cached_property
     def _clusters(self) -> NDArray[np.int64]:
         return cluster_rows(self.operands.problem)
+
+    def padding(self, outer: str) -> float:
+        """Return the slots that an outer format takes for each entry; counted once, since every variant asks."""
+        if outer not in self._padding:
+            problem = self.operands.problem
+            slots, _ = get_outer(outer).count(problem.row_lengths, self.device.target.warp)
+            self._padding[outer] = slots / problem.nnz
+        return self._padding[outer]
 
     def matrix(self, layout: Layout) -> tuple[Packed, dict[str, Buffer]]:
         """Return the matrix packed in a layout, with its arrays on the device."""
