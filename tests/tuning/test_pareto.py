@@ -50,13 +50,14 @@ def test_rows_are_chosen_by_memory_only_when_asked():
         row("Sl-32-AoS-AoS/static-64-1", 1.0, 150, graph_median=0.5),
         row("ELL-AoS-AoS/static-64-1", 0.9, 100, protocol="screen"),
         row("CSR-AoS-SoA/static-64-1", 0.9, 100, status="incorrect", event_median=None, graph_median=None),
-        row("CSR-AoS-AoS@rcm/static-64-1", 0.5, 100),
+        row("CSR-AoS-AoS@rcm/static-64-1", 0.5, 100, ordering="rcm"),
+        row("CSR-AoS-AoS@clustered/static-64-1", 1.1, 100, graph_median=1.1),
         row("cusparse/csr", 0.1, 1, kind="baseline"),
     ]
     assert choose_by_memory(rows, 0.0) == []
     answers = {choice.clock: (choice.tuning, choice.name) for choice in choose_by_memory(rows, 1.0)}
     assert answers == {
-        "event": ("memory", "CSR-AoS-AoS/static-64-1"),
+        "event": ("memory", "CSR-AoS-AoS@clustered/static-64-1"),
         "graph": ("memory", "Sl-32-AoS-AoS/static-64-1"),
     }
     assert [choice.name for choice in choose_by_memory(rows[2:3], 1.0)] == ["ELL-AoS-AoS/static-64-1"] * 2

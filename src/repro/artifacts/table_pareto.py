@@ -45,7 +45,7 @@ def weigh(campaign: Campaign, problem: str, precision: str) -> Weighed | None:
     fastest: dict[str, Mapping[str, Any]] = {}
     for row in campaign.search_rows(problem, precision):
         timed = row["status"] in TIMED and row["event_median"] and row["matrix_bytes"]
-        if row["kind"] != "variant" or not timed or "@" in row["name"]:
+        if row["kind"] != "variant" or not timed or row["ordering"] != "natural":
             continue
         known = fastest.get(row["layout"])
         # a few launches are not enough to choose by where there are more

@@ -46,7 +46,7 @@ def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
 
 
 def _choose_by(rows: Sequence[Row], clock: str, tie: float) -> list[Choice]:
-    timed = [row for row in rows if _time(row, clock) is not None and row.status in {"ok", "noisy"}]
+    timed = [row for row in rows if row.median(clock) is not None and row.status in {"ok", "noisy"}]
     natural = [row for row in timed if row.ordering == "natural"]
     asked = _in_the_papers_space([row for row in natural if row.space != EXTENDED], clock)
     if any(row.space == EXTENDED for row in timed):
@@ -75,21 +75,16 @@ def _in_the_papers_space(rows: Sequence[Row], clock: str) -> dict[str, list[Row]
     }
 
 
-def _time(row: Row, clock: str) -> float | None:
-    value: float | None = getattr(row, f"{clock}_median")
-    return value
-
-
 def _schedule(row: Row) -> tuple[object, ...]:
     return row.schedule, row.n_t, row.n_b, row.width, row.unroll
 
 
 def _best(rows: Sequence[Row], clock: str) -> Row | None:
     """Return the fastest row; full before screened, ok before noisy."""
-    return min(rows, key=lambda r: (r.protocol != "full", r.status != "ok", _time(r, clock)), default=None)
+    return min(rows, key=lambda r: (r.protocol != "full", r.status != "ok", r.median(clock)), default=None)
 
 
 def _ties(rows: Sequence[Row], best: Row, clock: str, tie: float) -> tuple[str, ...]:
-    limit = (_time(best, clock) or 0.0) * (1 + tie)
-    close = [r for r in rows if r is not best and r.protocol == best.protocol and (_time(r, clock) or limit) < limit]
-    return tuple(row.name for row in sorted(close, key=lambda r: _time(r, clock) or 0.0))
+    limit = (best.median(clock) or 0.0) * (1 + tie)
+    close = [r for r in rows if r is not best and r.protocol == best.protocol and (r.median(clock) or limit) < limit]
+    return tuple(row.name for row in sorted(close, key=lambda r: r.median(clock) or 0.0))

@@ -46,12 +46,12 @@ def _choose_by_memory(rows: Sequence[Row], weight: float, clock: str) -> list[Ch
         if row.kind == "variant"
         and row.status == "ok"
         and row.matrix_bytes
-        and getattr(row, f"{clock}_median")
-        and "@" not in row.name
+        and row.median(clock)
+        and row.ordering == "natural"
     ]
     timed = [row for row in timed if row.protocol == "full"] or timed
     if not timed:
         return []
-    seconds = np.array([getattr(row, f"{clock}_median") for row in timed], dtype=np.float64)
+    seconds = np.array([row.median(clock) for row in timed], dtype=np.float64)
     sizes = np.array([row.matrix_bytes for row in timed], dtype=np.float64)
     return [Choice(clock, "memory", timed[weigh(seconds, sizes, weight)].name)]
