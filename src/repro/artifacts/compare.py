@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import exp, log
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ import pandas as pd
 
 from repro.artifacts.case import TIE, TIMED, median
 from repro.artifacts.data import Campaign
+from repro.artifacts.standing import geometric_mean
 from repro.bench.rows import CLOCKS
 from repro.errors import ReproError
 
@@ -227,18 +227,13 @@ def _judge(pairs: pd.DataFrame, tolerance: float, *, verdicts: bool) -> pd.DataF
             line |= {f"{clock}_ratio": ratio, f"{clock}_verdict": verdict}
             ratios += [] if ratio is None else [ratio]
             found += [] if verdict is None else [verdict]
-        line["ratio"] = geometric_mean(ratios)
+        line["ratio"] = geometric_mean(ratios) if ratios else np.nan
         # where the clocks contradict each other nothing is decided
         line["verdict"] = (found[0] if len(set(found)) == 1 else "undecided") if found else None
         lines.append(line)
     columns = [*KEY, "phase"]
     columns += [f"{clock}_{what}" for clock in CLOCKS for what in ("first", "second", "ratio", "verdict")]
     return pd.DataFrame(lines, columns=[*columns, "ratio", "verdict"])
-
-
-def geometric_mean(values: list[float]) -> float:
-    """Return the geometric mean of positive numbers, NaN of none."""
-    return exp(sum(map(log, values)) / len(values)) if values else float(np.nan)
 
 
 def _winners(one: Campaign, other: Campaign) -> Iterator[Winner]:

@@ -116,6 +116,11 @@ class Row:
     measured_at: str | None = None
     schema: int = field(default=SCHEMA)
 
+    def median(self, clock: str) -> float | None:
+        """Return the median by a clock, in seconds."""
+        value: float | None = getattr(self, f"{clock}_median")
+        return value
+
     def as_dict(self) -> dict[str, Any]:
         """Return the row as plain data, a column a key."""
         return dict(vars(self))

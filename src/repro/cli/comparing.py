@@ -112,7 +112,8 @@ def _print_groups(found: Comparison, tolerance: float, console: Console) -> None
     """Print how many rows have which verdict (across devices: how many there are), and what the ratios are."""
     from rich.table import Table
 
-    from repro.artifacts.compare import VERDICTS, geometric_mean
+    from repro.artifacts.compare import VERDICTS
+    from repro.artifacts.standing import geometric_mean
 
     title = f"Rows by verdict, B against A, tolerance {100 * tolerance:g} %"
     if found.across:

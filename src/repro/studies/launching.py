@@ -18,7 +18,7 @@ from repro.devices.open import resolve_device, target_of
 from repro.errors import ReproError
 from repro.problems.problem import Problem, Unavailable
 from repro.studies.named import find_runnables
-from repro.studies.session import Folders, modules_folder, open_bench
+from repro.studies.session import Folders, check_study, modules_folder, open_bench
 
 
 def launch(config: Config, study: str, name: str, precision: str, names: Sequence[str], launches: int) -> list[Row]:
@@ -35,8 +35,7 @@ def launch(config: Config, study: str, name: str, precision: str, names: Sequenc
     ReproError
         Study, problem, precision or a runnable that there is not, or a runnable that cannot be run or is wrong.
     """
-    if study not in config.studies:
-        raise ReproError("unknown study", expected=f"one of {', '.join(config.studies)}", actual=study)
+    check_study(config, study)
     if precision not in DTYPES:
         raise ReproError("unknown precision", expected=f"one of {', '.join(DTYPES)}", actual=precision)
     folders = Folders(config, study, name, precision)

@@ -19,7 +19,7 @@ from repro.config.models import Config, Study
 from repro.errors import ReproError
 from repro.problems.problem import Problem, Unavailable
 from repro.studies.registry import get_study
-from repro.studies.session import Folders, open_bench
+from repro.studies.session import Folders, check_study, open_bench
 from repro.studies.strategy import strategy
 from repro.tuning.choose import Choice, choose
 from repro.tuning.pareto import choose_by_memory
@@ -47,8 +47,7 @@ def measure(config: Config, study: str, name: str, precision: str, progress: Pro
         A study or a baseline that there is not, a problem that is not built, a module that is not compiled, or a device
         that cannot be opened.
     """
-    if study not in config.studies:
-        raise ReproError("unknown study", expected=f"one of {', '.join(config.studies)}", actual=study)
+    check_study(config, study)
     folders = Folders(config, study, name, precision)
     try:
         problem = Problem.load(folders.problem)
@@ -156,7 +155,10 @@ def worthwhile_orderings(choices: Sequence[Choice], rows: Sequence[Row], tie: fl
     found = set()
     for clock in CLOCKS:
         natural, reordered = (chosen.get((clock, tuning)) for tuning in ("extended", "reordered"))
-        if natural and reordered and _time(reordered, clock) * (1 + tie) < _time(natural, clock):
+        if not natural or not reordered:
+            continue
+        before, after = natural.median(clock), reordered.median(clock)
+        if before and after and after * (1 + tie) < before:
             found.add(reordered.ordering)
     return sorted(found)
 
@@ -174,13 +176,8 @@ def _fastest(rows: Sequence[Row]) -> set[str]:
 
 def _ranked(rows: Sequence[Row], clock: str = "event") -> list[Row]:
     """Return the rows that have a time, rows of the full protocol first, the fastest of them first."""
-    timed = [row for row in rows if getattr(row, f"{clock}_median") is not None]
-    return sorted(timed, key=lambda row: (row.protocol != "full", _time(row, clock)))
-
-
-def _time(row: Row, clock: str) -> float:
-    median: float = getattr(row, f"{clock}_median")
-    return median
+    timed = [row for row in rows if row.median(clock) is not None]
+    return sorted(timed, key=lambda row: (row.protocol != "full", row.median(clock)))
 
 
 def unavailable(study: str, precision: str, reason: Unavailable) -> Row:

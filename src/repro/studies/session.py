@@ -44,6 +44,18 @@ class Folders:
         self.environments = results / "raw" / "environment"
 
 
+def check_study(config: Config, study: str) -> None:
+    """Refuse a study that is not configured.
+
+    Raises
+    ------
+    ReproError
+        It is not.
+    """
+    if study not in config.studies:
+        raise ReproError("unknown study", expected=f"one of {', '.join(config.studies)}", actual=study)
+
+
 def modules_folder(target: str) -> Path:
     """Return the folder of the compiled modules of a target."""
     return Path("modules", target)
