@@ -27,7 +27,7 @@ SCALARS = {dtype: np.array([1, 0], dtype) for dtype in TYPES}
 
 #: What the papers compare with, by entry. csrmv, which they use for complex numbers, left the library with CUDA 11;
 #: SpMV with CSR is what took its place.
-PAPERS_CHOICE = {"complex": "spmv-csr-alg1/complex", "quaternion": "bsrmv/real4", "block3": "bsrmv/real3"}
+PAPERS_CHOICE = {"real": "spmv-csr-alg1/real", "complex": "spmv-csr-alg1/complex", "quaternion": "bsrmv/real4", "block3": "bsrmv/real3"}
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,8 @@ class Row:
     ordering
         Order of the matrix's rows and columns: `natural`, `rcm` or `sorted`.
     kind
-        `variant`, `baseline`, `floor`, `copy` (device copy) or `empty` (empty kernel).
+        `variant`, `baseline`, `floor`, `copy` (device copy), `empty` (empty kernel), or `solver` (an iterative solver with
+        one of the products).
     name
         Unique within (study, problem, precision): `CSR-AoS-AoS/static-256-4`, `cusparse/spmv-csr-alg1/real`, …
     phase
@@ -57,6 +58,9 @@ class Row:
         Quantiles over single launches, and over replays of a graph per launch (CPU: over batches per launch).
     error
         Largest componentwise error over its bound (at most 1 where the status is `ok`).
+    per_thread, chunks, encodings
+        Of layouts of coordinates: slots of a thread (the paper's K; B is `n_t`), chunks that a block takes, and how many
+        chunks have which encoding, as JSON.
     registers, spills
         Registers a thread and spilled bytes a thread, as the compiler reported; None on the CPU.
     preprocess
@@ -83,6 +87,9 @@ class Row:
     n_b: int | None = None
     width: int | None = None
     unroll: int | None = None
+    per_thread: int | None = None
+    chunks: int | None = None
+    encodings: str | None = None
     routine: str | None = None
     representation: str | None = None
     papers_choice: bool | None = None
