@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from repro.errors import ReproError
 from repro.formats.layout import Layout
 
 Clock = Literal["event", "graph"]
-Tuning = Literal["schedule", "layout", "joint", "static", "dynamic", "reference", "extended", "reordered"]
+Tuning = Literal["schedule", "layout", "joint", "static", "dynamic", "reference", "extended", "reordered", "plain"]
 
 TIMED = ("ok", "noisy")
 TIE = float(Protocol.model_fields["tie"].default)
@@ -112,16 +112,24 @@ class Case:
         """Return how many times faster `over` is than `base`, None if either is missing."""
         return base.seconds / over.seconds if base and over else None
 
-    def baseline(self, clock: Clock, *, papers_choice: bool = False, ordering: str = "natural") -> Timed | None:
+    def fastest(self, kind: str, clock: Clock, names: Collection[str]) -> Timed | None:
+        """Return the fastest row of a kind among those of some names, None if none of them has a time."""
+        return _fastest([row for row in self.rows if row["kind"] == kind and row["name"] in names], clock)
+
+    def baseline(
+        self, clock: Clock, *, papers_choice: bool = False, ordering: str = "natural", of: str = ""
+    ) -> Timed | None:
         """Return the library's fastest routine of any representation, or the fastest that the papers used.
 
-        Routines run on the problem in its own ordering unless another is asked for.
+        Routines run on the problem in its own ordering unless another is asked for, and on any format unless one is
+        named: `csr` is that of `spmv-csr-alg1`.
         """
         rows = [
             row
             for row in self.rows
             if row["kind"] == "baseline" and (row["papers_choice"] or not papers_choice) and row["ordering"] == ordering
-        ]
+            and (not of or of in str(row["routine"]).split("-"))
+        ]  # fmt: skip
         return _fastest(rows, clock)
 
     def bound(self, kind: Literal["floor", "copy", "empty"], clock: Clock) -> Timed | None:

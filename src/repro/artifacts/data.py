@@ -24,6 +24,8 @@ PRECISIONS = ("single", "double")
 #: The oldest version of the rows that can be read, and what the columns stand for that it does not have.
 OLDEST = 1
 DEFAULTS = {"space": "paper", "ordering": "natural"}
+#: Columns that came later and hold nothing where a file is from before.
+LATER = ("per_thread", "chunks", "encodings")
 _TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 ROWS = pa.schema(
     [(field.name, _TYPES[str(field.type).split(" | ")[0]]) for field in fields(Row)]
@@ -331,9 +333,9 @@ def _row_frame(table: pa.Table, where: Path) -> pd.DataFrame:
             actual=", ".join(sorted(map(str, found))),
             todo="measure again with this version, or read them with the version that wrote them",
         )
-    for name in DEFAULTS:
+    for name in (*DEFAULTS, *LATER):
         if name not in table.column_names:
-            table = table.append_column(name, pa.nulls(table.num_rows, pa.string()))
+            table = table.append_column(name, pa.nulls(table.num_rows, ROWS.field(name).type))
     _missing_columns(table, ROWS.names, where)
     table = table.select(ROWS.names).cast(ROWS)
     for name, value in DEFAULTS.items():

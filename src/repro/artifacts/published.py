@@ -3,45 +3,49 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from repro.errors import ReproError
 
 FOLDER = Path("config/published")
-TARGETS = ("quantity", "prototype", "wanted", "what")
 Record = dict[str, str]
 
-COLUMNS = {
-    "sizes": ("table", "gpu", "problem", "entry", "rows", "nonzeros"),
-    "layouts": ("table", "gpu", "entry", "precision", "problem", "layout", "speedup"),
-    "dynamic": ("table", "gpu", "problem", "preferred"),
-    "memory": ("table", "gpu", "problem", "csr_size", "csr_unit", "ELL", "Sl-16", "Sl-32", "cuSPARSE"),
-    "devices": ("table", "gpu", "name", "compute_capability", "multiprocessors", "cuda", "calls"),
-    "text": ("table", "gpu", "quantity", "precision", "value"),
+#: The files of each study and their columns; a study without published numbers has none.
+FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "compound_spmv": {
+        "sizes": ("table", "gpu", "problem", "entry", "rows", "nonzeros"),
+        "layouts": ("table", "gpu", "entry", "precision", "problem", "layout", "speedup"),
+        "dynamic": ("table", "gpu", "problem", "preferred"),
+        "memory": ("table", "gpu", "problem", "csr_size", "csr_unit", "ELL", "Sl-16", "Sl-32", "cuSPARSE"),
+        "devices": ("table", "gpu", "name", "compute_capability", "multiprocessors", "cuda", "calls"),
+        "text": ("table", "gpu", "quantity", "precision", "value"),
+    },
+    "compressed_coo": {
+        "text": ("table", "gpu", "quantity", "precision", "value"),
+    },
+}
+#: What we aim at ourselves: the column `prototype` is there where a prototype was measured before.
+TARGETS: Mapping[str, tuple[str, ...]] = {
+    "compound_spmv": ("quantity", "prototype", "wanted", "what"),
+    "compressed_coo": ("quantity", "wanted", "what"),
 }
 
 
 @dataclass(frozen=True)
 class Published:
-    """Published tables of one study, a record a line: a number is kept as the text that was printed.
+    """What is printed in the papers of one study, a record a line: a number is kept as the text that was printed.
 
     Attributes
     ----------
-    sizes, layouts, dynamic, memory
-        Tables 1, 2 to 7, 8 and 9 of the 2020 paper.
-    devices, text
-        The papers' GPUs, and the numbers that stand in the text only.
+    tables
+        Records of each of the study's `FILES`, by the file's name without the study's.
     targets
         What we aim at ourselves; empty where a study aims at nothing.
     """
 
-    sizes: list[Record]
-    layouts: list[Record]
-    dynamic: list[Record]
-    memory: list[Record]
-    devices: list[Record]
-    text: list[Record]
+    tables: Mapping[str, list[Record]]
     targets: list[Record]
 
     @classmethod
@@ -53,23 +57,29 @@ class Published:
         ReproError
             A file is missing or has other columns.
         """
-        tables = {name: _read(folder / f"{study}-{name}.csv", columns) for name, columns in COLUMNS.items()}
+        files = FILES.get(study, {})
+        tables = {name: _read(folder / f"{study}-{name}.csv", columns) for name, columns in files.items()}
         aims = folder.parent / "targets" / f"{study}.csv"
-        return cls(**tables, targets=_read(aims, TARGETS) if aims.exists() else [])
+        return cls(tables, _read(aims, TARGETS[study]) if study in TARGETS and aims.exists() else [])
+
+    def __getitem__(self, name: str) -> list[Record]:
+        """Return the records of one file."""
+        return self.tables[name]
 
     @property
     def gpus(self) -> list[str]:
         """The papers' GPUs, oldest first."""
-        return [device["gpu"] for device in self.devices]
+        return [device["gpu"] for device in self["devices"]]
 
     @property
     def problems(self) -> dict[str, str]:
-        """The papers' problems in their order, with the entry of each."""
-        return {item["problem"]: item["entry"] for item in self.sizes}
+        """The papers' problems in their order, with the entry of each; empty where the papers' sizes are not typed."""
+        return {item["problem"]: item["entry"] for item in self.tables.get("sizes", [])}
 
-    def quantity(self, name: str, precision: str = "") -> str:
+    def quantity(self, name: str, precision: str = "", gpu: str = "") -> str:
         """Return a number from the text, as printed."""
-        return next(item["value"] for item in self.text if item["quantity"] == name and item["precision"] == precision)
+        wanted = (name, precision, gpu)
+        return next(i["value"] for i in self["text"] if (i["quantity"], i["precision"], i["gpu"]) == wanted)
 
 
 def _read(path: Path, columns: tuple[str, ...]) -> list[Record]:

@@ -37,7 +37,7 @@ def dynamic_wins(case: Case, clock: Clock = "event") -> bool | None:
 @table(STUDY, "table-8", title="Where the dynamic schedule is preferred", numbering=f"Table 8 of {PAPER}")
 def preferred(campaign: Campaign, published: Published) -> Table:
     """SP, DP, both or none for each problem and GPU, with the share of cases at the bottom."""
-    printed = {(item["problem"], item["gpu"]): item["preferred"] for item in published.dynamic}
+    printed = {(item["problem"], item["gpu"]): item["preferred"] for item in published["dynamic"]}
     rows = []
     won = known = ties = marked = 0
     for line in lineup(campaign, published):
@@ -72,7 +72,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
     )
     shares = []
     for gpu in published.gpus:
-        kinds = [item["preferred"] for item in published.dynamic if item["gpu"] == gpu]
+        kinds = [item["preferred"] for item in published["dynamic"] if item["gpu"] == gpu]
         shares.append(_share(sum(CASES[k] for k in kinds), 2 * len(kinds)))
     summary = [(Cell("share of cases"), BLANK, *shares, _share(won, known))]
     percent = published.quantity("share of cases where dynamic is better in percent")

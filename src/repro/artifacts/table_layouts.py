@@ -33,7 +33,7 @@ NUMBERS = {
 def best_layouts(campaign: Campaign, published: Published, number: int) -> Table:
     """Return one of the six tables."""
     entry, precision = NUMBERS[number]
-    printed = {(i["problem"], i["gpu"]): i for i in published.layouts if i["table"] == str(number)}
+    printed = {(i["problem"], i["gpu"]): i for i in published["layouts"] if i["table"] == str(number)}
     rows = []
     ties = timed = marked = 0
     for line in lineup(campaign, published, entry):

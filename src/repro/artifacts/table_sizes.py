@@ -15,7 +15,7 @@ FORMATS = ("ELL", "Sl-16", "Sl-32", "cuSPARSE")
 @table(STUDY, "table-1", title="Sizes of the matrices", numbering=f"Table 1 of {PAPER}")
 def sizes(campaign: Campaign, published: Published) -> Table:
     """Rows and stored entries, published beside ours."""
-    known = {item["problem"]: item for item in published.sizes}
+    known = {item["problem"]: item for item in published["sizes"]}
     rows = []
     for line in lineup(campaign, published):
         printed = known[line.published] if line.published else None
@@ -24,9 +24,9 @@ def sizes(campaign: Campaign, published: Published) -> Table:
             (
                 line.cell,
                 Cell(line.entry, ENTRY_WORDS.get(line.entry, line.entry)),
-                *(_count(None if printed is None else int(printed[key])) for key in ("rows", "nonzeros")),
-                _count(record.n if record else None),
-                _count(record.nnz if record else None),
+                *(count(None if printed is None else int(printed[key])) for key in ("rows", "nonzeros")),
+                count(record.n if record else None),
+                count(record.nnz if record else None),
             )
         )
     columns = (
@@ -50,7 +50,7 @@ def sizes(campaign: Campaign, published: Published) -> Table:
 @table(STUDY, "table-9", title="Memory of the layouts", numbering=f"Table 9 of {PAPER}")
 def memory(campaign: Campaign, published: Published) -> Table:
     """Size as CSR, and the other formats as multiples of it, in double precision."""
-    known = {item["problem"]: item for item in published.memory}
+    known = {item["problem"]: item for item in published["memory"]}
     rows = []
     for line in lineup(campaign, published):
         printed = known[line.published] if line.published else None
@@ -88,5 +88,6 @@ def size_text(size: int) -> str:
     return f"{size / KIB:.1f} KiB" if size < KIB**2 else f"{size / KIB**2:.1f} MiB"
 
 
-def _count(number: int | None) -> Cell:
+def count(number: int | None) -> Cell:
+    """Return a number with its thousands apart."""
     return Cell() if number is None else Cell(number, f"{number:,}".replace(",", "\N{NO-BREAK SPACE}"))

@@ -1,0 +1,166 @@
+"""What the tables and figures of the study `compressed_coo` share: who is compared with whom, problem by problem."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from repro.artifacts.case import Case, Clock, Timed, Tuning
+from repro.artifacts.data import Campaign
+from repro.artifacts.lineup import Line, ours
+from repro.artifacts.published import Published
+
+STUDY = "compressed_coo"
+PAPER = "the 2020 paper (Aliaga et al.)"
+#: The paper took matrices of more rows than this.
+LARGE = 900_000
+CLOCK: Clock = "graph"
+SOLVER = "bicgstab-10/"
+REPEAT, DISTINCT = "repeat", "distinct"
+_OURS: tuple[Tuning, ...] = ("plain", "joint", "extended")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The times of one problem at one precision by the graph clock, None where there is none.
+
+    Attributes
+    ----------
+    line, case
+        Which.
+    plain, compressed, ours
+        The fastest balanced COO and compressed COO of the paper's space, and the fastest of all our variants.
+    csr_default
+        The routine that the paper compares with: cuSPARSE's default for CSR.
+    csr, coo, library
+        The library's fastest routine for CSR, for COO, and of all.
+    floor
+        The streaming floor.
+    plain_solver, compressed_solver, ours_solver
+        BiCGSTAB with the products above: the faster where the two clocks chose two of them.
+    default_solver, library_solver
+        BiCGSTAB with the library's default for CSR, and the fastest with any routine of the library.
+    """
+
+    line: Line
+    case: Case
+    plain: Timed | None
+    compressed: Timed | None
+    ours: Timed | None
+    csr_default: Timed | None
+    csr: Timed | None
+    coo: Timed | None
+    library: Timed | None
+    floor: Timed | None
+    plain_solver: Timed | None
+    compressed_solver: Timed | None
+    ours_solver: Timed | None
+    default_solver: Timed | None
+    library_solver: Timed | None
+
+    @property
+    def n(self) -> int:
+        """Rows of the matrix; 0 where it is not known."""
+        return (self.line.record and self.line.record.n) or 0
+
+    @property
+    def nnz(self) -> int:
+        """The matrix's own non-zeros, without padding; 0 where they are not known."""
+        return (self.line.record and self.line.record.nnz) or 0
+
+    @property
+    def csr_bytes(self) -> int:
+        """Bytes of the matrix as CSR with 4-byte indices; 0 where its size is not known."""
+        value = {"single": 4, "double": 8}[self.case.precision]
+        return 4 * (self.n + 1) + self.nnz * (4 + value) if self.nnz else 0
+
+    @property
+    def values(self) -> str | None:
+        """Whether the values `repeat`, so that most chunks of the compressed COO look them up, or are `distinct`."""
+        chunks = encodings(self.compressed)
+        if not chunks:
+            return None
+        looked_up = sum(count for name, count in chunks.items() if name.endswith("/table"))
+        return REPEAT if 2 * looked_up >= sum(chunks.values()) else DISTINCT
+
+    def memory(self, kernel: Timed | None) -> float | None:
+        """Return the bytes of a kernel's matrix over those of CSR."""
+        held = kernel.row["matrix_bytes"] if kernel else None
+        return held / self.csr_bytes if held and self.csr_bytes else None
+
+    def gflops(self, kernel: Timed | None) -> float | None:
+        """Return 2 nnz / time in units of 10^9 a second, of the matrix's own non-zeros."""
+        return 2e-9 * self.nnz / kernel.seconds if kernel and self.nnz else None
+
+
+def standings(campaign: Campaign, published: Published, precision: str) -> list[Standing]:
+    """Return all of a campaign at one precision, by growing numbers of non-zeros."""
+    return [standing(line, precision, campaign) for line in ours(campaign, published)]
+
+
+def standing(line: Line, precision: str, campaign: Campaign) -> Standing:
+    """Return where the kernels stand on one problem at one precision."""
+    case = Case(campaign, line.problem, precision)
+    chosen = {tuning: _chosen(case, tuning) for tuning in _OURS}
+    everything = {str(row["name"]) for row in case.rows if row["kind"] == "baseline"}
+    default = case.baseline(CLOCK, papers_choice=True)
+    return Standing(
+        line=line,
+        case=case,
+        plain=case.winner("plain", CLOCK),
+        compressed=case.winner("joint", CLOCK),
+        ours=case.winner("extended", CLOCK),
+        csr_default=default,
+        csr=case.baseline(CLOCK, of="csr"),
+        coo=case.baseline(CLOCK, of="coo"),
+        library=case.baseline(CLOCK),
+        floor=case.bound("floor", CLOCK),
+        plain_solver=_solver(case, chosen["plain"]),
+        compressed_solver=_solver(case, chosen["joint"]),
+        ours_solver=_solver(case, chosen["extended"]),
+        default_solver=_solver(case, {default.name} if default else set()),
+        library_solver=_solver(case, everything),
+    )
+
+
+def _chosen(case: Case, tuning: Tuning) -> set[str]:
+    """Return the variants that a tuning chose, by either clock."""
+    choices = case.campaign.choice_rows(case.problem, case.precision)
+    return {str(choice["name"]) for choice in choices if choice["tuning"] == tuning}
+
+
+def _solver(case: Case, products: Collection[str]) -> Timed | None:
+    return case.fastest("solver", CLOCK, {SOLVER + name for name in products})
+
+
+def encodings(kernel: Timed | None) -> dict[str, int]:
+    """Return how many chunks of a kernel's format have which encoding; empty where nothing is recorded."""
+    counts: dict[str, int] = json.loads((kernel and kernel.row["encodings"]) or "{}")
+    return counts
+
+
+def precision_of(campaign: Campaign) -> str:
+    """Return the precision that tables and figures of one precision print: double, the paper's, where there is any."""
+    return campaign.precisions[-1]
+
+
+def counted(cases: Sequence[Standing]) -> tuple[list[Standing], str]:
+    """Return the problems that medians are taken over, and the sentence that says which."""
+    large = [case for case in cases if case.n > LARGE]
+    if large:
+        return large, f"Medians are over the {len(large)} problems of more than {LARGE:,} rows, as in the paper."
+    few = f"Medians are over all {len(cases)} problems: none has more than {LARGE:,} rows, as the paper’s have."
+    return list(cases), few
+
+
+def median_of(values: Iterable[float | None]) -> float | None:
+    """Return the median of the numbers that are there, None of none."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def each(cases: Iterable[Standing], number: Callable[[Standing], float | None]) -> list[tuple[float, Standing]]:
+    """Return a number of all problems that have it."""
+    return [(value, case) for case in cases if (value := number(case)) is not None]

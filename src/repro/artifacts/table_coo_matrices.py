@@ -1,0 +1,46 @@
+"""The matrices of the study."""
+
+from __future__ import annotations
+
+from repro.artifacts.coo import LARGE, PAPER, STUDY, Standing, precision_of, standings
+from repro.artifacts.data import Campaign
+from repro.artifacts.document import Cell, Column, Table
+from repro.artifacts.lineup import PROBLEM, sentences, unavailable
+from repro.artifacts.published import Published
+from repro.artifacts.registry import table
+from repro.artifacts.table_sizes import count
+
+
+@table(STUDY, "table-2", title="The matrices", numbering=f"Table 2 of {PAPER}")
+def matrices(campaign: Campaign, published: Published) -> Table:
+    """A line a problem, by growing numbers of non-zeros."""
+    cases = standings(campaign, published, precision_of(campaign))
+    columns = (
+        PROBLEM,
+        Column("rows", "rows"),
+        Column("nonzeros", "non-zeros"),
+        Column("nonzeros_per_row", "per row"),
+        Column("values", "values", numeric=False),
+        Column("remark", "remark", numeric=False),
+    )
+    large = sum(case.n > LARGE for case in cases)
+    caption = [
+        f"The matrices. The paper took real, square matrices of more than {LARGE:,} rows from the SuiteSparse",
+        f"collection; here {large} of {len(cases)} are as large. Values repeat: most chunks of the compressed COO with",
+        "the fastest K look their values up in the table of the 256 most frequent; else they are distinct.",
+        unavailable(campaign),
+    ]
+    return Table(columns, [_row(case) for case in cases], sentences(caption))
+
+
+def _row(case: Standing) -> tuple[Cell, ...]:
+    record = case.line.record
+    mean = case.nnz / case.n if case.n else None
+    return (
+        Cell(case.line.problem),
+        count(case.n or None),
+        count(case.nnz or None),
+        Cell() if mean is None else Cell(mean, f"{mean:.1f}"),
+        Cell(case.values),
+        Cell(record.remark if record else None, (record and record.remark) or " "),
+    )
