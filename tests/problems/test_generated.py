@@ -136,7 +136,7 @@ def test_hubs_that_do_not_fit() -> None:
 @pytest.mark.parametrize(
     ("kind", "parameters", "message"),
     [
-        ("cube", {}, "expected: one of dirac_blob, dirac_hubs"),
+        ("cube", {}, "expected: one of arrow, diffusion, dirac_blob"),
         ("poisson", {"cells": [3, 3, 3]}, "cells: unknown parameter"),
         ("poisson", {"stencil": 9}, "stencil: Input should be 7 or 27 (is 9)"),
         ("poisson", {"points": [3, 3]}, "points.2: Field required"),

@@ -13,7 +13,7 @@ from repro.problems.assembled import Assembled, Floats, Integers, Pattern
 
 
 def assemble_elasticity(
-    vertices: Floats, tetrahedra: Integers, *, young: float = 1.0, poisson: float = 0.3
+    vertices: Floats, tetrahedra: Integers, *, young: float | Floats = 1.0, poisson: float = 0.3
 ) -> Assembled:
     """Assemble the stiffness matrix of an isotropic, linearly elastic body with a free boundary.
 
@@ -31,7 +31,7 @@ def assemble_elasticity(
     tetrahedra
         `(t, 4)` vertex numbers, none degenerate. Every vertex belongs to one.
     young
-        Young's modulus E, in units of pressure.
+        Young's modulus E, in units of pressure: one, or `(t,)` for each tetrahedron its own.
     poisson
         Poisson's ratio ν, above -1 and below 1/2.
 
@@ -45,12 +45,15 @@ def assemble_elasticity(
     ReproError
         The material is none: E not positive, or ν outside its range.
     """
-    if not (np.isfinite(young) and young > 0):
+    if not np.all(np.isfinite(young) & (np.asarray(young) > 0)):
         raise ReproError("Young's modulus is out of range", expected="a positive number", actual=young)
     if not -1 < poisson < 0.5:
         raise ReproError("Poisson's ratio is out of range", expected="above -1 and below 0.5", actual=poisson)
-    lame = young * poisson / ((1 + poisson) * (1 - 2 * poisson))
-    shear = young / (2 * (1 + poisson))
+    # a field of moduli weights the elements' local matrices, one modulus their sum
+    field = young[:, None, None] if isinstance(young, np.ndarray) else None
+    common = 1.0 if isinstance(young, np.ndarray) else young
+    lame = common * poisson / ((1 + poisson) * (1 - 2 * poisson))
+    shear = common / (2 * (1 + poisson))
 
     # gradients of linear elements are constant: one quadrature point is exact
     mesh = MeshTet(np.ascontiguousarray(vertices.T), np.ascontiguousarray(tetrahedra.T))
@@ -62,7 +65,7 @@ def assemble_elasticity(
             form = BilinearForm(partial(_product, a=a, b=b))
             # scikit-fem's local matrices have the trial function first
             local = form.coo_data(basis).tolocal().swapaxes(1, 2)
-            gradients[:, a, b] = pattern.sum(local)
+            gradients[:, a, b] = pattern.sum(local if field is None else field * local)
     blocks = lame * gradients + shear * gradients.swapaxes(1, 2)
     blocks += shear * np.trace(gradients, axis1=1, axis2=2)[:, None, None] * np.eye(3)
     return Assembled(pattern.n, pattern.indptr, pattern.indices, blocks.reshape(-1, 9))

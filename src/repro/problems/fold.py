@@ -1,4 +1,4 @@
-"""Giving a scalar matrix compound entries: complex numbers as they are, real blocks folded."""
+"""Giving a scalar matrix compound entries (complex numbers as they are, real blocks folded), and taking them away."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0
 
     A real kn×kn matrix becomes n×n entries of size k where every k×k block is the expansion of one: a 3n×3n matrix
     n×n blocks, and a 4n×4n matrix n×n quaternions where every 4×4 block has the form of eq. 1 of Mueller-Roemer et al.
-    2020. Real and complex matrices stay what they are.
+    2020. Real and complex matrices stay what they are. A matrix of ones has the entry `pattern`.
 
     Parameters
     ----------
@@ -49,6 +49,8 @@ def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0
         values = np.stack([data.real, data.imag], axis=1)
     elif entry == "real":
         values = data.reshape(-1, 1)
+    elif entry == "pattern":
+        values = _no_values(data, where)
     else:
         k = get_entry(entry).size
         blocks = _blocks(matrix, k, entry, where)
@@ -60,6 +62,40 @@ def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0
     return Assembled(
         n, indptr.astype(np.int32), indices.astype(np.int32), np.ascontiguousarray(values, np.float64), notes
     )
+
+
+def unfold(assembled: Assembled, entry: str) -> Assembled:
+    """Turn a matrix with compound entries into a real one of k×k as many, its entries written out as k×k blocks.
+
+    Zeros within the blocks are left out, as the SuiteSparse collection does.
+    """
+    k = get_entry(entry).size
+    n = k * assembled.n
+    if len(assembled.indices) * k**2 >= 2**31:
+        raise ReproError(
+            "the matrix written out is too large for 32-bit indices",
+            expected=f"fewer than {2**31 // k**2} entries of {entry}",
+            actual=len(assembled.indices),
+        )
+    blocks = get_entry(entry).expand(assembled.values)
+    matrix = sp.csr_array(sp.bsr_array((blocks, assembled.indices, assembled.indptr), shape=(n, n)))
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    indptr, indices = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
+    return Assembled(n, indptr, indices, matrix.data[:, None], assembled.notes)
+
+
+def _no_values(data: np.ndarray[tuple[int], np.dtype[np.float64]], where: object) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    others = np.flatnonzero(data != 1)
+    if others.size:
+        raise ReproError(
+            "the matrix is no pattern",
+            where=where,
+            expected="ones alone for the entry pattern",
+            actual=f"{others.size} of {len(data)} values are others, the first {data[others[0]]:g}",
+            todo="give the problem `entry: real`",
+        )
+    return np.empty((len(data), 0))
 
 
 def _blocks(matrix: sp.csr_array, k: int, entry: str, where: object) -> sp.bsr_array:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from pydantic import Field, ValidationError, validate_call
 
 from repro.errors import ReproError
@@ -16,8 +14,10 @@ from repro.problems import shapes
 from repro.problems.assembled import Assembled
 from repro.problems.dirac import assemble_dirac
 from repro.problems.elasticity import assemble_elasticity
+from repro.problems.fold import unfold
 from repro.problems.helmholtz import assemble_helmholtz
 from repro.problems.lookalike import REACH, assemble_lookalike
+from repro.problems.stencils import Coefficients, assemble_arrow, assemble_diffusion, draw_field
 
 Count = Annotated[int, Field(ge=2, le=2000)]
 Circle = Annotated[int, Field(ge=3, le=20000)]
@@ -94,20 +94,72 @@ def _kind(entry: str) -> Callable[[Callable[..., Assembled]], Callable[..., Asse
 @_kind("real")
 def poisson(*, points: Cells = (22, 22, 22), stencil: Literal[7, 27] = 7) -> Assembled:
     """Poisson's equation on a grid of so many inner points, by the 7-point or the 27-point stencil."""
-    neighbours = [sp.diags_array([1.0, 1.0], offsets=[-1, 1], shape=(count, count)) for count in points]
-    identities = [sp.eye_array(count) for count in points]
-    if stencil == 7:
-        lines = [[neighbours[axis] if axis == other else identities[other] for other in range(3)] for axis in range(3)]
-        adjacent = sum(reduce(sp.kron, line) for line in lines)
-    else:
-        closed = [near + same for near, same in zip(neighbours, identities, strict=True)]
-        adjacent = reduce(sp.kron, closed) - reduce(sp.kron, identities)
-    n = int(np.prod(points))
-    matrix = sp.csr_array((stencil - 1) * sp.eye_array(n) - adjacent)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    indptr, indices = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
-    return Assembled(n, indptr, indices, matrix.data[:, None].astype(np.float64))
+    return assemble_diffusion(points, stencil)
+
+
+@_kind("real")
+def diffusion(
+    *,
+    points: tuple[Count, Count] | Cells = (22, 22, 22),
+    stencil: Literal[5, 7, 9, 27] = 7,
+    coefficients: Coefficients = "constant",
+    convection: NotNegative = 0.0,
+    seed: Seed = 1,
+) -> Assembled:
+    """Diffusion on a grid in the plane or in space, with convection where asked for."""
+    return assemble_diffusion(points, stencil, coefficients=coefficients, convection=convection, seed=seed)
+
+
+@_kind("real")
+def arrow(
+    *,
+    rows: Annotated[int, Field(ge=3, le=10_000_000)] = 10_000,
+    dense: Annotated[int, Field(ge=1)] = 2,
+    coefficients: Coefficients = "constant",
+    seed: Seed = 1,
+) -> Assembled:
+    """Laplacian of a chain with a few nodes that are joined to all: full rows and columns."""
+    return assemble_arrow(rows, dense, coefficients=coefficients, seed=seed)
+
+
+@_kind("real")
+def elasticity_scalar(
+    *,
+    cells: Cells = (12, 16, 20),
+    coefficients: Coefficients = "constant",
+    poisson: Ratio = 0.3,
+    foundation: Positive = 0.01,
+    seed: Seed = 1,
+) -> Assembled:
+    """Elastic box of unit cells as a real matrix, three rows a vertex; Young's modulus is 1, or each element's own.
+
+    Every vertex is held by a spring of the foundation's stiffness in each direction, so that the matrix is regular.
+    """
+    # whole coordinates: equal cells give bitwise equal values
+    vertices, tets = shapes.lattice_box(cells)
+    young = draw_field(len(tets), seed) if coefficients == "variable" else 1.0
+    assembled = assemble_elasticity(vertices, tets, young=young, poisson=poisson)
+    rows = np.repeat(np.arange(assembled.n), np.diff(assembled.indptr))
+    assembled.values[rows == assembled.indices] += foundation * np.eye(3).ravel()
+    return unfold(assembled, "block3")
+
+
+@_kind("real")
+def helmholtz_scalar(
+    *,
+    cells: Cells = (18, 19, 20),
+    coefficients: Coefficients = "constant",
+    wavenumber: Positive = 0.6,
+    loss: NotNegative = 0.1,
+    seed: Seed = 1,
+) -> Assembled:
+    """Waves in a box of unit cells as a real matrix, two rows a vertex (real and imaginary part): not symmetric.
+
+    The wavenumber, in radians a cell, is the same everywhere, or each element's own about it.
+    """
+    vertices, tets = shapes.lattice_box(cells)
+    field = wavenumber * draw_field(len(tets), seed, contrast=0.2) if coefficients == "variable" else wavenumber
+    return unfold(assemble_helmholtz(vertices, tets, wavenumber=field, loss=loss), "complex")
 
 
 @_kind("complex")

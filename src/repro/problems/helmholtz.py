@@ -20,7 +20,9 @@ from repro.errors import ReproError
 from repro.problems.assembled import Assembled, Floats, Integers, Pattern
 
 
-def assemble_helmholtz(vertices: Floats, elements: Integers, *, wavenumber: float, loss: float = 0.02) -> Assembled:
+def assemble_helmholtz(
+    vertices: Floats, elements: Integers, *, wavenumber: float | Floats, loss: float = 0.02
+) -> Assembled:
     """Assemble time-harmonic waves in a lossy medium that leave through the boundary.
 
     The equation -Δu - k² (1 + i η) u = f with the first-order absorbing (impedance) condition ∂u/∂n = i k u, by
@@ -37,7 +39,8 @@ def assemble_helmholtz(vertices: Floats, elements: Integers, *, wavenumber: floa
     elements
         `(t, 4)` tetrahedra, or `(t, 3)` triangles in the plane. Every vertex belongs to one.
     wavenumber
-        k = 2π over the wavelength, in units of an inverse length. About ten edges a wavelength are resolved well.
+        k = 2π over the wavelength, in units of an inverse length: one, or `(t,)` for each element its own. About ten
+        edges a wavelength are resolved well.
     loss
         η, the loss factor of the medium.
 
@@ -51,7 +54,7 @@ def assemble_helmholtz(vertices: Floats, elements: Integers, *, wavenumber: floa
     ReproError
         The wavenumber is not positive, the loss is negative, or dimension and elements do not fit.
     """
-    if not (np.isfinite(wavenumber) and wavenumber > 0):
+    if not np.all(np.isfinite(wavenumber) & (np.asarray(wavenumber) > 0)):
         raise ReproError("the wavenumber is out of range", expected="a positive number", actual=wavenumber)
     if not (np.isfinite(loss) and loss >= 0):
         raise ReproError("the loss factor is out of range", expected="zero or more", actual=loss)
@@ -70,9 +73,8 @@ def assemble_helmholtz(vertices: Floats, elements: Integers, *, wavenumber: floa
     interior, boundary = Basis(mesh, element), FacetBasis(mesh, element)
     stiffness, mass = (BilinearForm(form).coo_data(interior).tolocal() for form in (_stiffness, _mass))
     impedance = BilinearForm(_mass).coo_data(boundary).tolocal(boundary)
-    local = np.stack(
-        [stiffness - wavenumber**2 * mass, -(wavenumber**2) * loss * mass - wavenumber * impedance], axis=-1
-    )
+    k = wavenumber[:, None, None] if isinstance(wavenumber, np.ndarray) else wavenumber
+    local = np.stack([stiffness - k**2 * mass, -(k**2) * loss * mass - k * impedance], axis=-1)
     pattern = Pattern.of(interior.element_dofs.T, len(vertices))
     return Assembled(pattern.n, pattern.indptr, pattern.indices, pattern.sum(local))
 
