@@ -21,7 +21,7 @@ from repro.problems.problem import save_unavailable
 from repro.problems.statistics import describe
 from repro.studies.measuring import measure, worthwhile_orderings
 from repro.studies.registry import get_study
-from repro.tuning.choose import choose
+from repro.tuning.choose import choose_layout_and_schedule
 
 STUDY, NAME = "compound_spmv", "small/complex"
 LAYOUTS = ("ELL-SoA-AoS", "Sl-8-AoSoA-AoS")
@@ -158,7 +158,7 @@ def test_the_library_is_reordered_where_that_made_us_faster(time, expected, make
         make_variant_row("Sl-8-AoSoA-AoS", 1.0, space="extended"),
         make_variant_row("Sl-8-AoSoA-AoS@rcm", time, space="extended", ordering="rcm"),
     ]
-    assert worthwhile_orderings(choose(rows, 0.01), rows, 0.01) == expected
+    assert worthwhile_orderings(choose_layout_and_schedule(rows, 0.01), rows, 0.01) == expected
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import pytest
 
 from repro.bench.rows import Row
 from repro.config.models import Protocol
-from repro.tuning.choose import choose
+from repro.tuning.choose import choose_layout_and_schedule
 from repro.tuning.search import within_reach
 
 
@@ -38,7 +38,7 @@ ROWS = [
 
 
 def answers(rows, clock="event", tie=0.01):
-    return {choice.tuning: choice for choice in choose(rows, tie) if choice.clock == clock}
+    return {choice.tuning: choice for choice in choose_layout_and_schedule(rows, tie) if choice.clock == clock}
 
 
 def test_the_tunings_answer_different_questions():
@@ -86,7 +86,7 @@ def test_the_papers_may_be_the_best_of_both_spaces():
 
 
 def test_failed_rows_are_never_chosen():
-    assert choose([row("CSR-AoS-AoS", "static", 32, None, status="incorrect")], 0.01) == []
+    assert choose_layout_and_schedule([row("CSR-AoS-AoS", "static", 32, None, status="incorrect")], 0.01) == []
 
 
 def test_within_reach_are_the_fastest_and_the_best_of_each_layout_and_kind():

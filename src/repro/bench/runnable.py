@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -70,3 +70,31 @@ class Runnable(Protocol):
 
     def release(self) -> None:
         """Give back what is held on the device; harmless before `prepare`."""
+
+
+class Candidate(Runnable, Protocol):
+    """A runnable that a search tries: a variant of some layout.
+
+    Attributes
+    ----------
+    space
+        The space that it belongs to: `paper` or `extended`.
+    packing
+        What the matrix is packed as; candidates of equal packing share its arrays on the device.
+    """
+
+    space: str
+    packing: Hashable
+
+
+class Multiplies(Runnable, Protocol):
+    """A runnable whose product can be had for other vectors than its own, for an iterative solver say."""
+
+    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return what queues y = A x for other vectors; once prepared, and valid until `release`.
+
+        Parameters
+        ----------
+        x, y
+            n·k numbers of the working precision, in the order of `result`, aligned to 16 bytes.
+        """

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Buffer, Device, Program
 from repro.entries import Entry, get_entry
+from repro.formats.columns import TooFarApartError
 from repro.formats.layout import Layout
 from repro.formats.ordering import cluster_rows, permutation, reorder
 from repro.formats.outer import get_outer
 from repro.formats.pack import Packed, pack, pack_vector, padded_size
 from repro.problems.problem import Problem
 
+T = TypeVar("T")
 DTYPES: dict[str, type[np.floating]] = {"single": np.float32, "double": np.float64}
 
 
@@ -105,7 +107,8 @@ class Workspace:
         self.operands = operands
         self.common, self.common_hash = common, common_hash
         self.resident = resident
-        self._matrices: OrderedDict[Layout, tuple[Packed, dict[str, Buffer]]] = OrderedDict()
+        self._held: OrderedDict[Hashable, tuple[Any, dict[str, Buffer]]] = OrderedDict()
+        self._refused: dict[Layout, TooFarApartError] = {}
         self._padding: dict[str, float] = {}
         self._orderings: dict[str, tuple[NDArray[np.int64], Problem]] = {}
         self._programs: OrderedDict[Path, Program] = OrderedDict()
@@ -139,23 +142,54 @@ class Workspace:
         return self._padding[outer]
 
     def matrix(self, layout: Layout) -> tuple[Packed, dict[str, Buffer]]:
-        """Return the matrix packed in a layout, with its arrays on the device."""
-        key = replace(layout, vector="")
-        if key not in self._matrices:
-            while len(self._matrices) >= self.resident:
-                _release(self._matrices.popitem(last=False)[1][1])
+        """Return the matrix packed in a layout, with its arrays on the device.
+
+        Raises
+        ------
+        TooFarApartError
+            The layout has 16-bit columns that the matrix does not fit into: found out once, since every variant asks.
+        """
+        packing = replace(layout, vector="")
+        if packing in self._refused:
+            raise self._refused[packing].with_traceback(None)
+
+        def packed() -> tuple[Packed, Mapping[str, NDArray[Any]]]:
             problem = self.reordered(layout.unknowns)
             rows = self._clusters if layout.ordering == "clustered" else None
-            packed = pack(problem, problem.values.astype(self.operands.dtype), layout, self.device.target.warp, rows)
+            matrix = pack(problem, problem.values.astype(self.operands.dtype), layout, self.device.target.warp, rows)
+            return matrix, matrix.arrays
+
+        try:
+            return self.hold(packing, packed)
+        except TooFarApartError as error:
+            self._refused[packing] = error
+            raise
+
+    def hold(
+        self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
+    ) -> tuple[T, dict[str, Buffer]]:
+        """Return a packed matrix with its arrays on the device, packed now unless it is resident.
+
+        Parameters
+        ----------
+        packing
+            What it is packed as.
+        pack
+            Returns the matrix, and its arrays by name.
+        """
+        if packing not in self._held:
+            while len(self._held) >= self.resident:
+                _release(self._held.popitem(last=False)[1][1])
+            matrix, arrays = pack()
             buffers: dict[str, Buffer] = {}
             try:
-                for name, array in packed.arrays.items():
+                for name, array in arrays.items():
                     buffers[name] = self.device.upload(array)
             except Exception:
                 _release(buffers)
                 raise
-            self._matrices[key] = packed, buffers
-        return self._matrices[key]
+            self._held[packing] = matrix, buffers
+        return self._held[packing]
 
     def program(self, binary: Path) -> Program:
         """Return a module, loaded."""
@@ -199,10 +233,10 @@ class Workspace:
 
     def release(self) -> None:
         """Give all device memory back."""
-        for _, buffers in self._matrices.values():
+        for _, buffers in self._held.values():
             _release(buffers)
         _release(self._vectors)
-        self._matrices.clear()
+        self._held.clear()
         self._programs.clear()
         self._vectors.clear()
 

@@ -65,13 +65,14 @@ def compile_(
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from repro.codegen.compile import Module, compile_module
+    from repro.codegen.compile import Module, compile_module, manifest_path
     from repro.codegen.targets import get_target
 
     def build(layout: str | None) -> tuple[Path, Module]:
         source = _source(study, space, entry, precision, layout, target, kernels)
-        folder = modules / target if entry is None else modules / target / study / space / f"{entry}-{precision}"
-        manifest = folder / f"{layout or study}.json"
+        manifest = modules / target / f"{study}.json"
+        if entry and precision and layout:
+            manifest = manifest_path(target, study, space, entry, precision, layout, modules)
         return manifest, compile_module(source, get_target(target), manifest, record_errors=record_errors)
 
     wanted: list[str | None] = [*layouts] if layouts else [None]
@@ -86,7 +87,6 @@ def _source(
     from repro.codegen.render import COMMON, SCALARS, render_common
     from repro.codegen.targets import get_target
     from repro.errors import ReproError
-    from repro.formats.layout import Layout
     from repro.studies.registry import get_study
 
     if study == COMMON:
@@ -97,7 +97,7 @@ def _source(
             expected=f"{study} ENTRY single|double LAYOUT",
             actual=" ".join(str(word) for word in (study, entry, precision, layout) if word),
         )
-    return get_study(study).render(kernels, space, entry, precision, Layout.parse(layout), get_target(target))
+    return get_study(study).render(kernels, space, entry, precision, layout, get_target(target))
 
 
 def _summary(output: Path, status: str, resources: dict[str, dict[str, int]], message: str | None) -> str:

@@ -14,6 +14,15 @@ from repro.codegen import nvcc, opencl_build
 from repro.codegen.targets import Target
 from repro.errors import ReproError
 
+MODULES = Path("modules")
+
+
+def manifest_path(
+    target: str, study: str, space: str, entry: str, precision: str, layout: str, modules: Path = MODULES
+) -> Path:
+    """Return where the manifest of a module lies that holds the schedules of a study's space for a layout."""
+    return modules / target / study / space / f"{entry}-{precision}" / f"{layout}.json"
+
 
 @dataclass(frozen=True)
 class Module:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,8 @@ PAPERS = ("COO", "CCOO")
 ENTRIES = (1, 2, 4, 8)
 CHUNKS = (1, 2, 4)
 LOADS = ("ca", "cs")
+#: Threads of a block, the paper's last.
+THREADS = {"cuda": (128, 256), "opencl": (32, 64)}
 CLEAR_N_T = {"cuda": 256, "opencl": 64}
 _NAME = re.compile(r"b(?P<threads>\d+)-k(?P<entries>\d+)-c(?P<chunks>\d+)(-(?P<load>cs))?")
 
@@ -66,37 +69,36 @@ class Blocking:
             It means nothing, or more threads or slots than chunks have.
         """
         found = _NAME.fullmatch(text)
-        if found is None or int(found["threads"]) not in (64, 128, 256) or int(found["entries"]) not in ENTRIES:
+        if found is None or int(found["threads"]) not in (32, 64, 128, 256) or int(found["entries"]) not in ENTRIES:
             raise ReproError(
                 "unknown schedule of a layout of coordinates",
-                expected="bB-kK-cC with B threads (64, 128 or 256), K slots of each (1, 2, 4 or 8) and C chunks of a block",
+                expected="bB-kK-cC: B threads (32, 64, 128, 256), K slots of each (1, 2, 4, 8), C chunks of a block",
                 actual=text,
                 todo="spell the variant as the tables do, for example CCOO/b256-k4-c1",
             )
         return cls(int(found["threads"]), int(found["entries"]), int(found["chunks"]), found["load"] or "ca")
 
 
-def paper_space() -> list[Blocking]:
-    """Return the paper's blockings: B = 256, all K; and how many chunks a block takes, which it leaves open."""
-    return [Blocking(256, entries, chunks) for entries in ENTRIES for chunks in CHUNKS]
+def paper_space(target: Target) -> list[Blocking]:
+    """Return the paper's blockings: B = 256 and all K; how many chunks a block takes, and cache hints, it leaves open.
+
+    On the CPU a block is a loop of one core, and pays for being longer.
+    """
+    return _blockings(THREADS[target.dialect][-1:])
 
 
-def extended_space(layout: str) -> list[Blocking]:
-    """Return ours beyond them for a layout: smaller chunks, and loads that leave the caches to the vectors."""
-    papers = set(paper_space()) if layout in PAPERS else set()
-    ours = [
-        Blocking(threads, entries, chunks, load)
-        for entries in ENTRIES
-        for threads in (128, 256)
-        for chunks in CHUNKS
-        for load in LOADS
-    ]
-    return [blocking for blocking in ours if blocking not in papers]
+def extended_space(target: Target, layout: str) -> list[Blocking]:
+    """Return ours for a layout of ours, where aligned with smaller chunks as well; nothing for the paper's layouts."""
+    if layout in PAPERS:
+        return []
+    return _blockings(THREADS[target.dialect] if SPLITS[layout] == "aligned" else THREADS[target.dialect][-1:])
 
 
-def render_coo(
-    templates: Path, precision: str, layout: str, blockings: Sequence[Blocking], target: Target
-) -> str:
+def _blockings(sizes: Iterable[int]) -> list[Blocking]:
+    return [Blocking(*blocking) for blocking in product(sizes, ENTRIES, CHUNKS, LOADS)]
+
+
+def render_coo(templates: Path, precision: str, layout: str, blockings: Sequence[Blocking], target: Target) -> str:
     """Return the source of the module with the kernels of a layout for all of some blockings.
 
     Raises

@@ -10,10 +10,9 @@ import pandas as pd
 from repro.baselines import for_problem
 from repro.bench.floor import Copy, Empty, Floor
 from repro.bench.rows import CLOCKS, SCHEMA, Row
-from repro.bench.runnable import Runnable
+from repro.bench.runnable import Candidate, Runnable
 from repro.bench.store import Store, write_frame, write_parquet
 from repro.bench.trial import Bench
-from repro.bench.variant import Variant
 from repro.codegen.render import streams
 from repro.config.models import Config, Study
 from repro.errors import ReproError
@@ -21,14 +20,12 @@ from repro.problems.problem import Problem, Unavailable
 from repro.studies.registry import get_study
 from repro.studies.session import Folders, check_study, open_bench
 from repro.studies.strategy import strategy
-from repro.tuning.choose import Choice, choose
+from repro.tuning.choose import Choice
 from repro.tuning.pareto import choose_by_memory
 from repro.tuning.rounds import shuffled_rounds
 from repro.tuning.search import Progress, Search
 
 COPIES = 4
-#: Orders of the unknowns that are tried beside the matrix's own.
-RENUMBERED = ("rcm", "sorted")
 #: So many of each yardstick are timed again, by each clock.
 REPEATED = 2
 
@@ -87,7 +84,7 @@ class _Measuring:
         rows = [row for _, row in yardsticks]
         baselined = write_parquet(rows, folder / "baseline.parquet")
         tie = self._bench.protocol.tie
-        choices = [*choose(found, tie), *choose_by_memory(found, self._settings.memory_weight)]
+        choices = [*self._study.choose(found, tie), *choose_by_memory(found, self._settings.memory_weight)]
         wanted = {choice.name for choice in choices}
         repeated = _fastest(rows)
         for ordering in worthwhile_orderings(choices, found, tie):
@@ -97,27 +94,31 @@ class _Measuring:
             *(runnable for runnable, row in yardsticks if row.name in repeated),
             *baselines,
         ]
-        self._bench.workspace.resident = len(runnables)
-        report = shuffled_rounds(self._bench, runnables, self._store, self._seed, self._progress)
+        report = self._rounds(runnables)
+        sequels = self._study.sequels(runnables, report)
+        report += self._rounds(sequels) if sequels else []
         chosen = write_choices(choices, report[0], folder / "choices.parquet")
         return searched, baselined, write_parquet(report, folder / "report.parquet"), chosen
 
-    def _variants(self) -> tuple[list[Variant], list[Row]]:
+    def _rounds(self, runnables: Sequence[Runnable]) -> list[Row]:
+        """Time runnables side by side."""
+        self._bench.workspace.resident = len(runnables)
+        return shuffled_rounds(self._bench, runnables, self._store, self._seed, self._progress)
+
+    def _variants(self) -> tuple[list[Candidate], list[Row]]:
         """Search each space by itself, then reordered matrices with what was fastest on the matrix as it came."""
         operands, target = self._bench.operands, self._bench.device.target
-        variants = self._study.variants(self._settings, self._problem.entry, operands.precision, target)
+        variants = [*self._study.variants(self._settings, self._problem.entry, operands.precision, target)]
         rows: list[Row] = []
         if self._settings.search != "exhaustive":  # it jumps from layout to layout: none is packed twice
-            self._bench.workspace.resident = len({variant.layout for variant in variants})
+            self._bench.workspace.resident = len({variant.packing for variant in variants})
         for space in self._study.spaces(self._settings):
             rows += self._search.by(self._strategy, [v for v in variants if v.space == space], f"{space} space")
-        if any(variant.space == "extended" for variant in variants):
-            best = {row.name for row in _ranked(rows)[: self._bench.protocol.finalists]}
-            winners = [v for v in variants if v.name in best and v.layout.ordering == "natural"]
-            reordered = [variant.reordered(ordering) for ordering in RENUMBERED for variant in winners]
+        best = {row.name for row in _ranked(rows)[: self._bench.protocol.finalists]}
+        reordered = self._study.reordered(variants, best)
+        if reordered:
             rows += self._search.exhaustive(reordered, "reordered")
-            variants += reordered
-        return variants, rows
+        return [*variants, *reordered], rows
 
     def _yardsticks(self) -> list[tuple[Runnable, Row]]:
         """Time what every time is held against; a few shapes of copy are enough to find what the memory does."""

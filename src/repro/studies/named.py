@@ -10,20 +10,15 @@ import pandas as pd
 from repro.baselines import for_problem
 from repro.bench.floor import Floor
 from repro.bench.runnable import Runnable
-from repro.bench.variant import Variant
-from repro.codegen.compile import Module, compile_module
-from repro.codegen.names import read_variant
-from repro.codegen.render import kernel_name, render_module, streams
+from repro.codegen.render import streams
 from repro.codegen.targets import Target
 from repro.config.models import Config
 from repro.errors import ReproError
 from repro.studies.registry import get_study
-from repro.studies.session import modules_folder
 
 FLOOR = "floor"
 #: Taken where no floor is recorded: of middling shape, in the space of every device.
 SOME_FLOOR = "floor/256-4"
-SPACES = ("paper", "extended")
 #: Orders of the unknowns that the library is run in.
 UNKNOWNS = ("natural", "rcm", "sorted")
 
@@ -60,7 +55,7 @@ def find_runnables(
         elif name.partition("/")[0] in {one.partition("/")[0] for one in known}:
             raise ReproError("unknown routine", expected=f"one of {', '.join(known)}", actual=name)
         else:
-            runnable = find_variant(config, study, entry, precision, name, target)
+            runnable = get_study(study).find(Path(config.kernels), entry, precision, name, target)
         found[runnable.name] = runnable
     return list(found.values())
 
@@ -74,19 +69,3 @@ def fastest_floor(recorded: Path) -> str:
             if len(rows):
                 return str(rows.sort_values("graph_median")["name"].iloc[0])
     return SOME_FLOOR
-
-
-def find_variant(config: Config, study: str, entry: str, precision: str, name: str, target: Target) -> Variant:
-    """Return the variant of that name, from a module of the study if one holds it, else from one of its own."""
-    layout, schedule = read_variant(name, target)
-    module = get_study(study)
-    for space in SPACES:
-        manifest = module.manifest(target, space, entry, precision, layout)
-        if schedule in module.schedules(target, space, layout.stored) and manifest.exists():
-            built = Module.load(manifest)
-            if built.binary and (not built.resources or kernel_name(schedule, target) in built.resources):
-                return Variant(layout, schedule, built, manifest.parent, space)
-    source = render_module(Path(config.kernels), study, entry, precision, layout.stored, [schedule], target)
-    folder = modules_folder(target.name) / study / "single" / f"{entry}-{precision}"
-    manifest = folder / f"{layout.stored}-{schedule}.json"
-    return Variant(layout, schedule, compile_module(source, target, manifest), manifest.parent, SPACES[-1])

@@ -7,7 +7,7 @@ time that Snakemake starts; whatever is slow to import is imported where it is n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import yaml
 
+from repro.codegen.compile import manifest_path
 from repro.codegen.targets import Target
 from repro.config import Config, Study, resolve
 from repro.config.models import OwnProblem
@@ -83,7 +84,7 @@ class ModuleName:
 
     def manifest(self, target: str) -> str:
         """Return the path of its manifest."""
-        return f"modules/{target}/{self.study}/{self.space}/{self.entry}-{self.precision}/{self.layout}.json"
+        return str(manifest_path(target, self.study, self.space, self.entry, self.precision, self.layout))
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class Plan:
         return [
             ModuleName(study, space, entry, precision, layout)
             for space in spaces
-            for layout in self.layouts(study, space, entry)
+            for layout in get_study(study).layouts(self.studies[study].settings, space, entry)
         ]
 
     @cached_property
@@ -165,10 +166,6 @@ class Plan:
             layouts = sets.setdefault((module.study, module.space, module.entry), [])
             layouts += [module.layout] * (module.layout not in layouts)
         return [(*key, layouts) for key, layouts in sets.items()]
-
-    def layouts(self, study: str, space: str, entry: str) -> list[str]:
-        """Return the layouts of a space for an entry."""
-        return [str(layout) for layout in get_study(study).layouts(self.studies[study].settings, space, entry)]
 
     @cached_property
     def all_modules(self) -> list[ModuleName]:
@@ -277,6 +274,7 @@ def make_plan(config: Config) -> Plan:
             raise ReproError("empty study", where=f"studies.{name}.problems", todo="name problems or a set of them")
         problems.update({problem.name: problem for problem in asked})
         module = get_study(name)
+        _check_entries(name, asked, module.ENTRIES)
         for space in module.spaces(study):
             for entry in {problem.entry for problem in asked}:
                 module.layouts(study, space, entry)  # one that there is not is an error before anything is written
@@ -298,6 +296,19 @@ def make_plan(config: Config) -> Plan:
         return plan
     device, target = _device(config.device)
     return Plan(config.model_copy(update={"device": device}), target, problems, studies)
+
+
+def _check_entries(study: str, problems: Iterable[PlannedProblem], entries: Collection[str]) -> None:
+    """Refuse problems whose entries a study cannot take."""
+    for problem in problems:
+        if problem.entry not in entries:
+            raise ReproError(
+                "a problem that the study cannot take",
+                where=f"studies.{study}.problems: {problem.name}",
+                expected=f"{' or '.join(entries)} entries",
+                actual=problem.entry,
+                todo="leave it out, or name it in another study",
+            )
 
 
 def prepare(data: Mapping[str, Any], where: object = "the configuration") -> Plan:

@@ -2,43 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
-from repro.bench.variant import Variant
-from repro.codegen.schedules import Schedule
+from repro.bench.rows import Row
+from repro.bench.runnable import Candidate, Runnable
 from repro.codegen.targets import Target
 from repro.config.models import Study
 from repro.errors import ReproError
-from repro.formats.layout import Layout
+from repro.tuning.choose import Choice
 
-STUDIES = ("compound_spmv",)
+STUDIES = ("compound_spmv", "compressed_coo")
 
 
 class StudyModule(Protocol):
-    """What a study's module offers to the commands."""
+    """What a study's module offers to the commands.
+
+    Attributes
+    ----------
+    NAME
+        The study's.
+    ENTRIES
+        The entries of the problems that it takes.
+    """
 
     NAME: str
+    ENTRIES: tuple[str, ...]
 
     def spaces(self, settings: Study) -> tuple[str, ...]:
         """Return the spaces of variants to search, one after the other."""
 
-    def layouts(self, settings: Study, space: str, entry: str) -> list[Layout]:
-        """Return the layouts of a space to try."""
+    def layouts(self, settings: Study, space: str, entry: str) -> list[str]:
+        """Return the layouts of a space to try, by name; a module is compiled for each.
 
-    def schedules(self, target: Target, space: str, layout: Layout) -> Sequence[Schedule]:
-        """Return the schedules of a space on a target."""
+        Raises
+        ------
+        ReproError
+            A layout that is asked for is none.
+        """
 
-    def render(self, templates: Path, space: str, entry: str, precision: str, layout: Layout, target: Target) -> str:
+    def schedules(self, target: Target, space: str, layout: str) -> Sequence[object]:
+        """Return the schedules of a space on a target; each is a variant with the layout."""
+
+    def render(self, templates: Path, space: str, entry: str, precision: str, layout: str, target: Target) -> str:
         """Return the source of one module."""
 
-    def manifest(self, target: Target, space: str, entry: str, precision: str, layout: Layout) -> Path:
-        """Return where the manifest of a module lies."""
+    def variants(self, settings: Study, entry: str, precision: str, target: Target) -> Sequence[Candidate]:
+        """Return all variants of all spaces, those of one packing side by side.
 
-    def variants(self, settings: Study, entry: str, precision: str, target: Target) -> list[Variant]:
-        """Return all variants of all spaces for an entry and precision, in natural ordering."""
+        Raises
+        ------
+        ReproError
+            A module is not compiled yet.
+        """
+
+    def reordered(self, variants: Sequence[Candidate], best: Container[str]) -> Sequence[Candidate]:
+        """Return what is tried on reordered matrices, knowing the names of the best variants; nothing where none is."""
+
+    def choose(self, rows: Sequence[Row], tie: float) -> list[Choice]:
+        """Return which variant each tuning chooses."""
+
+    def sequels(self, runnables: Sequence[Runnable], rows: Sequence[Row]) -> Sequence[Runnable]:
+        """Return what is timed once the report is there, such as solvers with the products that did best."""
+
+    def find(self, templates: Path, entry: str, precision: str, name: str, target: Target) -> Candidate:
+        """Return the variant of a name, from a compiled module that holds it or from one of its own.
+
+        Raises
+        ------
+        ReproError
+            The name is no variant's, or its kernel does not compile.
+        """
 
 
 def get_study(name: str) -> StudyModule:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from repro.bench.rows import CLOCKS, Row
@@ -23,7 +23,8 @@ class Choice:
         In the papers' space: `schedule` (best schedule of the reference layout), `layout` (best layout under that
         schedule), `joint` (best of all), `static` and `dynamic` (best of that kind in the joint winner's layout).
         Where our space was searched as well: `extended` (best of both spaces in the matrix's own order), `reordered`
-        (best of all, whatever the order). Where memory has a weight: `memory` (`repro.tuning.pareto`).
+        (best of all, whatever the order). Of layouts of coordinates: `plain`, `joint` and `extended` (best of the plain
+        ones, of the paper's compressed ones, and of all). Where memory has a weight: `memory` (`repro.tuning.pareto`).
     name
         The variant.
     ties
@@ -36,27 +37,44 @@ class Choice:
     ties: tuple[str, ...] = ()
 
 
-def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
-    """Return all answers by both clocks; an answer that no row can give is left out.
+def choose_layout_and_schedule(rows: Sequence[Row], tie: float) -> list[Choice]:
+    """Return what tuning the schedule, the layout and both choose, by both clocks."""
+    return pick(rows, tie, _asked)
+
+
+def pick(
+    rows: Sequence[Row], tie: float, asked: Callable[[Sequence[Row], str], Mapping[str, Sequence[Row]]]
+) -> list[Choice]:
+    """Return the best row of each tuning by both clocks; an answer that no row can give is left out.
 
     Rows of the full protocol are preferred to screened ones, which are too few launches to choose by; noisy rows are
     taken only where there is nothing else.
+
+    Parameters
+    ----------
+    rows
+        What was searched.
+    tie
+        Share of the best time within which another is a tie.
+    asked
+        Returns by tuning what it chooses from, of the rows that have a time by a clock.
     """
-    return [choice for clock in CLOCKS for choice in _choose_by(rows, clock, tie)]
+    choices = []
+    for clock in CLOCKS:
+        timed = [row for row in rows if row.median(clock) is not None and row.status in {"ok", "noisy"}]
+        for tuning, candidates in asked(timed, clock).items():
+            best = _best(candidates, clock)
+            if best is not None:
+                choices.append(Choice(clock, tuning, best.name, _ties(candidates, best, clock, tie)))
+    return choices
 
 
-def _choose_by(rows: Sequence[Row], clock: str, tie: float) -> list[Choice]:
-    timed = [row for row in rows if row.median(clock) is not None and row.status in {"ok", "noisy"}]
+def _asked(timed: Sequence[Row], clock: str) -> dict[str, Sequence[Row]]:
     natural = [row for row in timed if row.ordering == "natural"]
-    asked = _in_the_papers_space([row for row in natural if row.space != EXTENDED], clock)
+    asked: dict[str, Sequence[Row]] = {**_in_the_papers_space([row for row in natural if row.space != EXTENDED], clock)}
     if any(row.space == EXTENDED for row in timed):
         asked |= {EXTENDED: natural, "reordered": timed}
-    bests = {tuning: _best(candidates, clock) for tuning, candidates in asked.items()}
-    return [
-        Choice(clock, tuning, best.name, _ties(asked[tuning], best, clock, tie))
-        for tuning, best in bests.items()
-        if best is not None
-    ]
+    return asked
 
 
 def _in_the_papers_space(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:

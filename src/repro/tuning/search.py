@@ -12,7 +12,7 @@ from repro.bench.timing import Effort, full, screen
 from repro.bench.trial import Bench
 from repro.bench.watchdog import ContextLost, Watchdog, restart
 from repro.config.models import Protocol
-from repro.tuning.choose import choose
+from repro.tuning.choose import choose_layout_and_schedule
 from repro.tuning.strategies import Strategy, allowed
 from repro.tuning.strategies.exhaustive import Exhaustive
 
@@ -52,7 +52,11 @@ class Search:
         finalists = within_reach(rows.values(), self._bench.protocol)
         rows |= self._timed([r for r in runnables if r.name in finalists], what)
         # layout tuning alone asks how the best schedule of the reference layout does in every other layout
-        fixed = {_schedule(rows[c.name]) for c in choose(list(rows.values()), 0) if c.tuning == "schedule"}
+        fixed = {
+            _schedule(rows[c.name])
+            for c in choose_layout_and_schedule(list(rows.values()), 0)
+            if c.tuning == "schedule"
+        }
         missing = [r for r in runnables if r.name not in finalists and _schedule(rows[r.name]) in fixed]
         rows |= self._timed([r for r in missing if rows[r.name].status == "ok"], what)
         return list(rows.values())
