@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from other_vectors import check_products
 from repro.baselines import baseline, for_problem, registry
 from repro.baselines.cusparse import PAPERS_CHOICE
 from repro.baselines.expansions import COMPLEX
@@ -75,6 +76,15 @@ def test_reordered_the_product_is_the_same(make_bench, small_problem, entry):
     for runnable in reordered:
         row = bench.try_once(runnable, "search", EFFORT)
         assert (row.status, row.ordering) == ("ok", "rcm")
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("entry", sorted(entries()))
+def test_scipy_multiplies_other_vectors(make_bench, small_problem, entry, precision):
+    bench = make_bench(small_problem(entry), precision)
+    for ordering in ("natural", "rcm"):
+        for runnable in for_problem(entry, "opencl", ordering):
+            check_products(bench, runnable)
 
 
 def test_a_wrong_product_is_incorrect(make_bench, small_problem):

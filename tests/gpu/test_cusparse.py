@@ -1,5 +1,6 @@
 import pytest
 
+from other_vectors import check_products
 from repro.baselines import for_problem
 from repro.baselines.cusparse_library import load
 from repro.bench.runnable import Unsupported
@@ -68,3 +69,14 @@ def test_all_are_on_the_device_at_once_and_memory_comes_back(make_gpu_bench, pro
         runnable.release()
         runnable.release()
     assert gpu.free_bytes() >= free
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize(("entry", "name"), EVERY)
+def test_every_routine_multiplies_other_vectors(make_gpu_bench, problem, entry, name, precision):
+    bench = make_gpu_bench(problem(entry), precision)
+    [runnable] = [r for r in for_problem(entry, "cuda") if r.name == name]
+    try:
+        check_products(bench, runnable)
+    except Unsupported as error:
+        pytest.skip(f"{name}: {error}")

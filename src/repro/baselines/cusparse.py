@@ -25,9 +25,17 @@ from repro.formats.pack import INDEX_BYTES
 #: 1 and 0 of each type, which calls point to for as long as they may be made.
 SCALARS = {dtype: np.array([1, 0], dtype) for dtype in TYPES}
 
+#: What calls a routine with the matrix for some x and y.
+_Bind = Callable[[Buffer, Buffer], Callable[[], None]]
+
 #: What the papers compare with, by entry. csrmv, which they use for complex numbers, left the library with CUDA 11;
 #: SpMV with CSR is what took its place.
-PAPERS_CHOICE = {"real": "spmv-csr-alg1/real", "complex": "spmv-csr-alg1/complex", "quaternion": "bsrmv/real4", "block3": "bsrmv/real3"}
+PAPERS_CHOICE = {
+    "real": "spmv-csr-alg1/real",
+    "complex": "spmv-csr-alg1/complex",
+    "quaternion": "bsrmv/real4",
+    "block3": "bsrmv/real3",
+}
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,7 @@ class CuSparse:
             "papers_choice": PAPERS_CHOICE.get(entry) == what,
         }
         self._held = ExitStack()
+        self._bind: _Bind | None = None
         self._permutation = np.empty(0, np.int64)
         self._y: Buffer | None = None
         self._moved = (0, 0)
@@ -145,22 +154,32 @@ class CuSparse:
                 device,
                 handle,
                 _Matrix(operands.problem.n, operands.problem.nnz, size, dtype, matrix),
-                (address(x), address(workspace.y)),
+                (x, workspace.y),
                 held,
             )
-            run, seconds = self._bind(call)
+            bind, seconds = self._analyse(call)
+            run = bind(x, workspace.y)
             run()
             device.synchronize()
-            self._held = held.pop_all()
+            self._held = call.held = held.pop_all()
         self.columns["preprocess"] = seconds
         self._permutation = workspace.permutation(self._ordering)
         matrix_bytes = sum(buffer.nbytes for buffer in matrix)
         self._moved = matrix_bytes + 2 * x.nbytes, matrix_bytes
         self._y = workspace.y
+        self._bind = lambda x, y: _launcher(bind(x, y), library.cuSPARSEError)
         self.launch = _launcher(run, library.cuSPARSEError)
 
-    def _bind(self, call: _Call) -> tuple[Callable[[], None], float]:
-        """Return what runs the routine, and the seconds of the library's analysis."""
+    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return what queues y = A x for other vectors, in the representation's order, with its signs; once prepared.
+
+        Matrix, analysis and working memory are those of `launch`.
+        """
+        assert self._bind is not None
+        return self._bind(x, y)
+
+    def _analyse(self, call: _Call) -> tuple[_Bind, float]:
+        """Return what binds the routine to x and y, and the seconds of the library's analysis."""
         if self._routine.algorithm is None:
             return call.bsrmv(), 0.0
         algorithm = getattr(call.library.SpMVAlg, self._routine.algorithm, None)
@@ -178,8 +197,9 @@ class CuSparse:
 
     def release(self) -> None:
         """Give handle, descriptors and matrix back."""
-        self._held.close()
-        self._held = ExitStack()
+        self._bind = None
+        self._held, held = ExitStack(), self._held
+        held.close()
 
 
 @dataclass(frozen=True)
@@ -204,40 +224,64 @@ class _Matrix:
 
 
 class _Call:
-    """A handle of the library with matrix and vectors, from which a call is made; all that it makes is in `held`."""
+    """A handle of the library with matrix and vectors, from which calls are made.
+
+    The vectors are what the library's analysis sees.
+
+    Attributes
+    ----------
+    held
+        What is to be given back with the routine; all that is made goes there.
+    """
 
     def __init__(
-        self, library: Any, device: CudaDevice, handle: int, matrix: _Matrix, vectors: tuple[int, int], held: ExitStack
+        self,
+        library: Any,
+        device: CudaDevice,
+        handle: int,
+        matrix: _Matrix,
+        vectors: tuple[Buffer, Buffer],
+        held: ExitStack,
     ) -> None:
         self.library = library
         self._device = device
         self._handle = handle
         self._matrix = matrix
         self._vectors = vectors
-        self._held = held
+        self.held = held
 
-    def spmv(self, name: str, algorithm: int) -> tuple[Callable[[], None], float]:
-        """Bind `cusparseSpMV` to the matrix in the format of that name; return the seconds of its analysis as well."""
+    def spmv(self, name: str, algorithm: int) -> tuple[_Bind, float]:
+        """Analyse the matrix in the format of that name for `cusparseSpMV`; return the seconds that took as well."""
         library, dtype = self.library, self._matrix.dtype
         kind = TYPES[dtype]
         matrix = self._describe(name, kind)
-        self._held.callback(_destroy, library, library.destroy_sp_mat, matrix)
-        x, y = (library.create_dn_vec(self._matrix.rows, vector, kind) for vector in self._vectors)
-        self._held.callback(_destroy, library, library.destroy_dn_vec, x)
-        self._held.callback(_destroy, library, library.destroy_dn_vec, y)
+        self.held.callback(_destroy, library, library.destroy_sp_mat, matrix)
         one, zero = _scalars(dtype)
-        arguments = (self._handle, library.Operation.NON_TRANSPOSE, one, matrix, x, zero, y, kind, algorithm)
+
+        def arguments(x: Buffer, y: Buffer) -> tuple[int, ...]:
+            plain = library.Operation.NON_TRANSPOSE
+            return self._handle, plain, one, matrix, self._vector(x, kind), zero, self._vector(y, kind), kind, algorithm
+
+        first = arguments(*self._vectors)
         self._device.synchronize()
         start = time.perf_counter()
-        buffer = self._device.allocate(library.sp_mv_buffer_size(*arguments))
-        self._held.callback(buffer.release)
+        buffer = self._device.allocate(library.sp_mv_buffer_size(*first))
+        self.held.callback(buffer.release)
         try:
-            library.sp_mv_preprocess(*arguments, buffer.pointer)
+            library.sp_mv_preprocess(*first, buffer.pointer)
         except (library.cuSPARSEError, RuntimeError) as error:  # optional, and not there for every format and version
             if getattr(error, "status", library.Status.NOT_SUPPORTED) != library.Status.NOT_SUPPORTED:
                 raise
         self._device.synchronize()
-        return partial(library.sp_mv, *arguments, buffer.pointer), time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        return lambda x, y: partial(library.sp_mv, *arguments(x, y), buffer.pointer), seconds
+
+    def _vector(self, vector: Buffer, kind: int) -> int:
+        """Return the descriptor of a vector."""
+        library = self.library
+        described = int(library.create_dn_vec(self._matrix.rows, address(vector), kind))
+        self.held.callback(_destroy, library, library.destroy_dn_vec, described)
+        return described
 
     def _describe(self, name: str, kind: int) -> int:
         """Return the descriptor of the matrix in a format."""
@@ -256,19 +300,19 @@ class _Call:
         shape = (matrix.n, matrix.n, matrix.blocks, size, size)
         return int(library.create_bsr(*shape, *pointers, index, index, base, kind, library.Order.ROW))
 
-    def bsrmv(self) -> Callable[[], None]:
-        """Bind the older function for blocks, `cusparse?bsrmv`; it has no analysis."""
+    def bsrmv(self) -> _Bind:
+        """Return what binds the older function for blocks, `cusparse?bsrmv`; it has no analysis."""
         library, matrix = self.library, self._matrix
         function = getattr(library, {"f": "s", "d": "d", "F": "c", "D": "z"}[matrix.dtype.char] + "bsrmv")
         description = library.create_mat_descr()  # general, counted from 0
-        self._held.callback(_destroy, library, library.destroy_mat_descr, description)
+        self.held.callback(_destroy, library, library.destroy_mat_descr, description)
         offsets, columns, values = (address(buffer) for buffer in matrix.arrays)
         one, zero = _scalars(matrix.dtype)
-        x, y = self._vectors
         orders = (library.Direction.ROW, library.Operation.NON_TRANSPOSE)
         blocks = (description, values, offsets, columns, matrix.size)
         shape = (matrix.n, matrix.n, matrix.blocks)
-        return partial(function, self._handle, *orders, *shape, one, *blocks, x, zero, y)
+        before = (self._handle, *orders, *shape, one, *blocks)
+        return lambda x, y: partial(function, *before, address(x), zero, address(y))
 
 
 def _scalars(dtype: np.dtype[Any]) -> tuple[int, int]:

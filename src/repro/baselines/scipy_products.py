@@ -59,6 +59,7 @@ class SciPy:
             "papers_choice": False,
         }
         self._permutation = np.empty(0, np.int64)
+        self._matrix: Any = None
         self._product: NDArray[Any] | None = None
         self._device: Device | None = None
         self._y: Buffer | None = None
@@ -79,7 +80,7 @@ class SciPy:
         """
         self.release()
         bsr = to_bsr(workspace.reordered(self._ordering), self._representation, workspace.operands.dtype)
-        matrix = self.build(bsr)
+        self._matrix = matrix = self.build(bsr)
         self._permutation = workspace.permutation(self._ordering)
         x = self.arrange(workspace.operands.x).view(bsr.values.dtype)
         matrix_bytes = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
@@ -91,6 +92,18 @@ class SciPy:
             self._product = matrix @ x
 
         self.launch = launch
+
+    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return what multiplies on the host, x brought from the device's memory and y to it; once prepared."""
+        assert self._device is not None
+        device, matrix = self._device, self._matrix
+        host = np.empty(matrix.shape[1], matrix.dtype)
+
+        def launch() -> None:
+            device.download(x, host)
+            device.write(y, matrix @ host)
+
+        return launch
 
     def build(self, bsr: Bsr) -> Any:
         """Return SciPy's matrix.
@@ -126,7 +139,7 @@ class SciPy:
         """Drop the matrix and the uploaded result."""
         if self._y is not None:
             self._y.release()
-        self._y = self._product = self._device = None
+        self._y = self._matrix = self._product = self._device = None
         self.launch = _not_prepared
 
 

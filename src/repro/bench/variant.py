@@ -16,6 +16,7 @@ from repro.codegen.compile import Module
 from repro.codegen.render import kernel_name
 from repro.codegen.schedules import Schedule
 from repro.devices.base import Buffer, Device
+from repro.formats.columns import TooFarApartError
 from repro.formats.layout import Layout
 from repro.formats.pack import pack_vector
 
@@ -50,11 +51,13 @@ class Variant:
         self.name = f"{layout}/{schedule}"
         self.arrangement = f"{layout.vector}@{layout.unknowns}"
         self.identity = f"{module.hash} {schedule}"
+        self.packing = replace(layout, vector="")
         self._folder = folder
         self._kernel_resources: Mapping[str, int] = {}
         self._y: Buffer | None = None
         self._moved = (0, 0)
         self._permutation: NDArray[np.int64] | None = None
+        self._bind: Callable[[Buffer, Buffer], Callable[[], None]] | None = None
 
     def reordered(self, ordering: str) -> Variant:
         """Return the same layout and schedule on the matrix with its unknowns renumbered.
@@ -97,14 +100,18 @@ class Variant:
         ------
         ModuleError
         Unsupported
-            A layout of ours would be mostly padding; the papers' are timed however large they get.
+            A layout of ours would be mostly padding, or its columns do not fit into 16 bits; the papers' are timed
+            however large they get.
         """
         if self.module.binary is None:
             raise ModuleError(self.module.message)
         device = workspace.device
         if self.space == "extended" and (padded := workspace.padding(self.layout.outer)) > MOST_PADDING:
             raise Unsupported(f"padded to {padded:.1f} times the entries, more than {MOST_PADDING}")
-        packed, buffers = workspace.matrix(self.layout)
+        try:
+            packed, buffers = workspace.matrix(self.layout)
+        except TooFarApartError as error:
+            raise Unsupported(str(error)) from None
         name = kernel_name(self.schedule, device.target)
         self._kernel_resources = (self.module.resources or {}).get(name, {})
         self._y = workspace.y
@@ -112,24 +119,22 @@ class Variant:
         self._moved = packed.nbytes + 2 * x.nbytes, packed.nbytes
         self._permutation = workspace.permutation(self.layout.unknowns)
         n = workspace.operands.problem.n
-        kernel = workspace.program(self._folder / self.module.binary).kernel(name)
-        run = device.bind(
-            kernel,
-            self.schedule.blocks(n, device.n_s, packed.stride if self.layout.ordering == "clustered" else 0),
-            self.schedule.n_t,
-            [
-                np.int32(n),
-                np.int32(packed.slots),
-                np.int32(packed.stride),
-                buffers["index"],
-                buffers["columns"],
-                buffers["values"],
-                x,
-                self._y,
-                workspace.counter,
-            ],
-        )
-        self.launch = run if self.schedule.kind != "dynamic" else _after_reset(device, workspace.counter, run)
+        blocks = self.schedule.blocks(n, device.n_s, packed.stride if self.layout.ordering == "clustered" else 0)
+        matrix = [np.int32(n), np.int32(packed.slots), np.int32(packed.stride)]
+        arrays = [buffers["index"], buffers["columns"], buffers["values"]]
+        program, counter = workspace.program(self._folder / self.module.binary), workspace.counter
+
+        def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
+            run = device.bind(program.kernel(name), blocks, self.schedule.n_t, [*matrix, *arrays, x, y, counter])
+            return run if self.schedule.kind != "dynamic" else _after_reset(device, counter, run)
+
+        self._bind = bind
+        self.launch = bind(x, self._y)
+
+    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return what queues y = A x for other vectors, in the layout's ordering and vector order; once prepared."""
+        assert self._bind is not None
+        return self._bind(x, y)
 
     def result(self) -> Buffer | None:
         """Return y, in the layout's vector order."""
@@ -141,7 +146,8 @@ class Variant:
         return pack_vector(values[self._permutation], self.layout.vector)
 
     def release(self) -> None:
-        """Hold nothing: matrix, vectors and counter belong to the workspace."""
+        """Let go of the matrix, which belongs to the workspace, as vectors and counter do."""
+        self._bind = None
 
 
 def _after_reset(device: Device, counter: Buffer, run: Callable[[], None]) -> Callable[[], None]:
