@@ -101,6 +101,8 @@ class OpenClDevice:
 
     def upload(self, array: NDArray[Any]) -> Buffer:
         """Copy a host array to a new buffer."""
+        if not array.nbytes:
+            return self.allocate(0)
         flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.COPY_HOST_PTR
         return self._allocate(lambda: self._cl.Buffer(self._context, flags, hostbuf=np.ascontiguousarray(array)))
 

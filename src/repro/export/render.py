@@ -63,6 +63,12 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
         raise ReproError(
             "not a name for a C++ namespace", expected="letters, digits and _", actual=export.name, todo="give --name"
         )
+    if not get_entry(export.entry).members:
+        raise ReproError(
+            "a matrix without values cannot be exported",
+            where=f"the entry {export.entry}",
+            todo="export the entry real, and give it ones",
+        )
     outer = get_outer(export.layout.outer)
     if not Path(templates, "export", "outer", f"{outer.template}.j2").exists():
         raise ReproError(

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.errors import ReproError
+from repro.formats.columns import ABSENT, NO_COLUMN, shorten
 from repro.formats.layout import Layout
 from repro.formats.ordering import long_rows, select_rows
-from repro.formats.outer import get_outer
+from repro.formats.outer import Slots, get_outer
 from repro.formats.tiles import tile, tiled_slots
 from repro.problems.problem import Problem
 
@@ -29,9 +30,9 @@ class Packed:
     Attributes
     ----------
     arrays
-        `index` int32 (the outer format's: row pointers, row lengths, slice offsets), `columns` int32 `(slots,)`,
-        `values` `(slots·members,)`, the members of an entry side by side (AoS), apart by `slots` (SoA), or in whole
-        tiles of 32 slots (AoSoA, `repro.formats.tiles`).
+        `index` int32 (the outer format's: row pointers, row lengths, slice offsets), `columns` int32 `(slots,)`, or
+        what `repro.formats.columns.shorten` makes of them; `values` `(slots·members,)`, the members of an entry side by
+        side (AoS), apart by `slots` (SoA), or in whole tiles of 32 slots (AoSoA, `repro.formats.tiles`).
     slots
         Entries stored, padding included.
     stride
@@ -75,6 +76,8 @@ def pack(
     ------
     ReproError
         More slots than 32-bit indices can count.
+    TooFarApartError
+        Columns that 16 bits cannot hold where the layout wants them to.
     """
     if rows is not None:
         indptr, entries = select_rows(problem, rows)
@@ -84,16 +87,13 @@ def pack(
     slots, _ = outer.count(problem.row_lengths, warp)
     place = outer.locate(problem, warp)
     _check_slots(problem, layout, slots, place.stride)
-    columns = np.zeros(slots, np.int32)
-    if place.padding is not None:
-        free = np.ones(slots, bool)
-        free[place.position] = False
-        columns[free] = place.padding
-    columns[place.position] = problem.indices
+    columns = _columns(problem, place, slots, absent=values.shape[1] == 0)
+    if layout.short_columns:
+        columns = shorten(columns, ABSENT - (values.shape[1] == 0), f"{problem.name} in {layout}")
     if layout.inner == "AoS":
         packed = np.zeros((slots, values.shape[1]), values.dtype)
         packed[place.position] = values
-    elif layout.inner == "AoSoA":
+    elif layout.tiled:
         packed = np.zeros((tiled_slots(slots), values.shape[1]), values.dtype)
         packed[place.position] = values
         packed = tile(packed)
@@ -104,6 +104,17 @@ def pack(
     if rows is not None:
         index, stride = np.concatenate([index, rows.astype(np.int32)]), int(long_rows(problem).sum())
     return Packed({"index": index, "columns": columns, "values": packed.ravel()}, slots, stride)
+
+
+def _columns(problem: Problem, place: Slots, slots: int, absent: bool) -> NDArray[np.int32]:
+    """Return the column of each slot; where absent is asked for, `NO_COLUMN` in the padding."""
+    columns = np.full(slots, NO_COLUMN if absent else 0, np.int32)
+    if place.padding is not None and not absent:
+        free = np.ones(slots, bool)
+        free[place.position] = False
+        columns[free] = place.padding
+    columns[place.position] = problem.indices
+    return columns
 
 
 def _check_slots(problem: Problem, layout: Layout, slots: int, stride: int) -> None:

@@ -165,16 +165,16 @@ class Vectors:
         algebra = self.kind.algebra
         members = len(algebra.members)
         given = np.asarray(value)
-        if _is_real(value):
+        if members and _is_real(value):
             basis = algebra.expand(np.eye(members)).reshape(members, -1)
             given = given * np.round(np.linalg.pinv(basis.T) @ np.eye(algebra.size).ravel())
         elif self.kind.entry == "complex" and given.shape == ():
             given = np.array([given.real, given.imag])
-        if given.size != members or np.iscomplexobj(given):
+        if not members or given.size != members or np.iscomplexobj(given):
             raise ReproError(
                 "a factor is neither a number nor an entry",
                 where=what,
-                expected=f"a real number, or the {members} members of a {self.kind.entry} entry",
+                expected="a real number" + f", or the {members} members of a {self.kind.entry} entry" * bool(members),
                 actual=repr(value),
             )
         return [self.kind.scalar.type(member) for member in given.ravel()]

@@ -85,7 +85,9 @@ def unfold(assembled: Assembled, entry: str) -> Assembled:
     return Assembled(n, indptr, indices, matrix.data[:, None], assembled.notes)
 
 
-def _no_values(data: np.ndarray[tuple[int], np.dtype[np.float64]], where: object) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def _no_values(
+    data: np.ndarray[tuple[int], np.dtype[np.float64]], where: object
+) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     others = np.flatnonzero(data != 1)
     if others.size:
         raise ReproError(

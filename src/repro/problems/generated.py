@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -108,6 +108,13 @@ def diffusion(
 ) -> Assembled:
     """Diffusion on a grid in the plane or in space, with convection where asked for."""
     return assemble_diffusion(points, stencil, coefficients=coefficients, convection=convection, seed=seed)
+
+
+@_kind("pattern")
+def grid_graph(*, points: tuple[Count, Count] | Cells = (22, 22, 22), stencil: Literal[5, 7, 9, 27] = 7) -> Assembled:
+    """Graph of a grid, each point joined to itself and to the others of its stencil: the pattern of `diffusion`."""
+    assembled = assemble_diffusion(points, stencil)
+    return replace(assembled, values=np.empty((len(assembled.indices), 0)))
 
 
 @_kind("real")

@@ -41,6 +41,11 @@ class MatrixFile:
         """Whether the values are complex numbers."""
         return bool(np.iscomplexobj(self.matrix.data))
 
+    @property
+    def is_pattern(self) -> bool:
+        """Whether the file has no values, and no entry twice."""
+        return "pattern" in self.header.split() and not self.counts["duplicates"]
+
     def checksum(self) -> str:
         """SHA-256 of the matrix, whatever the wrapping."""
         return matrix_checksum(self.matrix)

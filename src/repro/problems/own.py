@@ -25,7 +25,7 @@ def assemble_own(path: Path, entry: str | None, seed: int = 1) -> tuple[str, Ass
         A Matrix Market file, whose matrix is folded where the entry asks for it; or a mesh, whose matrix is the
         Dirac operator (`quaternion`, a surface) or linear elasticity (`block3`, tetrahedra).
     entry
-        What its non-zeros are; for a matrix None means what the file holds, `real` or `complex`.
+        What its non-zeros are; for a matrix None means what the file holds, `real`, `complex` or `pattern`.
     seed
         That of the Dirac operator's curvature potential.
 
@@ -44,7 +44,7 @@ def assemble_own(path: Path, entry: str | None, seed: int = 1) -> tuple[str, Ass
         raise ReproError("no such file", where=path, todo="correct the problem's `path:`")
     if is_matrix_market(path):
         file = read_matrix(path)
-        entry = entry or ("complex" if file.is_complex else "real")
+        entry = entry or ("complex" if file.is_complex else "pattern" if file.is_pattern else "real")
         origin = {"checksum": {"sha256": file.checksum(), "state": "own"}, "counts": file.counts}
         return entry, fold(file.matrix, entry, path), origin
     if not any(suffix in FORMATS for suffix in map(str.lower, path.suffixes)):

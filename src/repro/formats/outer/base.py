@@ -25,7 +25,8 @@ class Slots:
         The kernel's argument `stride`; 0 where it has no use for it.
     padding
         int32, columns of the slots that hold no entry, ascending by slot; None: column 0. A kernel that runs over the
-        padding reads x there, so that the columns have to be valid and should be in the cache.
+        padding reads x there, so that the columns have to be valid and should be in the cache. Entries without members,
+        which have no zero, have the column -1 there instead.
     """
 
     index: NDArray[np.int32]
@@ -53,6 +54,8 @@ class Outer:
         What the template reads beside the names that all templates have.
     space
         The space of variants that it belongs to: `paper`, or `extended` where it is ours.
+    padded
+        Whether a row's slots may hold no entry; not where the loop over them stops at the row's end.
     rows_adjacent
         Whether neighbouring rows' entries lie side by side: where several threads share a row, neighbouring threads
         then take neighbouring rows, otherwise neighbouring entries of one row.
@@ -64,6 +67,7 @@ class Outer:
     locate: Callable[[Problem, int], Slots]
     constants: Mapping[str, int] = field(default_factory=dict)
     space: str = "paper"
+    padded: bool = True
     rows_adjacent: bool = True
 
 

@@ -19,4 +19,4 @@ def locate(problem: Problem, warp: int) -> Slots:
     return Slots(problem.indptr.astype(np.int32), np.arange(problem.nnz, dtype=np.int64))
 
 
-CSR = register(Outer("CSR", "csr", count, locate, rows_adjacent=False))
+CSR = register(Outer("CSR", "csr", count, locate, padded=False, rows_adjacent=False))

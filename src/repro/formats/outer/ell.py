@@ -29,4 +29,4 @@ def locate(problem: Problem, warp: int) -> Slots:
     return Slots(problem.row_lengths, within * distance + rows, distance)
 
 
-ELL = register(Outer("ELL", "ell", count, locate))
+ELL = register(Outer("ELL", "ell", count, locate, padded=False))
