@@ -37,3 +37,9 @@ def test_empty_matrices() -> None:
     assert describe(np.zeros(1, int), np.zeros(0, int))["rows"] == 0
     found = describe(np.zeros(4, int), np.zeros(0, int))
     assert (found["rows"], found["empty_rows"], found["ell_factor"]) == (3, 3, 0.0)
+
+
+def test_a_full_row_of_a_large_matrix_does_not_overflow() -> None:
+    n = 100_000
+    indptr = np.concatenate([[0], np.full(n, n)]).astype(np.int32)
+    assert describe(indptr, np.arange(n, dtype=np.int32))["ell_factor"] == n

@@ -34,6 +34,7 @@ COMMANDS = {
     "config": Command("Before a run", "config", "config", "Print the configuration in full, or write its schema."),
     "plan": Command("Before a run", "planning", "plan", "Say what a campaign will do and what it needs."),
     "fetch": Command("Problems", "problems", "fetch", "Get the input files of problems."),
+    "resolve": Command("Problems", "resolving", "resolve", "Ask a collection's index which matrices a set has."),
     "problem": Command("Problems", "problems", "problem", "Build a problem into one file."),
     "render": Command("Kernels", "kernels", "render", "Print the source of one module."),
     "compile": Command("Kernels", "kernels", "compile_", "Compile one module, without a device."),

@@ -82,7 +82,9 @@ def list_sets(config: Path) -> tuple[list[str], Rows]:
 
     registry = load_registry(Path(load(config).registry))
     members = {name: [item.name for item in registry.problems if name in item.sets] for name in registry.sets()}
-    return ["set", "problems"], [(name, ", ".join(members[name])) for name in sorted(members)]
+    rows = {name: ", ".join(items) for name, items in members.items()}
+    rows |= {name: f"not resolved yet: `repro resolve {name}`" for name in registry.unresolved()}
+    return ["set", "problems"], sorted(rows.items())
 
 
 def list_entries(_: Path) -> tuple[list[str], Rows]:

@@ -8,11 +8,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from repro.config.load import read_yaml, validate
 from repro.config.models import EntryName, Model, OwnProblem
 from repro.errors import ReproError
+from repro.problems.collection import load_collection
 
 REGISTRY = Path("config/problems.yaml")
 
@@ -129,6 +130,10 @@ class Registry(Model):
         default_factory=dict, description="YAML anchors that the problems share; not read by themselves."
     )
     problems: tuple[Spec, ...] = Field(min_length=1)
+    collections: tuple[str, ...] = Field(
+        (), description="Files, from the registry's folder, of sets that a query of a collection makes."
+    )
+    _unresolved: dict[str, Path] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Registry:
@@ -150,8 +155,12 @@ class Registry(Model):
         return [item.name for item in self.problems]
 
     def sets(self) -> set[str]:
-        """Return the names of all sets."""
+        """Return the names of all sets that have members."""
         return {name for item in self.problems for name in item.sets}
+
+    def unresolved(self) -> dict[str, Path]:
+        """Return the sets whose query has not been asked yet, with their files."""
+        return dict(self._unresolved)
 
     def find(self, name: str) -> Spec:
         """Return the problem of that name.
@@ -177,7 +186,8 @@ class Registry(Model):
         Raises
         ------
         ReproError
-            An unknown name or set, or a problem of the user's own under a name that is taken.
+            An unknown name or set, one whose query has not been asked yet, or a problem of the user's own under a
+            name that is taken.
         """
         found: dict[str, Spec | OwnProblem] = {}
         for wish in [asked] if isinstance(asked, str) else asked:
@@ -192,6 +202,15 @@ class Registry(Model):
                 found.update({item.name: item for item in self.problems if wish in item.sets})
             elif wish in self.names():
                 found[wish] = self.find(wish)
+            elif wish in self._unresolved:
+                raise ReproError(
+                    "the set is not resolved: its matrices have not been asked for",
+                    where=self._unresolved[wish],
+                    expected="`resolved: true` and the matrices",
+                    actual=wish,
+                    todo=f"with a network, run `repro resolve {wish}`; without, add --index FILE, a copy of the "
+                    "collection's ssstats.csv",
+                )
             else:
                 raise self._unknown(wish, [*self.names(), *sorted(self.sets())])
         return list(found.values())
@@ -230,11 +249,19 @@ def own_name(problem: OwnProblem) -> str:
 
 
 def load_registry(path: Path = REGISTRY) -> Registry:
-    """Read the registry.
+    """Read the registry, and the sets that its `collections` name.
 
     Raises
     ------
     ReproError
-        The file is missing, is not YAML, or says something that a problem cannot have.
+        A file is missing, is not YAML, or says something that a problem cannot have.
     """
-    return validate(Registry, read_yaml(path), path)
+    data = read_yaml(path)
+    registry = validate(Registry, data, path)
+    if not registry.collections:
+        return registry
+    files = {path.parent / name: load_collection(path.parent / name) for name in registry.collections}
+    queried = [item for collection in files.values() for item in collection.items()]
+    registry = validate(Registry, {**data, "problems": [*data["problems"], *queried]}, path)
+    registry._unresolved.update({each.name: file for file, each in files.items() if not each.resolved})
+    return registry

@@ -44,7 +44,7 @@ def describe(indptr: Integers, indices: Integers) -> dict[str, Any]:
         "nonzeros": nnz,
         "row_length": _quantiles(lengths),
         "bandwidth_percent": _quantiles(100 * span / max(n, 1)),
-        "ell_factor": float(lengths.max(initial=0) * n / nnz) if nnz else 0.0,
+        "ell_factor": int(lengths.max(initial=0)) * n / nnz if nnz else 0.0,
         "empty_rows": int(n - np.count_nonzero(filled)),
     }
 

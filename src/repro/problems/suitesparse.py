@@ -13,6 +13,7 @@ from typing import Any
 
 from repro.config.models import Fetch
 from repro.errors import ReproError
+from repro.problems.collection import Indexed
 from repro.problems.content import check_content
 from repro.problems.fetch import Address, Found, Wanted, obtain
 from repro.problems.matrixmarket import MatrixFile, read_matrix
@@ -30,7 +31,9 @@ except Exception as error:
     while error.__context__ is not None:  # the innermost says it best
         error = error.__context__
     sys.exit(f"{type(error).__name__}: {error}")
-found = [m for m in ssgetpy.search(name=sys.argv[1], limit=100000) if m.name == sys.argv[1]]
+names = sys.argv[1:]  # none: all of the index
+found = ssgetpy.search(**({"name": names[0]} if names else {}), limit=100000)
+found = [m for m in found if not names or m.name == names[0]]
 fields = ("id", "group", "name", "rows", "cols", "nnz", "dtype", "kind")
 print(json.dumps([{**{f: getattr(m, f) for f in fields}, "url": m.url("MM")} for m in found]))
 """
@@ -92,24 +95,7 @@ def look_up(group: str, matrix: str, settings: Fetch) -> dict[str, Any]:
     ReproError
         The index cannot be reached or read, or does not have the matrix.
     """
-    cache = Path(settings.cache).absolute()
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
-            [sys.executable, "-c", _LOOKUP, matrix],
-            env={**os.environ, "HOME": str(cache)},  # ssgetpy keeps its index in ~/.ssgetpy
-            capture_output=True,
-            text=True,
-            timeout=settings.timeout,
-            check=True,
-        )
-        found: list[dict[str, Any]] = json.loads(done.stdout)
-    except subprocess.TimeoutExpired:
-        raise _unreachable(f"no answer in {settings.timeout:g} s") from None
-    except subprocess.CalledProcessError as error:
-        raise _unreachable((error.stderr.strip() or "no reason given").splitlines()[-1]) from None
-    except (OSError, ValueError) as error:
-        raise _unreachable(error) from None
+    found = _ask_index(settings, matrix)
     for entry in found:
         if entry["group"] == group:
             return entry
@@ -119,6 +105,43 @@ def look_up(group: str, matrix: str, settings: Fetch) -> dict[str, Any]:
             "the SuiteSparse index does not have the matrix", expected=f"{group}/{matrix}", actual=groups or "none"
         )
     return found[0]
+
+
+def read_index(settings: Fetch) -> list[Indexed]:
+    """Return all of the collection's index.
+
+    Raises
+    ------
+    ReproError
+        It cannot be reached or read.
+    """
+    return [
+        Indexed(each["group"], each["name"], each["rows"], each["cols"], each["nnz"], each["dtype"], each["kind"])
+        for each in _ask_index(settings)
+    ]
+
+
+def _ask_index(settings: Fetch, *names: str) -> list[dict[str, Any]]:
+    """Return the entries of the index for matrices of a name, or all."""
+    cache = Path(settings.cache).absolute()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-c", _LOOKUP, *names],
+            env={**os.environ, "HOME": str(cache)},  # ssgetpy keeps its index in ~/.ssgetpy
+            capture_output=True,
+            text=True,
+            timeout=settings.timeout,
+            check=True,
+        )
+        found: list[dict[str, Any]] = json.loads(done.stdout)
+        return found
+    except subprocess.TimeoutExpired:
+        raise _unreachable(f"no answer in {settings.timeout:g} s") from None
+    except subprocess.CalledProcessError as error:
+        raise _unreachable((error.stderr.strip() or "no reason given").splitlines()[-1]) from None
+    except (OSError, ValueError) as error:
+        raise _unreachable(error) from None
 
 
 def _unreachable(reason: object) -> ReproError:

@@ -1,0 +1,243 @@
+"""Sets of problems that a query of the SuiteSparse collection's index makes, each kept in a file.
+
+A file begins with the query and `resolved: false`; `repro resolve SET` asks the index and writes the matrices into it.
+So a set is the same for everyone, and what it was chosen from is known.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from pydantic import Field, model_validator
+
+from repro.config.load import read_yaml, validate
+from repro.config.models import Model
+from repro.errors import ReproError
+
+LICENCE = "CC-BY 4.0"
+CREDIT = "SuiteSparse Matrix Collection (Davis and Hu 2011, doi 10.1145/2049662.2049663)"
+
+# "undirected weighted graph", "directed temporal multigraph", but not "computer graphics/vision problem"
+_GRAPH = re.compile(r"graphs?\b", re.IGNORECASE)
+_HEAD = """\
+# Made by `repro resolve {name}`, which asks the index again and writes the file anew; only the query is for editing.
+# docs/add-a-problem.md says more.
+"""
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """What the collection's index says of one matrix.
+
+    Attributes
+    ----------
+    group, name
+        Its address in the collection.
+    rows, columns, nonzeros
+        Its size; explicit zeros do not count.
+    dtype
+        real, complex, or binary: all values are one.
+    kind
+        The field it is from, such as `structural problem`.
+    """
+
+    group: str
+    name: str
+    rows: int
+    columns: int
+    nonzeros: int
+    dtype: str
+    kind: str
+
+
+class Query(Model):
+    """Which matrices are asked for. All are square, real, and not those of graphs."""
+
+    more_rows_than: int = Field(ge=0, description="A matrix has more rows than this.")
+    matrices: int = Field(ge=1, description="So many of those that fit, spread evenly over their order by non-zeros.")
+
+
+class Source(Model):
+    """The index that was asked."""
+
+    name: str = Field(description="Where it was read from.")
+    matrices: int = Field(description="How many it has.")
+    dated: str | None = Field(None, description="When it was made, as it says itself.")
+    fitting: int = Field(description="How many of them fit the query.")
+
+
+class Member(Model):
+    """A matrix of the set."""
+
+    group: str
+    matrix: str
+    rows: int
+    nonzeros: int
+    kind: str
+
+
+class Collection(Model):
+    """A set of matrices that a query made, or will make."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_]+$", description="The name of the set.")
+    title: str = Field(description="What the set is for.")
+    query: Query
+    resolved: bool = Field(description="Whether the index has been asked.")
+    date: str | None = Field(None, description="When it was.")
+    index: Source | None = None
+    problems: tuple[Member, ...] = ()
+
+    @model_validator(mode="after")
+    def _resolved_means_all_of_it(self) -> Collection:
+        if any(bool(each) != self.resolved for each in (self.problems, self.date, self.index)):
+            raise ValueError("resolved is true with a date, an index and problems, and false without")
+        return self
+
+    def items(self) -> list[dict[str, Any]]:
+        """Return the matrices as items of the registry, `<group>/<matrix>` by name."""
+        return [
+            {
+                "name": f"{each.group}/{each.matrix}",
+                "source": "suitesparse",
+                "entry": "real",
+                "group": each.group,
+                "matrix": each.matrix,
+                "published": {"rows": each.rows, "nonzeros": each.nonzeros},
+                "licence": LICENCE,
+                "credit": CREDIT,
+                "sets": [self.name],
+            }
+            for each in self.problems
+        ]
+
+    def resolve(self, matrices: Iterable[Indexed], source: str, dated: str | None, asked: str) -> Collection:
+        """Return the set as the query makes it from an index.
+
+        Parameters
+        ----------
+        matrices
+            All of the index.
+        source, dated
+            Its name and its own date.
+        asked
+            The day on which it was.
+
+        Raises
+        ------
+        ReproError
+            Nothing in the index fits the query.
+        """
+        everything = list(matrices)
+        fitting = select(everything, self.query.more_rows_than)
+        if not fitting:
+            raise ReproError(
+                "nothing in the index fits the query",
+                where=source,
+                expected=f"real square matrices of more than {self.query.more_rows_than} rows that are not graphs",
+                actual=f"none among {len(everything)} matrices",
+            )
+        return Collection(
+            name=self.name,
+            title=self.title,
+            query=self.query,
+            resolved=True,
+            date=asked,
+            index=Source(name=source, matrices=len(everything), dated=dated, fitting=len(fitting)),
+            problems=tuple(
+                Member(group=each.group, matrix=each.name, rows=each.rows, nonzeros=each.nonzeros, kind=each.kind)
+                for each in spread(fitting, self.query.matrices)
+            ),
+        )
+
+    def write(self, path: Path) -> None:
+        """Write the set to its file, whole or not at all; a matrix is a line."""
+        text = _HEAD.format(name=self.name) + yaml.safe_dump(
+            self.model_dump(mode="json", exclude_none=True),
+            sort_keys=False,
+            allow_unicode=True,
+            default_flow_style=None,
+            width=200,
+        )
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            partial.write_text(text)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def load_collection(path: Path) -> Collection:
+    """Read a set's file.
+
+    Raises
+    ------
+    ReproError
+        It is missing, is no YAML, or says something that a set cannot have.
+    """
+    return validate(Collection, read_yaml(path), path)
+
+
+def select(matrices: Iterable[Indexed], more_rows_than: int) -> list[Indexed]:
+    """Return the real, square matrices of more rows than that which are not graphs, by non-zeros."""
+    fitting = [
+        each
+        for each in matrices
+        if each.rows == each.columns
+        and each.rows > more_rows_than
+        and each.dtype == "real"
+        and not _GRAPH.search(each.kind)
+    ]
+    return sorted(fitting, key=lambda each: (each.nonzeros, each.group, each.name))
+
+
+def spread(ordered: list[Indexed], count: int) -> list[Indexed]:
+    """Return so many at equal distances, the first and the last among them; all where there are no more."""
+    if len(ordered) <= count:
+        return ordered
+    return [ordered[place] for place in np.linspace(0, len(ordered) - 1, count).round().astype(int)]
+
+
+def read_csv(path: Path) -> tuple[list[Indexed], str]:
+    """Read a file of the form of the collection's `ssstats.csv`, and return its matrices and its date.
+
+    Two lines with the count and the date, then a line a matrix: group, name, rows, columns, non-zeros, three flags of
+    which the first two are `real` and `binary`, another, two symmetries, kind, and maybe more.
+
+    Raises
+    ------
+    ReproError
+        The file is missing, not of this form, or has another number of lines than it says.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = [line for line in csv.reader(file) if line]
+        count, dated = int(lines[0][0]), lines[1][0]
+        matrices = [_indexed(line) for line in lines[2:]]
+    except OSError as error:
+        raise ReproError("the index cannot be read", where=path, actual=error.strerror) from None
+    except (ValueError, IndexError) as error:
+        raise ReproError(
+            "the file is no index of the collection",
+            where=path,
+            expected="the form of ssstats.csv: count, date, then a line a matrix",
+            actual=error,
+        ) from None
+    if count != len(matrices):
+        raise ReproError(
+            "the index is not whole", where=path, expected=f"{count} matrices", actual=f"{len(matrices)} matrices"
+        )
+    return matrices, dated
+
+
+def _indexed(line: list[str]) -> Indexed:
+    rows, columns, nonzeros, real, binary = map(int, line[2:7])
+    dtype = "binary" if binary else "real" if real else "complex"
+    return Indexed(line[0], line[1], rows, columns, nonzeros, dtype, line[11])
