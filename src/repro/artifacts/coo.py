@@ -33,7 +33,7 @@ class Standing:
     plain, compressed, ours
         The fastest balanced COO and compressed COO of the paper's space, and the fastest of all our variants.
     csr_default
-        The routine that the paper compares with: cuSPARSE's default for CSR.
+        The routine that the paper compares with: cuSPARSE's default for CSR. On the CPU SciPy's takes its place.
     csr, coo, library
         The library's fastest routine for CSR, for COO, and of all.
     floor
@@ -105,7 +105,8 @@ def standing(line: Line, precision: str, campaign: Campaign) -> Standing:
     case = Case(campaign, line.problem, precision)
     chosen = {tuning: _chosen(case, tuning) for tuning in _OURS}
     everything = {str(row["name"]) for row in case.rows if row["kind"] == "baseline"}
-    default = case.baseline(CLOCK, papers_choice=True)
+    csr = case.baseline(CLOCK, of="csr")
+    default = csr if campaign.on_cpu else case.baseline(CLOCK, papers_choice=True)
     return Standing(
         line=line,
         case=case,
@@ -113,7 +114,7 @@ def standing(line: Line, precision: str, campaign: Campaign) -> Standing:
         compressed=case.winner("joint", CLOCK),
         ours=case.winner("extended", CLOCK),
         csr_default=default,
-        csr=case.baseline(CLOCK, of="csr"),
+        csr=csr,
         coo=case.baseline(CLOCK, of="coo"),
         library=case.baseline(CLOCK),
         floor=case.bound("floor", CLOCK),
@@ -161,6 +162,17 @@ def median_of(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def each(cases: Iterable[Standing], number: Callable[[Standing], float | None]) -> list[tuple[float, Standing]]:
+def each_of(cases: Iterable[Standing], number: Callable[[Standing], float | None]) -> list[tuple[float, Standing]]:
     """Return a number of all problems that have it."""
     return [(value, case) for case in cases if (value := number(case)) is not None]
+
+
+def near_launch(cases: Sequence[Standing]) -> str:
+    """Return the sentence that counts the problems whose times are mostly launch, empty where none is."""
+    near = sum(case.case.mostly_launch(CLOCK, case.ours or case.compressed) for case in cases)
+    return f"In {near} problems (marked *) a time is mostly launch." if near else ""
+
+
+def not_searched(cases: Iterable[Standing]) -> str:
+    """Return the sentence that says why there is nothing of our variants, empty where there is."""
+    return "" if any(case.ours for case in cases) else "Ours is absent: the space `extended` was not searched."
