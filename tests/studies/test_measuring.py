@@ -11,7 +11,7 @@ import pytest
 
 from repro.bench.rows import Row
 from repro.bench.store import Store
-from repro.codegen.compile import compile_module
+from repro.codegen.compile import compile_module, manifest_path
 from repro.codegen.render import render_common
 from repro.codegen.targets import CPU, get_target
 from repro.config.models import Config, Protocol, Study
@@ -58,7 +58,7 @@ def modules(tmp_path_factory, templates):
     for space in study.spaces(settings):
         for layout in study.layouts(settings, space, "complex"):
             source = study.render(templates, space, "complex", "single", layout, CPU)
-            compile_module(source, CPU, folder / study.manifest(CPU, space, "complex", "single", layout))
+            compile_module(source, CPU, folder / manifest_path(CPU.name, STUDY, space, "complex", "single", layout))
     compile_module(render_common(templates, CPU), CPU, folder / "modules/cpu/common.json")
     return folder / "modules"
 

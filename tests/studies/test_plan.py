@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
+from repro.codegen.compile import manifest_path
 from repro.codegen.targets import CPU, get_target
 from repro.config import resolve
 from repro.devices import open as opening
@@ -63,7 +64,8 @@ def test_manifests_are_where_the_study_looks_for_them() -> None:
     made = plan({"problems": ["dirac_torus"]})
     study = get_study("compound_spmv")
     layouts = study.layouts(made.config.studies["compound_spmv"], "paper", "quaternion")
-    expected = [str(study.manifest(CPU, "paper", "quaternion", "double", layout)) for layout in layouts]
+    of_the_study = ("cpu", "compound_spmv", "paper", "quaternion", "double")
+    expected = [str(manifest_path(*of_the_study, layout)) for layout in layouts]
     assert made.manifests("compound_spmv", "dirac_torus", "double") == [*expected, made.common_manifest]
 
 
@@ -197,3 +199,10 @@ def test_planning_imports_nothing_slow_before_it_is_needed() -> None:
     code = "import repro.studies.plan, sys; print(sorted({'matplotlib', 'pandas'} & set(sys.modules)))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "[]"
+
+
+def test_a_study_refuses_entries_that_it_cannot_take() -> None:
+    with pytest.raises(ReproError, match="cannot take") as error:
+        make_plan(resolve({"device": "opencl", "studies": {"compressed_coo": {"problems": ["dirac_torus"]}}}, "a test"))
+    assert "real" in str(error.value.expected)
+    assert "dirac_torus" in str(error.value.where)

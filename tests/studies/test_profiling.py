@@ -17,7 +17,7 @@ from repro.errors import ReproError
 from repro.problems.problem import save_unavailable
 from repro.studies.counting import count
 from repro.studies.launching import launch
-from repro.studies.named import SOME_FLOOR, fastest_floor, find_variant
+from repro.studies.named import SOME_FLOOR, fastest_floor
 
 STUDY, NAME, ENTRY = "compound_spmv", "small/complex", "complex"
 VARIANT = "Sl-4-AoSoA-AoS@clustered/chunk-16-2"
@@ -82,20 +82,18 @@ def test_what_is_named_is_launched_compiled_or_not(config_file):
 
 
 def test_a_module_that_holds_the_kernel_is_used(config_file, templates):
-    from repro.codegen.compile import compile_module
-    from repro.formats.layout import Layout
+    from repro.codegen.compile import compile_module, manifest_path
     from repro.studies.registry import get_study
 
-    config, study = load(config_file), get_study(STUDY)
-    alone = find_variant(config, STUDY, ENTRY, "single", "CSR-AoS-AoS/static-64-1", CPU)
-    layout = Layout.parse("CSR-AoS-AoS")
-    manifest = study.manifest(CPU, "paper", ENTRY, "single", layout)
+    study, layout = get_study(STUDY), "CSR-AoS-AoS"
+    alone = study.find(templates, ENTRY, "single", "CSR-AoS-AoS/static-64-1", CPU)
+    manifest = manifest_path(CPU.name, STUDY, "paper", ENTRY, "single", layout)
     built = compile_module(study.render(templates, "paper", ENTRY, "single", layout, CPU), CPU, manifest)
-    held = find_variant(config, STUDY, ENTRY, "single", "CSR-AoS-AoS/static-64-1", CPU)
+    held = study.find(templates, ENTRY, "single", "CSR-AoS-AoS/static-64-1", CPU)
     assert held.module == built
     assert alone.module != built
     assert not study.schedules(CPU, "paper", layout)[0].shape
-    other = find_variant(config, STUDY, ENTRY, "single", "CSR-AoS-AoS/direct-64-2-w2-u4", CPU)
+    other = study.find(templates, ENTRY, "single", "CSR-AoS-AoS/direct-64-2-w2-u4", CPU)
     assert other.module != built
 
 

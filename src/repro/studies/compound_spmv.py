@@ -9,7 +9,7 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 
 from repro.bench.rows import Row
-from repro.bench.runnable import Candidate, Runnable
+from repro.bench.runnable import Runnable
 from repro.bench.variant import Variant
 from repro.codegen.compile import Module, compile_module, manifest_path
 from repro.codegen.names import read_variant
@@ -73,11 +73,11 @@ def variants(settings: Study, entry: str, precision: str, target: Target) -> lis
     return found
 
 
-def reordered(variants: Sequence[Candidate], best: Container[str]) -> list[Variant]:
+def reordered(variants: Sequence[Variant], best: Container[str]) -> list[Variant]:
     """Return the best variants with the unknowns renumbered, where our space is searched."""
     if not any(variant.space == "extended" for variant in variants):
         return []
-    winners = [v for v in variants if isinstance(v, Variant) and v.name in best and v.layout.ordering == "natural"]
+    winners = [variant for variant in variants if variant.name in best and variant.layout.ordering == "natural"]
     return [variant.reordered(ordering) for ordering in RENUMBERED for variant in winners]
 
 
