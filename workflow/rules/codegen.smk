@@ -48,3 +48,23 @@ rule compile_common:
         "Compiling the kernels that all studies share, {wildcards.target}"
     shell:
         "repro compile common --target {wildcards.target} --kernels {params.kernels:q} > {log:q} 2>&1"
+
+
+rule compile_solver:
+    input:
+        templates=plan.templates,
+    output:
+        "modules/{target}/solvers/{solver}-{precision}.json",
+    log:
+        f"{plan.logs}/compile/{{target}}/solvers/{{solver}}-{{precision}}.log",
+    priority: 1
+    conda:
+        "../../environment.yml"
+    params:
+        code=plan.code("entries", "formats", "codegen"),
+        kernels=lambda wildcards: plan.config.kernels,
+    message:
+        "Compiling the vector operations of {wildcards.solver}, {wildcards.precision} precision, {wildcards.target}"
+    shell:
+        "repro compile solvers {wildcards.solver} {wildcards.precision} --target {wildcards.target}"
+        " --kernels {params.kernels:q} > {log:q} 2>&1"

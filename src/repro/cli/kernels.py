@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
-StudyName = Annotated[str, typer.Argument(help="A study, or `common` for the kernels that every campaign needs.")]
-Entry = Annotated[str | None, typer.Argument(help="real, complex, quaternion or block3.")]
+StudyName = Annotated[
+    str,
+    typer.Argument(help="A study; `common`, the kernels that every campaign needs; or `solvers`, the iterative ones."),
+]
+Entry = Annotated[str | None, typer.Argument(help="real, complex, quaternion or block3; of `solvers`: bicgstab.")]
 Precision = Annotated[str | None, typer.Argument(help="single or double.")]
 LayoutName = Annotated[str | None, typer.Argument(metavar="[LAYOUT]", help="For example Sl-32-SoA-AoS.")]
 LayoutNames = Annotated[list[str] | None, typer.Argument(metavar="[LAYOUT]...", help="For example Sl-32-SoA-AoS.")]
@@ -62,16 +65,21 @@ def compile_(
         repro compile compound_spmv block3 double ELL-SoA-AoS Sl-32-SoA-AoS --target sm_90 --jobs 2
 
         repro compile common --target cpu
+
+        repro compile solvers bicgstab double --target sm_90
     """
     from concurrent.futures import ThreadPoolExecutor
 
     from repro.codegen.compile import Module, compile_module, manifest_path
+    from repro.codegen.solvers import SOLVERS, solver_manifest
     from repro.codegen.targets import get_target
 
     def build(layout: str | None) -> tuple[Path, Module]:
         source = _source(study, space, entry, precision, layout, target, kernels)
         manifest = modules / target / f"{study}.json"
-        if entry and precision and layout:
+        if study == SOLVERS:
+            manifest = solver_manifest(target, str(entry), str(precision), modules)
+        elif entry and precision and layout:
             manifest = manifest_path(target, study, space, entry, precision, layout, modules)
         return manifest, compile_module(source, get_target(target), manifest, record_errors=record_errors)
 
@@ -85,12 +93,15 @@ def _source(
     study: str, space: str, entry: str | None, precision: str | None, layout: str | None, target: str, kernels: Path
 ) -> str:
     from repro.codegen.render import COMMON, SCALARS, render_common
+    from repro.codegen.solvers import SOLVERS, render_solver
     from repro.codegen.targets import get_target
     from repro.errors import ReproError
     from repro.studies.registry import get_study
 
     if study == COMMON:
         return render_common(kernels, get_target(target))
+    if study == SOLVERS:
+        return render_solver(kernels, entry, precision, get_target(target))
     if entry is None or precision not in SCALARS or layout is None:
         raise ReproError(
             "a module of a study has an entry, a precision and a layout",

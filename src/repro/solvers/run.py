@@ -1,0 +1,202 @@
+"""A solve of a fixed number of iterations as something to time, and to hold against the same solve on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.runnable import Multiplies, Unsupported
+from repro.bench.variant import ModuleError
+from repro.bench.verify import IncorrectError
+from repro.bench.workspace import Operands, Workspace, expand
+from repro.codegen.compile import Module
+from repro.devices.base import Buffer
+from repro.solvers.bicgstab import ITERATION_PASSES, START_PASSES, BiCGSTAB
+from repro.solvers.host import Course, Vector, bicgstab
+
+#: The columns of a product that its solver's row has as well.
+OF_THE_PRODUCT = ("ordering", "layout", "representation")
+#: Solves on the host with other roundings, and how many times farther off than the worst of them a device may be.
+DISTURBED, SLACK = 3, 30
+#: Roundings of the largest residual that a device may be off in any case.
+ROUNDINGS = 100
+
+
+class ResidualError(IncorrectError):
+    """The residual is not what the same recurrence has on the host; `error` is the difference over its tolerance."""
+
+    def __init__(self, found: tuple[float, float], expected: float, error: float) -> None:
+        Exception.__init__(
+            self,
+            f"the residual is {found[0]:.6g} by recurrence and {found[1]:.6g} from x, and should be {expected:.6g}; "
+            f"the difference is {error:.3g} of what is tolerated",
+        )
+        self.error = error
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The residual's norm after so many iterations in double precision, and by how much a device may be off."""
+
+    residual: float
+    tolerance: float
+
+
+class SolverRun:
+    """A `Runnable`: one solve by BiCGSTAB with a product, from x = 0 with the workspace's x for a right-hand side.
+
+    It is verified as it is prepared: its residual, by the recurrence and from its x, against the same recurrence on the
+    host in double precision.
+
+    Parameters
+    ----------
+    product
+        What multiplies; its own, as it is prepared and released with the solver.
+    module, folder
+        The manifest of the solver's module, and where it lies; binaries are relative to it.
+    iterations
+        As many as are done, whatever the residual.
+    """
+
+    kind = "solver"
+    launch: Callable[[], None]
+
+    def __init__(self, product: Multiplies, module: Module, folder: Path, iterations: int = 10) -> None:
+        self.name = f"bicgstab-{iterations}/{product.name}"
+        self.arrangement = product.arrangement
+        self._product, self._module, self._folder, self._iterations = product, module, folder, iterations
+        self._solver: BiCGSTAB | None = None
+        self._error: float | None = None
+        self._moved = (0, 0)
+
+    @property
+    def identity(self) -> str:
+        """The product's, and the hash of the solver's module."""
+        return f"{self._product.identity} {self._module.hash}"
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What the solver is, what its product is stored as, and the error found as it was prepared."""
+        columns = {name: value for name, value in self._product.columns.items() if name in OF_THE_PRODUCT}
+        return {**columns, "routine": "bicgstab", "error": self._error}
+
+    @property
+    def moved(self) -> tuple[int, int]:
+        """(bytes of a solve: products and passes over the vectors; bytes of the matrix)."""
+        return self._moved
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Prepare the product, bring the right-hand side to the device, solve once and verify.
+
+        Raises
+        ------
+        Unsupported
+            The entries are not single numbers; or the product is not supported.
+        ResidualError
+            The residual is wrong.
+        ModuleError, OutOfDeviceMemory, LaunchError
+        """
+        operands = workspace.operands
+        if operands.entry.size != 1:
+            raise Unsupported(f"the solver works on numbers, not on {operands.problem.entry} entries")
+        if self._module.binary is None:
+            raise ModuleError(self._module.message)
+        self.release()
+        self._error = None
+        self._product.prepare(workspace)
+        program = workspace.program(self._folder / self._module.binary)
+        n = operands.problem.n
+        solver = BiCGSTAB(workspace.device, program, self._product.product, n, operands.dtype)
+        self._solver = solver
+        solver.load(self._product.arrange(operands.x.astype(np.float64)))
+        moved, matrix = self._product.moved
+        passes = self._iterations * ITERATION_PASSES + START_PASSES
+        self._moved = 2 * self._iterations * moved + passes * solver.vector_bytes, matrix
+
+        def launch() -> None:
+            solver.start()
+            solver.iterate(self._iterations)
+
+        launch()
+        self._verify(workspace, solver)
+        self.launch = launch
+
+    def _verify(self, workspace: Workspace, solver: BiCGSTAB) -> None:
+        operands = workspace.operands
+        expected = expect(workspace, self._iterations)
+        rows = self._product.arrange(np.arange(operands.problem.n, dtype=np.float64)[:, None]).astype(np.int64)
+        x = np.empty(operands.problem.n)
+        x[rows] = solver.x()
+        found = solver.state().residual, true_residual(operands, x)
+        with np.errstate(all="ignore"):
+            self._error = float(np.max(np.abs(np.subtract(found, expected.residual)) / expected.tolerance))
+        if not self._error <= 1:
+            raise ResidualError(found, expected.residual, self._error)
+
+    def result(self) -> Buffer | None:
+        """Return nothing: it is verified already."""
+        return None
+
+    def arrange(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bring numbers into the order of the product; once prepared."""
+        return self._product.arrange(values)
+
+    def release(self) -> None:
+        """Give the vectors back, and the product."""
+        if self._solver is not None:
+            self._solver.release()
+            self._solver = None
+        self._product.release()
+
+
+_EXPECTED: WeakKeyDictionary[Workspace, dict[int, Expected]] = WeakKeyDictionary()
+
+
+def expect(workspace: Workspace, iterations: int) -> Expected:
+    """Return what the residual must be; computed once for all solvers of a workspace."""
+    known = _EXPECTED.setdefault(workspace, {})
+    if iterations not in known:
+        known[iterations] = expected_residual(workspace.operands, iterations)
+    return known[iterations]
+
+
+def expected_residual(operands: Operands, iterations: int) -> Expected:
+    """Run the recurrence on the host in double precision, and measure what rounding does to it.
+
+    How far two right solves drift apart depends on the matrix. Thus the host solves a few times more in the working
+    precision, with each number that a product reads changed at random by about one rounding; the largest difference of
+    their residuals, by recurrence and from x, times `SLACK` is what a device is allowed, and never less than
+    `ROUNDINGS` roundings of the largest residual on the way.
+    """
+    exact = expand(operands.problem, operands.values)
+    working = exact.astype(operands.dtype)
+    eps = float(np.finfo(operands.dtype).eps)
+    b = operands.x.ravel()
+    course = bicgstab(lambda x: exact @ x, b.astype(np.float64), iterations)
+    residual = float(course.residuals[-1])
+    away = [abs(true_residual(operands, course.x) - residual)]
+    for seed in range(DISTURBED):
+        other = _disturbed(working, b, iterations, eps, np.random.default_rng(seed))
+        away += [abs(other.residuals[-1] - residual), abs(true_residual(operands, other.x) - residual)]
+    return Expected(residual, SLACK * max(away) + ROUNDINGS * eps * float(course.residuals.max()))
+
+
+def _disturbed(matrix: Any, b: Vector, iterations: int, eps: float, random: np.random.Generator) -> Course:
+    def multiply(x: Vector) -> Vector:
+        noise = random.uniform(-eps, eps, len(x)).astype(x.dtype)
+        product: Vector = matrix @ (x + x * noise)
+        return product
+
+    return bicgstab(multiply, b, iterations)
+
+
+def true_residual(operands: Operands, x: NDArray[np.floating]) -> float:
+    """Return the norm of b - A x, in double precision, for an x in natural order."""
+    product = expand(operands.problem, operands.values) @ x.astype(np.float64)
+    return float(np.linalg.norm(operands.x.ravel() - product))

@@ -1,0 +1,76 @@
+"""Small linear systems, and solvers on the CPU for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from repro.baselines.expansions import real_expansion
+from repro.baselines.scipy_products import SciPy
+from repro.codegen.compile import Module, compile_module
+from repro.codegen.solvers import render_solver
+from repro.codegen.targets import CPU
+from repro.problems.problem import Problem
+from repro.solvers.bicgstab import BiCGSTAB
+
+
+@pytest.fixture(scope="session")
+def solver_modules(tmp_path_factory: pytest.TempPathFactory, templates: Path) -> tuple[Path, dict[str, Module]]:
+    """The module of each precision, compiled for the CPU once, and the folder of the manifests."""
+    folder = tmp_path_factory.mktemp("modules")
+    return folder, {
+        precision: compile_module(
+            render_solver(templates, "bicgstab", precision, CPU), CPU, folder / f"{precision}.json"
+        )
+        for precision in ("single", "double")
+    }
+
+
+@pytest.fixture
+def as_problem() -> Callable[..., Problem]:
+    """Make a problem with real entries of a matrix."""
+
+    def make(matrix) -> Problem:
+        csr = sp.csr_array(matrix, dtype=float)
+        values = csr.data.reshape(-1, 1)
+        return Problem(
+            "system", "real", csr.shape[0], csr.indptr.astype(np.int32), csr.indices.astype(np.int32), values
+        )
+
+    return make
+
+
+@pytest.fixture
+def convection(as_problem) -> Callable[..., Problem]:
+    """Make convection and diffusion on a grid, upwind: not symmetric, and diagonally dominant."""
+
+    def make(points: int = 21, wind: float = 0.7, reaction: float = 0.1) -> Problem:
+        one = sp.diags_array([-1 - wind, 2 + wind + reaction, -1], offsets=[-1, 0, 1], shape=(points, points))
+        eye = sp.eye_array(points)
+        return as_problem(sp.kron(one, eye) + sp.kron(eye, one))
+
+    return make
+
+
+@pytest.fixture
+def make_solver(make_bench, solver_modules, cpu_device) -> Callable[..., BiCGSTAB]:
+    """Make a solver for a problem, SciPy multiplying."""
+    folder, modules = solver_modules
+    made = []
+
+    def make(problem: Problem, precision: str = "double") -> BiCGSTAB:
+        bench = make_bench(problem, precision)
+        product = SciPy("csr", real_expansion("real"))
+        bench.prepare(product)
+        program = cpu_device.load(folder / str(modules[precision].binary))
+        solver = BiCGSTAB(cpu_device, program, product.product, problem.n, bench.operands.dtype)
+        made.extend([solver, product, bench])
+        return solver
+
+    yield make
+    for each in made:
+        each.release()
