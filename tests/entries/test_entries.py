@@ -39,5 +39,5 @@ def test_quaternions_multiply_as_hamilton_said():
 
 
 def test_an_unknown_entry_is_one_message():
-    with pytest.raises(ReproError, match=r"unknown entry\n.*block3, complex, quaternion, real\n.*octonion"):
+    with pytest.raises(ReproError, match=r"unknown entry\n.*block3, complex, pattern, quaternion, real\n.*octonion"):
         get_entry("octonion")

@@ -31,7 +31,7 @@ def export(entry: str, precision: str, variant: str, name: str = "kernel") -> Ex
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
-@pytest.mark.parametrize("entry", sorted(entries()))
+@pytest.mark.parametrize("entry", sorted(name for name, entry in entries().items() if entry.members))
 def test_every_outer_format_and_order_is_written(templates: Path, entry: str, precision: str) -> None:
     members = ", ".join(entries()[entry].members)
     for number, outer in enumerate(outer_formats()):
@@ -44,6 +44,11 @@ def test_every_outer_format_and_order_is_written(templates: Path, entry: str, pr
             assert not re.search(r"\{\{ |\{%|None|Undefined", text), (name, outer, inner, vector)
             assert text.endswith("\n")
             assert not text.endswith("\n\n")
+
+
+def test_entries_without_values_are_refused(templates: Path) -> None:
+    with pytest.raises(ReproError, match="without values cannot be exported"):
+        render_export(templates, export("pattern", "double", "CSR-AoS-AoS/static-64-4"))
 
 
 def test_only_the_one_schedule_is_written(templates: Path) -> None:

@@ -31,6 +31,6 @@ def as_scipy() -> Callable[[Problem], Any]:
             values = problem.values[:, 0] + 1j * problem.values[:, 1]
             return sp.csr_array((values, problem.indices, problem.indptr), shape=(problem.n, problem.n))
         matrix = expand(problem, problem.values)
-        return matrix.tocsr() if problem.entry == "real" else matrix
+        return matrix.tocsr() if problem.entry in ("real", "pattern") else matrix
 
     return convert

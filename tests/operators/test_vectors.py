@@ -8,6 +8,7 @@ from repro.operators.arrays import Kind
 
 DEVICE = "opencl:0"
 ORDERS = [(entry, order) for entry in sorted(entries()) for order in ("AoS", "SoA")] + [("block3", "Padded")]
+WITH_MEMBERS = [(entry, order) for entry, order in ORDERS if get_entry(entry).members]
 LENGTHS = [1, 63, 64, 1000]
 PRECISIONS = {"single": 1e-6, "double": 1e-14}
 
@@ -52,7 +53,7 @@ def test_axpby_with_numbers(entry, order, precision, n):
 
 
 @both
-@every
+@pytest.mark.parametrize(("entry", "order"), WITH_MEMBERS)
 def test_axpby_with_entries_from_the_left(entry, order, precision):
     vectors = repro.vectors(301, entry, precision, order, DEVICE)
     x, y = draw(vectors, 1), draw(vectors, 2)
@@ -81,7 +82,8 @@ def test_what_is_scaled_by_zero_is_not_read(entry, order):
     vectors.axpby(2, vectors.put(x), 0, y)
     np.testing.assert_array_equal(vectors.get(y), 2 * x)
     y = vectors.put(np.full(100 * vectors.kind.numbers, np.nan))
-    vectors.axpby(np.ones(len(get_entry(entry).members)), vectors.put(x), 0, y)
+    members = len(get_entry(entry).members)
+    vectors.axpby(np.ones(members) if members else 1, vectors.put(x), 0, y)
     assert np.isfinite(vectors.get(y)).all()
 
 
@@ -124,6 +126,10 @@ def test_what_does_not_fit_is_refused():
     for wrong in ([1, 2], 1j, np.ones((2, 2))):
         with pytest.raises(ReproError, match="neither a number nor an entry"):
             vectors.axpby(wrong, x, 1, x)
+    ones = repro.vectors(10, "pattern", device=DEVICE)
+    for wrong in ([], 1j):
+        with pytest.raises(ReproError, match=r"expected: a real number\n"):
+            ones.axpby(wrong, ones.zeros(), 1, ones.zeros())
     with pytest.raises(ReproError, match="another size"):
         vectors.put(np.ones(29))
     with pytest.raises(ReproError, match="another dtype"):

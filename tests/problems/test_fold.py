@@ -92,3 +92,13 @@ def test_the_form_of_a_block_is_spelt_out() -> None:
     with pytest.raises(ReproError) as caught:
         fold(sp.csr_array(np.arange(16.0).reshape(4, 4)), "quaternion", "toy")
     assert caught.value.expected == "4 x 4 blocks w -x -y -z / x w -z y / y z w -x / z -y x w"
+
+
+def test_a_matrix_of_ones_is_a_pattern_and_no_other() -> None:
+    matrix = sp.csr_array(np.array([[1.0, 0, 1], [0, 1, 0], [0, 1, 1]]))
+    folded = fold(matrix, "pattern", "toy")
+    assert folded.values.shape == (5, 0)
+    np.testing.assert_array_equal(folded.indices, matrix.indices)
+    matrix.data[3] = 2.5
+    with pytest.raises(ReproError, match=r"the matrix is no pattern[\s\S]*1 of 5 values are others, the first 2.5"):
+        fold(matrix, "pattern", "toy")

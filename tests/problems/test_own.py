@@ -48,6 +48,17 @@ def test_a_matrix_says_itself_what_its_entries_are(tmp_path: Path, name: str, dt
     assert len(origin["checksum"]["sha256"]) == 64
 
 
+def test_a_file_without_values_is_a_pattern_unless_an_entry_comes_twice(tmp_path: Path) -> None:
+    path = tmp_path / "graph.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n")
+    entry, assembled, origin = assemble_own(path, None)
+    assert (entry, assembled.values.shape, origin["counts"]["stored"]) == ("pattern", (3, 0), 2)
+    assert assemble_own(path, "real")[1].values.tolist() == [[1], [1], [1]]
+    path.write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 3\n2 1\n2 1\n3 3\n")
+    entry, assembled, _ = assemble_own(path, None)
+    assert (entry, assembled.values.ravel().tolist()) == ("real", [2, 1])
+
+
 def test_a_matrix_is_folded_when_the_entry_asks_for_it(tmp_path: Path) -> None:
     entry, assembled, _ = assemble_own(matrix(tmp_path, np.kron(np.eye(2), np.arange(1.0, 10).reshape(3, 3))), "block3")
     assert (entry, assembled.n) == ("block3", 2)

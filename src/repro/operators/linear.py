@@ -174,8 +174,8 @@ def operator(
         `campaign:problem`, what a campaign chose for a problem like this one (`h200:fem/nut_37k`); or `now`, the
         fastest of a few, timed on this matrix.
     entry
-        `real`, `complex`, `quaternion` or `block3` where it should not be read off the matrix: `block3` for a 3n×3n
-        matrix in CSR, for example.
+        `real`, `complex`, `quaternion`, `block3` or `pattern` where it should not be read off the matrix: `block3` for
+        a 3n×3n matrix in CSR, `pattern` for one of ones, whose values are then not stored.
     precision
         `single` or `double`; that of the values unless given.
     device
