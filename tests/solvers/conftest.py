@@ -22,12 +22,11 @@ from repro.solvers.bicgstab import BiCGSTAB
 def solver_modules(tmp_path_factory: pytest.TempPathFactory, templates: Path) -> tuple[Path, dict[str, Module]]:
     """The module of each precision, compiled for the CPU once, and the folder of the manifests."""
     folder = tmp_path_factory.mktemp("modules")
-    return folder, {
-        precision: compile_module(
-            render_solver(templates, "bicgstab", precision, CPU), CPU, folder / f"{precision}.json"
-        )
-        for precision in ("single", "double")
-    }
+
+    def build(precision: str) -> Module:
+        return compile_module(render_solver(templates, "bicgstab", precision, CPU), CPU, folder / f"{precision}.json")
+
+    return folder, {precision: build(precision) for precision in ("single", "double")}
 
 
 @pytest.fixture
@@ -36,10 +35,8 @@ def as_problem() -> Callable[..., Problem]:
 
     def make(matrix) -> Problem:
         csr = sp.csr_array(matrix, dtype=float)
-        values = csr.data.reshape(-1, 1)
-        return Problem(
-            "system", "real", csr.shape[0], csr.indptr.astype(np.int32), csr.indices.astype(np.int32), values
-        )
+        offsets, columns = csr.indptr.astype(np.int32), csr.indices.astype(np.int32)
+        return Problem("system", "real", csr.shape[0], offsets, columns, csr.data.reshape(-1, 1))
 
     return make
 

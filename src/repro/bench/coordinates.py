@@ -100,7 +100,6 @@ class CoordinateVariant:
         values = workspace.operands.values.ravel()
         matrix, buffers = workspace.hold(self.packing, lambda: self._pack(problem, values))
         program = workspace.program(self._folder / self.module.binary)
-        kernel = program.kernel(self.blocking.kernel)
         resources = (self.module.resources or {}).get(self.blocking.kernel, {})
         counts = {"32/32/plain": matrix.chunks} if isinstance(matrix, Balanced) else matrix.encodings()
         self._columns = {
@@ -118,6 +117,7 @@ class CoordinateVariant:
                 np.int32(per_block),
                 *(buffers[a] for a in ARRAYS[self.plain]),
             ]
+            kernel = program.kernel(self.blocking.kernel)  # one each: in OpenCL the arguments are part of it
             run = device.bind(kernel, -(-chunks // per_block), self.blocking.threads, [*arguments, x, y])
             if SPLITS[self.layout] != "aligned":
                 return _after(lambda: device.fill(y, 0), run)
