@@ -36,8 +36,8 @@ class Row:
     ordering
         Order of the matrix's rows and columns: `natural`, `rcm` or `sorted`.
     kind
-        `variant`, `baseline`, `floor`, `copy` (device copy), `empty` (empty kernel), or `solver` (an iterative solver with
-        one of the products).
+        `variant`, `baseline`, `floor`, `copy` (device copy), `empty` (empty kernel), or `solver` (an iterative
+        solver with one of the products).
     name
         Unique within (study, problem, precision): `CSR-AoS-AoS/static-256-4`, `cusparse/spmv-csr-alg1/real`, …
     phase
@@ -59,8 +59,8 @@ class Row:
     error
         Largest componentwise error over its bound (at most 1 where the status is `ok`).
     per_thread, chunks, encodings
-        Of layouts of coordinates: slots of a thread (the paper's K; B is `n_t`), chunks that a block takes, and how many
-        chunks have which encoding, as JSON.
+        Of layouts of coordinates: slots of a thread (the paper's K; B is `n_t`), chunks that a block takes, and
+        how many chunks have which encoding, as JSON.
     registers, spills
         Registers a thread and spilled bytes a thread, as the compiler reported; None on the CPU.
     preprocess

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -24,8 +24,10 @@ PAPERS = ("COO", "CCOO")
 ENTRIES = (1, 2, 4, 8)
 CHUNKS = (1, 2, 4)
 LOADS = ("ca", "cs")
-#: Threads of a block, the paper's last.
-THREADS = {"cuda": (128, 256), "opencl": (32, 64)}
+#: Threads of a block: of the paper's layouts its 256 and fewer, which cost plain coordinates nothing; of ours what did
+#: best on an H200. On the CPU a block is a loop of one core, and pays for being longer.
+THREADS = {"COO": (256,), "CCOO": (128, 256), "CCOO-unpadded": (128,), "CCOO-aligned": (64, 128)}
+CPU_THREADS = 64
 CLEAR_N_T = {"cuda": 256, "opencl": 64}
 _NAME = re.compile(r"b(?P<threads>\d+)-k(?P<entries>\d+)-c(?P<chunks>\d+)(-(?P<load>cs))?")
 
@@ -79,27 +81,17 @@ class Blocking:
         return cls(int(found["threads"]), int(found["entries"]), int(found["chunks"]), found["load"] or "ca")
 
 
-def paper_space(target: Target) -> list[Blocking]:
-    """Return the paper's blockings: B = 256 and all K; how many chunks a block takes, and cache hints, it leaves open.
+def blockings(target: Target, layout: str) -> list[Blocking]:
+    """Return all that is tried for a layout, in the paper's space and in ours.
 
-    On the CPU a block is a loop of one core, and pays for being longer.
+    B, K and how many chunks a block takes are the paper's parameters; what caches keep it leaves open.
     """
-    return _blockings(THREADS[target.dialect][-1:])
-
-
-def extended_space(target: Target, layout: str) -> list[Blocking]:
-    """Return ours for a layout of ours, where aligned with smaller chunks as well; nothing for the paper's layouts."""
-    if layout in PAPERS:
-        return []
-    return _blockings(THREADS[target.dialect] if SPLITS[layout] == "aligned" else THREADS[target.dialect][-1:])
-
-
-def _blockings(sizes: Iterable[int]) -> list[Blocking]:
+    sizes = THREADS[layout] if target.dialect == "cuda" else (CPU_THREADS,)
     return [Blocking(*blocking) for blocking in product(sizes, ENTRIES, CHUNKS, LOADS)]
 
 
-def render_coo(templates: Path, precision: str, layout: str, blockings: Sequence[Blocking], target: Target) -> str:
-    """Return the source of the module with the kernels of a layout for all of some blockings.
+def render_coo(templates: Path, precision: str, layout: str, tried: Sequence[Blocking], target: Target) -> str:
+    """Return the source of the module with the kernels of a layout for some blockings.
 
     Raises
     ------
@@ -107,7 +99,7 @@ def render_coo(templates: Path, precision: str, layout: str, blockings: Sequence
         A template is missing or wrong; template and line are named.
     """
     scalar, scalar_bytes = SCALARS[precision]
-    unique = {blocking.kernel: blocking for blocking in blockings}
+    unique = {blocking.kernel: blocking for blocking in tried}
     return render_template(
         templates,
         "compressed_coo/module.j2",

@@ -23,6 +23,7 @@ from repro.tuning.choose import Choice, choose_layout_and_schedule
 
 NAME = "compound_spmv"
 ENTRIES = tuple(entries())
+SOLVERS = ()
 SPACES = ("paper", "extended")
 #: Orders of the unknowns that are tried beside the matrix's own.
 RENUMBERED = ("rcm", "sorted")
@@ -86,7 +87,7 @@ def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
     return choose_layout_and_schedule(rows, tie)
 
 
-def sequels(runnables: Sequence[Runnable], rows: Sequence[Row]) -> list[Runnable]:
+def sequels(runnables: Sequence[Runnable], rows: Sequence[Row], precision: str, target: Target) -> list[Runnable]:
     """Return nothing: the papers time products alone."""
     return []
 

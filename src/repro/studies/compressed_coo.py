@@ -13,7 +13,8 @@ from repro.bench.coordinates import CoordinateVariant
 from repro.bench.rows import Row
 from repro.bench.runnable import Candidate, Multiplies, Runnable
 from repro.codegen.compile import Module, compile_module, manifest_path
-from repro.codegen.coo import PAPERS, SPLITS, Blocking, extended_space, paper_space, render_coo
+from repro.codegen.coo import PAPERS, SPLITS, Blocking, blockings, render_coo
+from repro.codegen.solvers import solver_manifest
 from repro.codegen.targets import Target
 from repro.config.models import Study
 from repro.errors import ReproError
@@ -22,6 +23,7 @@ from repro.tuning.choose import Choice, pick
 
 NAME = "compressed_coo"
 ENTRIES = ("real",)
+SOLVERS = ("bicgstab",)
 SPACES = ("paper", "extended")
 PLAIN = "COO"
 
@@ -46,8 +48,8 @@ def layouts(settings: Study, space: str, entry: str) -> list[str]:
 
 
 def schedules(target: Target, space: str, layout: str) -> list[Blocking]:
-    """Return every blocking of a space for a layout."""
-    return paper_space(target) if space == "paper" else extended_space(target, layout)
+    """Return every blocking that is tried for a layout; a layout belongs to one space."""
+    return blockings(target, layout)
 
 
 def render(templates: Path, space: str, entry: str, precision: str, layout: str, target: Target) -> str:
@@ -97,11 +99,13 @@ def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
     return pick(rows, tie, asked)
 
 
-def sequels(runnables: Sequence[Runnable], rows: Sequence[Row]) -> list[Runnable]:
+def sequels(runnables: Sequence[Runnable], rows: Sequence[Row], precision: str, target: Target) -> list[Runnable]:
     """Return BiCGSTAB with the products that did best: of each layout, and of the library's formats.
 
-    The solver reads its speedup against the one with the library's fastest product, and against the one with the
-    library's default for CSR.
+    Raises
+    ------
+    ReproError
+        The solver's module is not compiled yet.
     """
     timed = {
         row.name: row.graph_median or row.event_median for row in rows if row.cache == "warm" and row.status == "ok"
@@ -120,7 +124,11 @@ def sequels(runnables: Sequence[Runnable], rows: Sequence[Row]) -> list[Runnable
     for form in ("csr", "coo"):
         chosen += fastest(name for name in library if form in name)
     chosen += [name for name in library if known[name].papers_choice]
-    return [SolverRun(cast(Multiplies, run)) for run in ready if run.name in chosen]  # all of these kinds multiply
+    path = solver_manifest(target.name, SOLVERS[0], precision)
+    module = Module.load(path)
+    return [
+        SolverRun(cast(Multiplies, run), module, path.parent) for run in ready if run.name in chosen
+    ]  # all of these kinds multiply
 
 
 def find(templates: Path, entry: str, precision: str, name: str, target: Target) -> CoordinateVariant:

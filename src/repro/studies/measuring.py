@@ -95,7 +95,7 @@ class _Measuring:
             *baselines,
         ]
         report = self._rounds(runnables)
-        sequels = self._study.sequels(runnables, report)
+        sequels = self._study.sequels(runnables, report, self._bench.operands.precision, self._bench.device.target)
         report += self._rounds(sequels) if sequels else []
         chosen = write_choices(choices, report[0], folder / "choices.parquet")
         return searched, baselined, write_parquet(report, folder / "report.parquet"), chosen

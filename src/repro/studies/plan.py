@@ -17,6 +17,7 @@ from typing import Any, Literal
 import yaml
 
 from repro.codegen.compile import manifest_path
+from repro.codegen.solvers import solver_manifest
 from repro.codegen.targets import Target
 from repro.config import Config, Study, resolve
 from repro.config.models import OwnProblem
@@ -185,14 +186,20 @@ class Plan:
     def manifests(self, study: str, problem: str, precision: str) -> list[str]:
         """Return the manifests of the modules that measuring a problem needs, the common module's last."""
         paths = [module.manifest(self.target_name) for module in self.modules(study, problem, precision)]
-        return [*paths, self.common_manifest]
+        return [*paths, *self.solvers(study, precision), self.common_manifest]
+
+    def solvers(self, study: str, precision: str) -> list[str]:
+        """Return the manifests of the solvers that a study times."""
+        return [str(solver_manifest(self.target_name, name, precision)) for name in get_study(study).SOLVERS]
 
     @property
     def all_manifests(self) -> list[str]:
         """Every manifest, once; none in a replay."""
         if self.config.replay:
             return []
-        return [*(module.manifest(self.target_name) for module in self.all_modules), self.common_manifest]
+        modules = [module.manifest(self.target_name) for module in self.all_modules]
+        solvers = [path for study, _, precision in self.runs for path in self.solvers(study, precision)]
+        return [*modules, *dict.fromkeys(solvers), self.common_manifest]
 
     @property
     def matrices(self) -> list[str]:

@@ -26,10 +26,13 @@ class StudyModule(Protocol):
         The study's.
     ENTRIES
         The entries of the problems that it takes.
+    SOLVERS
+        The iterative solvers that it times, by name; a module is compiled for each.
     """
 
     NAME: str
     ENTRIES: tuple[str, ...]
+    SOLVERS: tuple[str, ...]
 
     def spaces(self, settings: Study) -> tuple[str, ...]:
         """Return the spaces of variants to search, one after the other."""
@@ -64,8 +67,16 @@ class StudyModule(Protocol):
     def choose(self, rows: Sequence[Row], tie: float) -> list[Choice]:
         """Return which variant each tuning chooses."""
 
-    def sequels(self, runnables: Sequence[Runnable], rows: Sequence[Row]) -> Sequence[Runnable]:
-        """Return what is timed once the report is there, such as solvers with the products that did best."""
+    def sequels(
+        self, runnables: Sequence[Runnable], rows: Sequence[Row], precision: str, target: Target
+    ) -> Sequence[Runnable]:
+        """Return what is timed once the report is there, such as solvers with the products that did best.
+
+        Raises
+        ------
+        ReproError
+            A module is not compiled yet.
+        """
 
     def find(self, templates: Path, entry: str, precision: str, name: str, target: Target) -> Candidate:
         """Return the variant of a name, from a compiled module that holds it or from one of its own.
