@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from repro.artifacts.case import Case, Clock, Timed, Tuning
+from repro.artifacts.case import Case, Clock, Timed
 from repro.artifacts.data import Campaign
 from repro.artifacts.lineup import Line, ours
 from repro.artifacts.published import Published
+from repro.codegen.coo import PAPERS, SPLITS
 
 STUDY = "compressed_coo"
 PAPER = "the 2020 paper (Aliaga et al.)"
@@ -19,7 +20,7 @@ LARGE = 900_000
 CLOCK: Clock = "graph"
 SOLVER = "bicgstab-10/"
 REPEAT, DISTINCT = "repeat", "distinct"
-_OURS: tuple[Tuning, ...] = ("plain", "joint", "extended")
+PLAIN, COMPRESSED = PAPERS
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Standing:
     floor
         The streaming floor.
     plain_solver, compressed_solver, ours_solver
-        BiCGSTAB with the products above: the faster where the two clocks chose two of them.
+        The fastest BiCGSTAB with a product of balanced COO, of compressed COO, and of any of our layouts.
     default_solver, library_solver
         BiCGSTAB with the library's default for CSR, and the fastest with any routine of the library.
     """
@@ -96,15 +97,16 @@ class Standing:
 
 
 def standings(campaign: Campaign, published: Published, precision: str) -> list[Standing]:
-    """Return all of a campaign at one precision, by growing numbers of non-zeros."""
-    return [standing(line, precision, campaign) for line in ours(campaign, published)]
+    """Return all of a campaign at one precision, by growing numbers of non-zeros; what could not be had at the end."""
+    found = [standing(line, precision, campaign) for line in ours(campaign, published)]
+    return sorted(found, key=lambda case: case.nnz == 0)
 
 
 def standing(line: Line, precision: str, campaign: Campaign) -> Standing:
     """Return where the kernels stand on one problem at one precision."""
     case = Case(campaign, line.problem, precision)
-    chosen = {tuning: _chosen(case, tuning) for tuning in _OURS}
-    everything = {str(row["name"]) for row in case.rows if row["kind"] == "baseline"}
+    routines = {str(row["name"]) for row in case.rows if row["kind"] == "baseline"}
+    best = case.winner("extended", CLOCK)
     csr = case.baseline(CLOCK, of="csr")
     default = csr if campaign.on_cpu else case.baseline(CLOCK, papers_choice=True)
     return Standing(
@@ -112,28 +114,31 @@ def standing(line: Line, precision: str, campaign: Campaign) -> Standing:
         case=case,
         plain=case.winner("plain", CLOCK),
         compressed=case.winner("joint", CLOCK),
-        ours=case.winner("extended", CLOCK),
+        ours=best,
         csr_default=default,
         csr=csr,
         coo=case.baseline(CLOCK, of="coo"),
         library=case.baseline(CLOCK),
         floor=case.bound("floor", CLOCK),
-        plain_solver=_solver(case, chosen["plain"]),
-        compressed_solver=_solver(case, chosen["joint"]),
-        ours_solver=_solver(case, chosen["extended"]),
+        plain_solver=_solver(case, {PLAIN}),
+        compressed_solver=_solver(case, {COMPRESSED}),
+        ours_solver=_solver(case, SPLITS) if best else None,
         default_solver=_solver(case, {default.name} if default else set()),
-        library_solver=_solver(case, everything),
+        library_solver=_solver(case, routines),
     )
 
 
-def _chosen(case: Case, tuning: Tuning) -> set[str]:
-    """Return the variants that a tuning chose, by either clock."""
-    choices = case.campaign.choice_rows(case.problem, case.precision)
-    return {str(choice["name"]) for choice in choices if choice["tuning"] == tuning}
-
-
 def _solver(case: Case, products: Collection[str]) -> Timed | None:
-    return case.fastest("solver", CLOCK, {SOLVER + name for name in products})
+    """Return the fastest BiCGSTAB with one of some products: layouts, or routines of the library."""
+    solvers = [str(row["name"]) for row in case.rows if row["kind"] == "solver"]
+    return case.fastest("solver", CLOCK, {name for name in solvers if _product(name) in products})
+
+
+def _product(solver: str) -> str:
+    """Return the layout that a solver multiplies with, or the whole name of the library's routine."""
+    name = solver.removeprefix(SOLVER)
+    head = name.split("/", 1)[0]
+    return head if head in SPLITS else name
 
 
 def encodings(kernel: Timed | None) -> dict[str, int]:
@@ -152,8 +157,8 @@ def counted(cases: Sequence[Standing]) -> tuple[list[Standing], str]:
     large = [case for case in cases if case.n > LARGE]
     if large:
         return large, f"Medians are over the {len(large)} problems of more than {LARGE:,} rows, as in the paper."
-    few = f"Medians are over all {len(cases)} problems: none has more than {LARGE:,} rows, as the paper’s have."
-    return list(cases), few
+    there = [case for case in cases if case.n]
+    return there, f"Medians are over all {len(there)} problems: none has more than {LARGE:,} rows, as the paper’s have."
 
 
 def median_of(values: Iterable[float | None]) -> float | None:

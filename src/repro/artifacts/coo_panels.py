@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 Number = Callable[[Standing], float | None]
-MEDIAN = "median"
+MEDIAN, LARGE_MEDIAN = "median", "median of the large"
 HEADS = {REPEAT: "values repeat", DISTINCT: "values distinct", None: "not measured"}
 WIDE_BAR, NARROW_BAR = 0.6, 0.38
 
@@ -77,7 +77,9 @@ class Panel:
     one
         Whether 1 is drawn as a line, and what is said of it in the legend (nothing if empty).
     reference
-        Published numbers, drawn as dashed lines, with their labels.
+        Published numbers by GPU, drawn as dashed lines.
+    absent
+        Why a problem with a winner has no number here.
     """
 
     bars: tuple[Bar, ...]
@@ -86,7 +88,8 @@ class Panel:
     unit: str
     printed: str = "{:.2f}"
     one: str | None = None
-    reference: tuple[tuple[float, str], ...] = ()
+    reference: Mapping[str, float] = field(default_factory=dict)
+    absent: Callable[[Standing], str] = lambda case: "not recorded"
 
 
 def rows_of(panel: Panel, cases: Sequence[Standing], counted: Sequence[Standing]) -> list[Row]:
@@ -105,7 +108,7 @@ def rows_of(panel: Panel, cases: Sequence[Standing], counted: Sequence[Standing]
         rows += [Row(head), *(_row(panel, case) for case in group)]
         over = [case for case in group if case in counted]
         if values and len(over) > 1:
-            rows.append(_median(panel, over))
+            rows.append(_median(panel, over, MEDIAN if len(over) == len(group) else LARGE_MEDIAN))
     return rows
 
 
@@ -113,17 +116,17 @@ def _row(panel: Panel, case: Standing) -> Row:
     bars, marks = (tuple(each.number(case) for each in series) for series in (panel.bars, panel.marks))
     missing = None
     if not any(value is not None for value in (*bars, *marks)):
-        why = case.case.why_not() if case.compressed is None else "not timed with this"
+        why = case.case.why_not() if case.compressed is None else panel.absent(case)
         missing = "unavailable" if why.startswith("unavailable") else why
     launch = case.case.mostly_launch("graph", case.ours or case.compressed)
     return Row(case.line.label, bars, marks, missing, launch)
 
 
-def _median(panel: Panel, cases: Sequence[Standing]) -> Row:
+def _median(panel: Panel, cases: Sequence[Standing], label: str) -> Row:
     bars, marks = (
         tuple(median_of(each.number(case) for case in cases) for each in series) for series in (panel.bars, panel.marks)
     )
-    return Row(MEDIAN, bars, marks)
+    return Row(label, bars, marks)
 
 
 def draw(panel: Panel, rows: Sequence[Row], mark: str | None) -> Canvas:
@@ -142,13 +145,13 @@ def draw(panel: Panel, rows: Sequence[Row], mark: str | None) -> Canvas:
     for at, row in enumerate(rows):
         _draw_row(axes, panel, at, row, shown)
     values = [value for row in rows for value in (*row.bars, *row.marks) if value is not None]
-    axes.set_xlim(0, 1.05 * max([*values, *([1.0] if panel.one is not None else [])]))
+    axes.set_xlim(0, 1.05 * max([*values, *panel.reference.values(), *([1.0] if panel.one is not None else [])]))
     axes.grid(axis="x")
     axes.set_title(panel.title)
     axes.set_xlabel(panel.unit)
     style.rows_axis(axes, [row.label for row in rows], missing=[row.missing for row in rows])
     for row, text in zip(rows, axes.get_yticklabels(), strict=True):
-        text.set_fontweight("bold" if row.label == MEDIAN or not row.bars else "normal")
+        text.set_fontweight("bold" if row.label in (MEDIAN, LARGE_MEDIAN) or not row.bars else "normal")
         text.set_color(style.GREY if not row.bars else "black")
     handles: list[Patch | Line2D] = [Patch(color=panel.bars[i].colour, label=panel.bars[i].label) for i in shown]
     for index, series in enumerate(panel.marks):
@@ -158,13 +161,12 @@ def draw(panel: Panel, rows: Sequence[Row], mark: str | None) -> Canvas:
         axes.axvline(1, color=style.GREY, linewidth=0.7, zorder=3)
         if panel.one:
             handles.append(Line2D([], [], color=style.GREY, linewidth=0.7, label=panel.one))
-    for value, label in panel.reference:
-        if value <= axes.get_xlim()[1]:
-            axes.axvline(value, color=style.GREY, linewidth=0.7, linestyle=(0, (4, 2)), zorder=3)
-            axes.annotate(
-                label, (value, 0), xycoords=axes.get_xaxis_transform(), xytext=(2, 2), textcoords="offset points",
-                fontsize=5.5, color=style.GREY,
-            )  # fmt: skip
+    if panel.reference:
+        label = "published most: " + ", ".join(f"{value:g} ({gpu})" for gpu, value in panel.reference.items())
+        dashed: dict[str, Any] = {"color": style.GREY, "linewidth": 0.7, "linestyle": (0, (4, 2))}
+        handles.append(Line2D([], [], label=label, **dashed))
+        for value in panel.reference.values():
+            axes.axvline(value, zorder=3, **dashed)
     drawn.legend(handles=handles, loc="outside upper left", ncols=3, handlelength=1.4, columnspacing=1.4)
     style.footnote(drawn, mark)
     return drawn
@@ -189,6 +191,6 @@ def _draw_row(axes: Axes, panel: Panel, at: int, row: Row, shown: Sequence[int])
         axes.annotate(
             panel.printed.format(numbers[0]) + "*" * row.mostly_launch, (1, at),
             xycoords=axes.get_yaxis_transform(), xytext=(3, 0), textcoords="offset points", va="center", fontsize=6,
-            color=panel.bars[there[0]].colour, fontweight="bold" if row.label == MEDIAN else "normal",
+            color=panel.bars[there[0]].colour, fontweight="bold" if row.label in (MEDIAN, LARGE_MEDIAN) else "normal",
             annotation_clip=False,
         )  # fmt: skip

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from repro.artifacts import style
-from repro.artifacts.coo import PAPER, STUDY, counted, median_of, not_searched, precision_of, standings
+from repro.artifacts.case import TIMED
+from repro.artifacts.coo import PAPER, STUDY, Standing, counted, median_of, not_searched, precision_of, standings
 from repro.artifacts.coo_panels import Bar, Mark, Panel, draw, rows_of
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
@@ -35,6 +36,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
         title=f"{campaign.column}, {precision} precision",
         unit=f"speedup of BiCGSTAB over the fastest with a routine of {library}",
         one="",
+        absent=_why_not,
     )
     lines = [case.line for case in cases]
     pairs = [(series.label, median_of(series.number(case) for case in large)) for series in panel.bars]
@@ -56,3 +58,10 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     ]  # fmt: skip
     rows = rows_of(panel, cases, large)
     return Figure(lambda: draw(panel, rows, footnote(lines)), sentences(caption))
+
+
+def _why_not(case: Standing) -> str:
+    """Return why there is no speedup where there are products."""
+    statuses = {str(row["status"]) for row in case.case.rows if row["kind"] == "solver"}
+    failed = ", ".join(sorted(statuses - set(TIMED)))
+    return f"BiCGSTAB failed: {failed}" if failed else "BiCGSTAB was not timed with both"

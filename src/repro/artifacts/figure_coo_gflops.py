@@ -35,7 +35,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         title=f"{campaign.column}, {precision} precision",
         unit="GFLOPS: 2 × non-zeros / time",
         printed="{:.3g}",
-        reference=tuple((float(value), f"{gpu}: {value}") for gpu, value in best.items()) if on_gpu else (),
+        reference={gpu: float(value) for gpu, value in best.items()} if on_gpu else {},
     )
     lines = [case.line for case in cases]
     caption = [

@@ -23,11 +23,12 @@ def matrices(campaign: Campaign, published: Published) -> Table:
         Column("values", "values", numeric=False),
         Column("remark", "remark", numeric=False),
     )
-    large = sum(case.n > LARGE for case in cases)
+    sizes = [case.n for case in cases if case.n]
     caption = [
         f"The matrices. The paper took real, square matrices of more than {LARGE:,} rows from the SuiteSparse",
-        f"collection; here {large} of {len(cases)} are as large. Values repeat: most chunks of the compressed COO with",
-        "the fastest K look their values up in the table of the 256 most frequent; else they are distinct.",
+        f"collection; here {sum(n > LARGE for n in sizes)} of {len(sizes)} are as large. Values repeat: most chunks of",
+        "the compressed COO with the fastest K look their values up in the table of the 256 most frequent; else they",
+        "are distinct.",
         unavailable(campaign),
     ]
     return Table(columns, [_row(case) for case in cases], sentences(caption))
@@ -35,6 +36,7 @@ def matrices(campaign: Campaign, published: Published) -> Table:
 
 def _row(case: Standing) -> tuple[Cell, ...]:
     record = case.line.record
+    remark: str | None = (record.remark or (record.origin or {}).get("note")) if record else None
     mean = case.nnz / case.n if case.n else None
     return (
         Cell(case.line.problem),
@@ -42,5 +44,5 @@ def _row(case: Standing) -> tuple[Cell, ...]:
         count(case.nnz or None),
         Cell() if mean is None else Cell(mean, f"{mean:.1f}"),
         Cell(case.values),
-        Cell(record.remark if record else None, (record and record.remark) or " "),
+        Cell(remark, remark or " "),
     )
