@@ -52,7 +52,7 @@ def test_scipy_is_verified_and_timed_as_a_kernel_is(make_bench, small_problem, e
         assert (row.status, row.message) == ("ok", None), runnable.name
         assert row.error <= 1
         assert row.event_median > 0
-        numbers = {"real": 1, "complex": 2, "quaternion": 16, "block3": 9}[entry]
+        numbers = {"pattern": 1, "real": 1, "complex": 2, "quaternion": 16, "block3": 9}[entry]
         if runnable.name.startswith("scipy/csr/real") and entry != "complex":
             size = np.dtype(precision).itemsize
             entries_of_row = problem.n * bench.operands.entry.size + 1
