@@ -137,3 +137,29 @@ def test_what_is_expected_is_computed_once(make_bench, convection, monkeypatch):
     monkeypatch.setattr("repro.solvers.run.expected_residual", None)
     assert expect(bench.workspace, 5) is first
     bench.release()
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_where_rounding_takes_over_only_what_comes_before_is_compared(
+    make_bench, as_problem, solver_modules, precision
+):
+    """Random numbers off the diagonal: after a few iterations two right solves have nothing in common."""
+    folder, modules = solver_modules
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        bench = make_bench(as_problem(sp.random_array((500, 500), density=0.02, rng=random)), precision)
+        row = bench.try_once(SolverRun(SCIPY, modules[precision], folder, iterations=40), "report", EFFORT)
+        expected = expect(bench.workspace, 40)
+        bench.release()
+        assert row.status == "ok", row.message
+        assert 1 <= expected.iterations < 40
+        assert row.name.startswith("bicgstab-40/")
+
+
+def test_a_well_behaved_solve_is_compared_at_its_end_and_closely(make_bench, convection):
+    for precision, closely in (("single", 0.2), ("double", 1e-10)):
+        bench = make_bench(convection(40), precision)
+        expected = expect(bench.workspace, 10)
+        bench.release()
+        assert expected.iterations == 10
+        assert 0 < expected.tolerance < closely * expected.residual
