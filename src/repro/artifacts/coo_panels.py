@@ -80,6 +80,8 @@ class Panel:
         Published numbers by GPU, drawn as dashed lines.
     absent
         Why a problem with a winner has no number here.
+    stars
+        Whether a row is marked by a star where its product's time is mostly launch.
     """
 
     bars: tuple[Bar, ...]
@@ -90,6 +92,7 @@ class Panel:
     one: str | None = None
     reference: Mapping[str, float] = field(default_factory=dict)
     absent: Callable[[Standing], str] = lambda case: "not recorded"
+    stars: bool = False
 
 
 def rows_of(panel: Panel, cases: Sequence[Standing], counted: Sequence[Standing]) -> list[Row]:
@@ -118,7 +121,7 @@ def _row(panel: Panel, case: Standing) -> Row:
     if not any(value is not None for value in (*bars, *marks)):
         why = case.case.why_not() if case.compressed is None else panel.absent(case)
         missing = "unavailable" if why.startswith("unavailable") else why
-    launch = case.case.mostly_launch("graph", case.ours or case.compressed)
+    launch = panel.stars and case.case.mostly_launch("graph", case.ours or case.compressed)
     return Row(case.line.label, bars, marks, missing, launch)
 
 

@@ -43,8 +43,8 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
     medians = [f"{label} {value:.2f}×" for label, value in pairs if value is not None]
     known = any(defaults.number(case) for case in cases) and not campaign.on_cpu
     caption = [
-        f"Speedup of ten iterations of BiCGSTAB over those with the product of {library} that makes them fastest, with",
-        "our fastest variant (dark, and in numbers) and the fastest compressed COO of the paper’s space (light).",
+        f"Speedup of ten iterations of BiCGSTAB over those with the product of {library} that makes them fastest: with",
+        "the product of ours that does (dark, and in numbers), and with compressed COO (light).",
         f"Diamonds: ours over the one with {library}’s default for CSR, as in the paper." if known else "",
         f"Medians: {'; '.join(medians)}." if medians else "",
         over,

@@ -35,6 +35,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         title=f"{campaign.column}, {precision} precision",
         unit="GFLOPS: 2 × non-zeros / time",
         printed="{:.3g}",
+        stars=True,
         reference={gpu: float(value) for gpu, value in best.items()} if on_gpu else {},
     )
     lines = [case.line for case in cases]

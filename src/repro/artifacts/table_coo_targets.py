@@ -69,7 +69,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "of CSR with 4-byte indices. Paper’s compressed COO: the fastest K and number of chunks a block of its format.",
         "Ours: the fastest of all our variants, its own included. Values repeat where most chunks of the paper’s",
         "compressed COO look them up in the table, else they are distinct. Worst: the least speedup, or the largest",
-        "memory. BiCGSTAB: ten iterations, over the fastest with a routine of the library.",
+        "memory. BiCGSTAB: ten iterations, the fastest with ours over the fastest with a routine of the library.",
         f"{precision.capitalize()} precision.",
         over,
         measured_on(campaign, "graph"),
