@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.bench.runnable import Multiplies, Unsupported
@@ -24,6 +25,8 @@ from repro.solvers.host import Course, Vector, bicgstab
 OF_THE_PRODUCT = ("ordering", "layout", "representation")
 #: Solves on the host with other roundings, and how many times farther off than the worst of them a device may be.
 DISTURBED, SLACK = 3, 30
+#: Entries from which on a row is long.
+LONG = 10_000
 #: Roundings of the largest residual that a device may be off in any case.
 ROUNDINGS = 100
 #: Parts of the residual, and of that of x = 0, either of which what is tolerated stays below, as far as it is compared.
@@ -177,18 +180,18 @@ def expected_residual(operands: Operands, iterations: int) -> Expected:
     """Run the recurrence on the host in double precision, and measure what rounding does to it.
 
     How far two right solves drift apart depends on the matrix. Thus the host solves a few times more in the working
-    precision, with each number that a product reads changed at random by about one rounding; the largest difference of
-    their residuals, by recurrence and from x, times `SLACK` is what a device is allowed, and never less than
-    `ROUNDINGS` roundings of the largest residual on the way.
+    precision, with each number of a product changed at random by about what adding up its row in another order does:
+    √m ε/2 (|A||x|)_i for m entries. The largest difference of their residuals, by recurrence and from x, times `SLACK`
+    is what a device is allowed, and never less than `ROUNDINGS` roundings of the largest residual on the way.
 
     On a matrix where right solves have nothing in common any more after so many iterations, those are compared before
     which they have.
     """
-    matrix = expand(operands.problem, operands.values)
+    matrix = sp.csr_array(expand(operands.problem, operands.values))
     working = matrix.astype(operands.dtype)
     eps = float(np.finfo(operands.dtype).eps)
     b = operands.x.ravel()
-    course = bicgstab(lambda x: matrix @ x, b.astype(np.float64), iterations)
+    course = bicgstab(_multiplier(matrix), b.astype(np.float64), iterations)
     others = [_disturbed(working, b, iterations, eps, np.random.default_rng(seed)) for seed in range(DISTURBED)]
     residuals = _history(course, iterations)
     away = np.max([np.abs(_history(other, iterations) - residuals) for other in others], axis=0)
@@ -206,10 +209,27 @@ def _history(course: Course, iterations: int) -> NDArray[np.float64]:
     return np.pad(course.residuals, (0, iterations + 1 - len(course.residuals)), mode="edge")
 
 
-def _disturbed(matrix: Any, b: Vector, iterations: int, eps: float, random: np.random.Generator) -> Course:
+def _multiplier(matrix: sp.csr_array) -> Callable[[Vector], Vector]:
+    """Return what multiplies by a matrix, long rows summed in blocks: a million terms, one by one, lose digits."""
+    long_rows = np.flatnonzero(np.diff(matrix.indptr) > LONG)
+
     def multiply(x: Vector) -> Vector:
-        noise = random.uniform(-eps, eps, len(x)).astype(x.dtype)
-        product: Vector = matrix @ (x + x * noise)
+        product: Vector = matrix @ x
+        for row in long_rows:
+            slots = slice(matrix.indptr[row], matrix.indptr[row + 1])
+            product[row] = matrix.data[slots] @ x[matrix.indices[slots]]
+        return product
+
+    return multiply
+
+
+def _disturbed(matrix: sp.csr_array, b: Vector, iterations: int, eps: float, random: np.random.Generator) -> Course:
+    exact, sizes = _multiplier(matrix), abs(matrix)
+    rounding = eps / 2 * np.sqrt(np.diff(matrix.indptr))
+
+    def multiply(x: Vector) -> Vector:
+        noise = random.uniform(-rounding, rounding) * (sizes @ np.abs(x))
+        product: Vector = (exact(x) + noise).astype(x.dtype)
         return product
 
     return bicgstab(multiply, b, iterations)
