@@ -43,6 +43,11 @@ def test_every_configuration_in_the_repository_resolves(name: str) -> None:
     assert resolve(config.model_dump(mode="json")) == config
 
 
+def test_a_study_can_be_left_out() -> None:
+    config = resolve({"studies": {"compound_spmv": False, "compressed_coo": {}}})
+    assert list(config.studies) == ["compressed_coo"]
+
+
 def test_an_own_problem_is_read() -> None:
     problems = [{"path": "part.msh", "entry": "block3"}, "generated"]
     config = resolve({"studies": {"compound_spmv": {"problems": problems}}})

@@ -51,8 +51,8 @@ class Said:
 
 
 def count_compile(jobs: dict[str, int]) -> int:
-    """Return how many jobs compile modules; there is a rule for each study, space and entry."""
-    return sum(count for rule, count in jobs.items() if rule.startswith("compile_compound_spmv"))
+    """Return how many jobs compile modules of studies; there is a rule for each study, space and entry."""
+    return sum(count for rule, count in jobs.items() if rule.startswith("compile_com") and rule != "compile_common")
 
 
 class Checkout:
@@ -95,7 +95,7 @@ class Checkout:
     def configure(self, name: str, study: dict[str, Any], **keys: Any) -> str:
         """Write a configuration of one study with few launches; return its file."""
         settings = {"protocol": QUICK, "precisions": ["double"], "layouts": ["ELL-SoA-AoS"], **study}
-        data = {"campaign": name, "device": "opencl", "studies": {"compound_spmv": settings}, **keys}
+        data = {"campaign": name, "device": "opencl", "studies": {"compound_spmv": settings, "compressed_coo": False}, **keys}
         path = self.folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(data))
         return path.name

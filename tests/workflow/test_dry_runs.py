@@ -12,22 +12,31 @@ pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("dry-runs")]
 
 
 @pytest.mark.parametrize(
-    ("words", "problems", "entries"),
+    ("words", "problems", "scalar", "entries"),
     [
-        ([], 6, 3),
-        (["--configfile", "config/paper.yaml"], 13, 3),
-        (["--configfile", "config/mirror.yaml"], 7, 3),
+        ([], 6, 6, 3),
+        (["--configfile", "config/paper.yaml"], 13, 0, 3),
+        (["--configfile", "config/mirror.yaml"], 7, 6, 3),
     ],
 )
-def test_every_job_is_planned(words: list[str], problems: int, entries: int, checkout: Checkout) -> None:
+def test_every_job_is_planned(words: list[str], problems: int, scalar: int, entries: int, checkout: Checkout) -> None:
+    """The first study runs in both precisions, the second on scalar problems in double precision alone."""
     said = checkout.snakemake("--dry-run", "all", *words)
     assert said.code == 0, said.text
     jobs = said.jobs
-    assert jobs["problem"] == problems
-    assert jobs["measure"] == 2 * problems
-    assert count_compile(jobs) == 2 * entries
+    assert jobs["problem"] == problems + scalar
+    assert jobs["measure"] == 2 * problems + scalar
+    assert count_compile(jobs) == 2 * entries + bool(scalar)
+    assert jobs.get("compile_solver", 0) == bool(scalar)
     assert jobs["compile_common"] == jobs["report"] == jobs["check"] == 1
     assert jobs["tables_compound_spmv"] == jobs["figures_compound_spmv"] == 1
+
+
+def test_a_set_that_a_query_has_still_to_make_is_one_message(checkout: Checkout) -> None:
+    said = checkout.snakemake("--dry-run", "all", "--configfile", "config/paper_coo.yaml")
+    assert said.code == 1
+    assert "repro resolve coo_papers" in said.text
+    assert "Traceback" not in said.text
 
 
 def test_the_paper_names_its_thirteen_problems(checkout: Checkout) -> None:

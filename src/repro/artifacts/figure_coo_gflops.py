@@ -34,7 +34,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         marks=(default, fastest, coo) if on_gpu else (fastest,),
         title=f"{campaign.column}, {precision} precision",
         unit="GFLOPS: 2 × non-zeros / time",
-        printed="{:.3g}",
+        printed="{:.0f}",
         stars=True,
         reference={gpu: float(value) for gpu, value in best.items()} if on_gpu else {},
     )

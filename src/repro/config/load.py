@@ -69,7 +69,7 @@ def validate(model: type[M], data: Any, where: object) -> M:
 
 
 def resolve(data: Mapping[str, Any], where: object = "the configuration") -> Config:
-    """Return the configuration with every study's own defaults filled in.
+    """Return the configuration with every study's own defaults filled in; a study that is `false` is left out.
 
     Raises
     ------
@@ -86,6 +86,8 @@ def resolve(data: Mapping[str, Any], where: object = "the configuration") -> Con
         if not path.exists():
             known = ", ".join(sorted(p.stem for p in STUDIES.glob("*.yaml")))
             raise ReproError("unknown study", where=where, expected=f"one of {known}", actual=name)
+        if over is False:
+            continue
         defaults = read_yaml(path)
         if not defaults:
             raise ReproError("empty study", where=path, todo="give it at least `problems:`")

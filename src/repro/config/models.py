@@ -148,5 +148,5 @@ class Config(Model):
     studies: dict[str, Study] = Field(
         default_factory=dict,
         min_length=1,
-        description="Studies to run, with what differs from their defaults.",
+        description="Studies to run, with what differs from their defaults; false leaves one out.",
     )
