@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from repro.codegen.coo import SPLITS, blockings
 from repro.codegen.schedules import Schedule, paper_space
 from repro.codegen.targets import get_target
 from repro.config.models import Study
@@ -17,6 +18,13 @@ def test_a_name_is_read():
     assert one.words == ("Sl", "AoSoA", "Padded", "rcm", "direct", "cs")
     assert one.numbers == (3, 8, 2, 2, 1)
     assert point("CSR-AoS-SoA/static-32-1").numbers == (0, 5, 0, 0, 0)
+
+
+def test_a_name_of_coordinates_is_read():
+    assert point("CCOO-aligned/b128-k8-c2-cs").words == ("aligned", "cs")
+    assert point("CCOO/b256-k4-c1").numbers == (8, 2, 0)
+    names = {f"{layout}/{blocking}" for layout in SPLITS for blocking in blockings(get_target("sm_90"), layout)}
+    assert len({point(name) for name in names}) == len(names) == 144
 
 
 @pytest.mark.parametrize("entry", ["complex", "block3"])

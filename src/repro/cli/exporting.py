@@ -22,6 +22,10 @@ class Precision(StrEnum):
     double = "double"
 
 
+#: The study whose kernels can be taken away.
+EXPORTED = "compound_spmv"
+
+
 def export(
     precision: Annotated[Precision, typer.Option(help="Precision of the kernel.", show_default=False)],
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder to make.", show_default=False)],
@@ -49,7 +53,7 @@ def export(
     matrix: Annotated[
         bool, typer.Option("--matrix", help="Also write the problem's matrix, for the example to multiply with.")
     ] = False,
-    study: Annotated[str, typer.Option(help="Study of the campaign.")] = "compound_spmv",
+    study: Annotated[str, typer.Option(help="Study of the campaign.")] = EXPORTED,
     results: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the results.")] = Path("results"),
     config: Annotated[Path, typer.Option(help="Names campaign and templates.")] = DEFAULT_CONFIG,
 ) -> None:
@@ -64,9 +68,12 @@ def export(
         repro export --variant Sl-32-SoA-AoS/static-256-4 --entry quaternion --precision double --to quaternions
     """
     from repro.config import load
+    from repro.errors import ReproError
     from repro.export.render import render_export
     from repro.export.write import write_folder
 
+    if study != EXPORTED:
+        raise ReproError("the kernels of this study cannot be exported", expected=EXPORTED, actual=study)
     settings = load(config)
     campaign = campaign or settings.campaign
     if variant is not None:

@@ -99,18 +99,28 @@ def list_entries(_: Path) -> tuple[list[str], Rows]:
 
 
 def list_layouts(_: Path) -> tuple[list[str], Rows]:
-    """Every layout: the papers', then ours."""
+    """Every layout: the papers', then ours, study by study."""
+    from repro.codegen.coo import PAPERS, SPLITS
     from repro.entries import entries
     from repro.formats.layout import REFERENCE, all_layouts, extended_layouts
 
     papers = all_layouts()
     ours = dict.fromkeys(layout for entry in entries().values() for layout in extended_layouts(entry.size))
     remarks = {REFERENCE: "the reference"}
-    rows = [
-        (layout, layout.outer, layout.inner, layout.vector, remarks.get(layout, None if layout in papers else "ours"))
+    study = "compound_spmv"
+    rows: list[tuple[object, ...]] = [
+        (
+            layout,
+            study,
+            layout.outer,
+            layout.inner,
+            layout.vector,
+            remarks.get(layout, None if layout in papers else "ours"),
+        )
         for layout in dict.fromkeys([*papers, *ours])
     ]
-    return ["layout", "outer", "inner", "vector", "remark"], rows
+    rows += [(name, "compressed_coo", None, None, None, None if name in PAPERS else "ours") for name in SPLITS]
+    return ["layout", "study", "outer", "inner", "vector", "remark"], rows
 
 
 def list_baselines(_: Path) -> tuple[list[str], Rows]:

@@ -11,6 +11,7 @@ from math import log2
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.codegen.coo import SPLITS, Blocking
 from repro.formats.layout import Layout
 
 Array = NDArray[np.float64]
@@ -28,9 +29,11 @@ class Point:
     Attributes
     ----------
     words
-        Outer format without its number, inner order, vector order, ordering, kind of schedule, further marks of it.
+        Outer format without its number, inner order, vector order, ordering, kind of schedule, further marks of it; of
+        coordinates how chunks are cut, and the cache hint.
     numbers
-        Binary logarithms of the rows of a slice (1 for other formats), n_t, n_b, width and unroll.
+        Binary logarithms of the rows of a slice (1 for other formats), n_t, n_b, width and unroll; of coordinates of B,
+        K and the chunks of a block.
     """
 
     words: tuple[str, ...]
@@ -39,7 +42,7 @@ class Point:
 
 @lru_cache(maxsize=1 << 15)
 def point(name: str) -> Point:
-    """Read a variant's name, `Sl-8-AoS-SoA/static-256-4-w4-u2`; layouts to come need no word here.
+    """Read a variant's name, `Sl-8-AoS-SoA/static-256-4-w4-u2` or `CCOO-aligned/b128-k8-c2-cs`.
 
     Raises
     ------
@@ -47,6 +50,10 @@ def point(name: str) -> Point:
         It starts with no layout.
     """
     head, _, tail = name.partition("/")
+    if head in SPLITS:
+        blocking = Blocking.parse(tail)
+        sizes = (blocking.threads, blocking.entries, blocking.chunks)
+        return Point((SPLITS[head], blocking.load), tuple(log2(size) for size in sizes))
     layout = Layout.parse(head)
     outer, _, rows = layout.outer.partition("-")
     kind, n_t, n_b, *marks = tail.split("-")
