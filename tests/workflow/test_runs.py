@@ -196,3 +196,28 @@ def wait_for_rows(store: Path, process: subprocess.Popen[bytes], count: int = 4)
             return lines
         time.sleep(0.05)
     pytest.fail(f"no rows to kill a run at; it ended with {process.poll()}")
+
+
+def test_two_studies_share_a_campaign(checkout: Checkout) -> None:
+    """Compressed coordinates with their solver beside compound entries: an artifact of each, and one report."""
+    config = checkout.configure(
+        "both",
+        {"problems": ["tiny/poisson"], "artifacts": ["table-1"]},
+        studies={
+            "compound_spmv": {
+                "problems": ["tiny/poisson"], "artifacts": ["table-1"], "protocol": QUICK, "layouts": ["ELL-SoA-AoS"],
+            },
+            "compressed_coo": {
+                "problems": ["coo_tiny"], "artifacts": ["table-1", "figure-5"], "protocol": QUICK, "layouts": ["CCOO"],
+            },
+        },
+    )  # fmt: skip
+    said = checkout.snakemake("all", "--configfile", config)
+    assert said.code == 0, said.text
+    assert said.jobs["compile_solver"] == said.jobs["tables_compressed_coo"] == 1
+    results = checkout.folder / "results/both"
+    assert "tiny/5pt_const" in (results / "tables/compressed_coo/table-1.csv").read_text()
+    assert (checkout.folder / "figures/both/compressed_coo/figure-5.svg").stat().st_size > 0
+    report = (results / "report.html").read_text()
+    assert "compressed_coo" in report
+    assert "compound_spmv" in report
