@@ -95,7 +95,12 @@ class Checkout:
     def configure(self, name: str, study: dict[str, Any], **keys: Any) -> str:
         """Write a configuration of one study with few launches; return its file."""
         settings = {"protocol": QUICK, "precisions": ["double"], "layouts": ["ELL-SoA-AoS"], **study}
-        data = {"campaign": name, "device": "opencl", "studies": {"compound_spmv": settings, "compressed_coo": False}, **keys}
+        data = {
+            "campaign": name,
+            "device": "opencl",
+            "studies": {"compound_spmv": settings, "compressed_coo": False},
+            **keys,
+        }
         path = self.folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(data))
         return path.name
