@@ -1,6 +1,6 @@
 // Multiplies by exported classes: driver NAME INPUT OUTPUT, INPUT a matrix file with x after it, and an order of the rows if
 // one is given. `driver order INPUT OUTPUT` writes the order that is found; `driver errors` checks what the classes refuse.
-// The test includes the exported headers, or sources, before this file, and defines CASES, FIRST, CLUSTERED and SHORT.
+// The test includes the exported headers, or sources, before this file, and defines CASES, FIRST and CLUSTERED.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -115,14 +115,6 @@ int errors()
     expect<std::invalid_argument>("row twice", [&] { in_order({1, 1}); });
     expect<std::invalid_argument>("row too large", [&] { in_order({0, 2}); });
     expect<std::invalid_argument>("row too small", [&] { in_order({-1, 0}); });
-    const auto apart = [](int distance) {
-        std::vector<int> row_pointers(distance + 2, 2), columns{0, distance};
-        row_pointers[0] = 0;
-        const std::vector<SHORT::MatrixEntry> two(2);
-        SHORT::Matrix(distance + 1, row_pointers.data(), columns.data(), two.data());
-    };
-    apart(65535);
-    expect<std::length_error>("columns too far apart", [&] { apart(65536); });
     return 0;
 }
 

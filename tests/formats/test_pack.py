@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -88,3 +90,16 @@ def test_vectors_are_packed_member_by_member_or_entry_by_entry():
     vector = np.arange(6.0).reshape(3, 2)
     assert pack_vector(vector, "AoS").tolist() == [0, 1, 2, 3, 4, 5]
     assert pack_vector(vector, "SoA").tolist() == [0, 2, 4, 1, 3, 5]
+
+
+@pytest.mark.parametrize("inner", ["AoS", "SoA", "AoSoA"])
+@pytest.mark.parametrize("outer", ["Sl-4", "Sl-16", "ELLPACK"])
+def test_padding_of_entries_without_members_has_no_column(outer, inner):
+    lengths = [int(length) for length in np.random.default_rng(4).integers(0, 7, 100)]
+    problem = replace(random_problem(lengths), entry="pattern", values=np.empty((sum(lengths), 0)))
+    packed = pack(problem, problem.values, Layout(outer, inner, "AoS"), 32)
+    columns = packed.arrays["columns"]
+    assert packed.arrays["values"].nbytes == 0
+    assert packed.slots > problem.nnz
+    assert np.count_nonzero(columns >= 0) == problem.nnz
+    assert (columns[columns < 0] == -1).all()

@@ -14,7 +14,7 @@ from repro.codegen.compile import compile_module
 from repro.codegen.render import render_module
 from repro.codegen.schedules import Schedule, extended_space
 from repro.entries import entries
-from repro.formats.layout import SHORT_TILES, all_layouts, extended_layouts
+from repro.formats.layout import all_layouts, extended_layouts
 
 pytestmark = pytest.mark.gpu
 
@@ -66,18 +66,3 @@ def test_every_kernel_of_ours_is_right(gpu, make_gpu_bench, small_problem, templ
     }
     rows = run(gpu, make_gpu_bench, small_problem(entry, n=5000), templates, tmp_path, precision, space)
     check(rows, sum(map(len, space.values())))
-
-
-@pytest.mark.parametrize("precision", ["single", "double"])
-@pytest.mark.parametrize("entry", sorted(entries()))
-def test_every_kernel_with_short_columns_is_right(
-    gpu, make_gpu_bench, small_problem, templates, tmp_path, entry, precision
-):
-    schedules = [
-        Schedule("static", 64, 4),
-        Schedule("direct", 64, 8, 4, 2, "cs"),
-        Schedule("chunk", 256, 2, 8, 4, "cg"),
-    ]
-    space = dict.fromkeys(extended_layouts(entries()[entry].size, SHORT_TILES), schedules)
-    rows = run(gpu, make_gpu_bench, small_problem(entry, n=5000), templates, tmp_path, precision, space)
-    check(rows, len(space) * len(schedules))

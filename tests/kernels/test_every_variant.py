@@ -3,10 +3,8 @@
 import shutil
 from collections import Counter
 
-import numpy as np
 import pytest
 
-from repro.bench import workspace
 from repro.bench.timing import Effort
 from repro.bench.variant import Variant
 from repro.codegen.compile import compile_module
@@ -14,9 +12,7 @@ from repro.codegen.render import render_module
 from repro.codegen.schedules import Schedule, extended_space
 from repro.codegen.targets import CPU
 from repro.entries import entries
-from repro.formats.layout import SHORT_TILES, Layout, all_layouts, extended_layouts
-from repro.formats.pack import pack
-from repro.problems.problem import Problem
+from repro.formats.layout import Layout, all_layouts, extended_layouts
 
 SCHEDULES = [Schedule("static", 16, 3), Schedule("static", 64, 1), Schedule("dynamic", 32, 2)]
 EFFORT = Effort(3)
@@ -94,40 +90,3 @@ def test_one_flipped_sign_is_incorrect_and_the_others_are_done(tmp_path, templat
     for row in rows:
         assert (row.event_median is None) == (row.status == "incorrect")
         assert row.status == "ok" or (row.error > 1 and "numbers are wrong" in row.message)
-
-
-@pytest.mark.parametrize("precision", ["single", "double"])
-@pytest.mark.parametrize("entry", sorted(entries()))
-def test_every_kernel_with_short_columns_is_right(tmp_path, templates, make_bench, small_problem, entry, precision):
-    bench = make_bench(small_problem(entry, n=300), precision)
-    found = []
-    for layout in extended_layouts(entries()[entry].size, SHORT_TILES):
-        width = max(s.width for s in extended_space(CPU, layout))
-        kinds = (("static", 1, 1), ("dynamic", width, 2), ("direct", 4, 4), ("chunk", width, 1))
-        schedules = [Schedule(kind, 32, 2, width=width, unroll=unroll) for kind, width, unroll in kinds]
-        of_layout = variants(tmp_path, templates, entry, precision, layout, schedules)
-        found += of_layout
-        if layout.ordering == "natural":
-            found.append(of_layout[-1].reordered("rcm"))
-    rows = [bench.try_once(variant, "search", EFFORT) for variant in found]
-    bench.release()
-    wrong = [(row.name, row.status, row.message) for row in rows if row.status != "ok"]
-    assert not wrong
-    assert all(0 <= row.error <= 1 for row in rows)
-
-
-def test_columns_that_do_not_fit_into_16_bits_are_unsupported(tmp_path, templates, make_bench, monkeypatch):
-    """Every variant of the layout says so, and the matrix is looked at once."""
-    n = 70_000
-    diagonal = np.arange(n, dtype=np.int32)
-    problem = Problem("far", "real", n, np.arange(n + 1, dtype=np.int32), diagonal[::-1].copy(), np.ones((n, 1)))
-    problem.indices[[0, 1]] = 0, n - 1
-    calls = []
-    monkeypatch.setattr(workspace, "pack", lambda *given: calls.append(given[2]) or pack(*given))
-    bench = make_bench(problem)
-    found = variants(tmp_path, templates, "real", "double", Layout.parse("CSR-AoSoA16-AoS"))
-    rows = [bench.try_once(variant, "search", EFFORT) for variant in found]
-    bench.release()
-    assert Counter(row.status for row in rows) == {"unsupported": len(SCHEDULES)}
-    assert all("too far apart for 16 bits" in row.message for row in rows)
-    assert len(calls) == 1

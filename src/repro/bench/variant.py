@@ -16,7 +16,6 @@ from repro.codegen.compile import Module
 from repro.codegen.render import kernel_name
 from repro.codegen.schedules import Schedule
 from repro.devices.base import Buffer, Device
-from repro.formats.columns import TooFarApartError
 from repro.formats.layout import Layout
 from repro.formats.pack import pack_vector
 
@@ -100,18 +99,14 @@ class Variant:
         ------
         ModuleError
         Unsupported
-            A layout of ours would be mostly padding, or its columns do not fit into 16 bits; the papers' are timed
-            however large they get.
+            A layout of ours would be mostly padding; the papers' are timed however large they get.
         """
         if self.module.binary is None:
             raise ModuleError(self.module.message)
         device = workspace.device
         if self.space == "extended" and (padded := workspace.padding(self.layout.outer)) > MOST_PADDING:
             raise Unsupported(f"padded to {padded:.1f} times the entries, more than {MOST_PADDING}")
-        try:
-            packed, buffers = workspace.matrix(self.layout)
-        except TooFarApartError as error:
-            raise Unsupported(str(error)) from None
+        packed, buffers = workspace.matrix(self.layout)
         name = kernel_name(self.schedule, device.target)
         self._kernel_resources = (self.module.resources or {}).get(name, {})
         self._y = workspace.y

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Buffer, Device, Program
 from repro.entries import Entry, get_entry
-from repro.formats.columns import TooFarApartError
 from repro.formats.layout import Layout
 from repro.formats.ordering import cluster_rows, permutation, reorder
 from repro.formats.outer import get_outer
@@ -108,7 +107,6 @@ class Workspace:
         self.common, self.common_hash = common, common_hash
         self.resident = resident
         self._held: OrderedDict[Hashable, tuple[Any, dict[str, Buffer]]] = OrderedDict()
-        self._refused: dict[Layout, TooFarApartError] = {}
         self._padding: dict[str, float] = {}
         self._orderings: dict[str, tuple[NDArray[np.int64], Problem]] = {}
         self._programs: OrderedDict[Path, Program] = OrderedDict()
@@ -142,16 +140,7 @@ class Workspace:
         return self._padding[outer]
 
     def matrix(self, layout: Layout) -> tuple[Packed, dict[str, Buffer]]:
-        """Return the matrix packed in a layout, with its arrays on the device.
-
-        Raises
-        ------
-        TooFarApartError
-            The layout has 16-bit columns that the matrix does not fit into: found out once, since every variant asks.
-        """
-        packing = replace(layout, vector="")
-        if packing in self._refused:
-            raise self._refused[packing].with_traceback(None)
+        """Return the matrix packed in a layout, with its arrays on the device."""
 
         def packed() -> tuple[Packed, Mapping[str, NDArray[Any]]]:
             problem = self.reordered(layout.unknowns)
@@ -159,11 +148,7 @@ class Workspace:
             matrix = pack(problem, problem.values.astype(self.operands.dtype), layout, self.device.target.warp, rows)
             return matrix, matrix.arrays
 
-        try:
-            return self.hold(packing, packed)
-        except TooFarApartError as error:
-            self._refused[packing] = error
-            raise
+        return self.hold(replace(layout, vector=""), packed)
 
     def hold(
         self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]

@@ -26,9 +26,9 @@ def read_variant(name: str, target: Target) -> tuple[Layout, Schedule]:
     layout_name, _, schedule_name = name.partition("/")
     layout = Layout.parse(layout_name)
     schedule = _parse_schedule(schedule_name, name, target)
-    if schedule.load != "ca" and not layout.tiled:
+    if schedule.load != "ca" and layout.inner != "AoSoA":
         raise ReproError(
-            "only tiles can be loaded so", where=name, expected="AoSoA or AoSoA16 with -cg or -cs", actual=layout.inner
+            "only tiles can be loaded so", where=name, expected="AoSoA with -cg or -cs", actual=layout.inner
         )
     return layout, schedule
 

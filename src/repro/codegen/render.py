@@ -13,8 +13,7 @@ from repro.codegen.schedules import Schedule
 from repro.codegen.targets import Target
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.formats.columns import ABSENT
-from repro.formats.layout import TILES, Layout
+from repro.formats.layout import Layout
 from repro.formats.outer import Outer, get_outer
 from repro.formats.pack import padded_size
 from repro.formats.tiles import TILE, chunks
@@ -98,9 +97,7 @@ def render_module(
         outer=outer.template,
         rows_adjacent=outer.rows_adjacent,
         **outer.constants,
-        inner=TILES if layout.tiled else layout.inner,
-        short_columns=layout.short_columns,
-        no_column=ABSENT,
+        inner=layout.inner,
         # an entry without members has no zero to stand where there is none
         absent_entries=outer.padded and not what.members,
         vector=layout.vector,

@@ -15,7 +15,6 @@ from repro.codegen.targets import Target
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.matrix_file import kind_of_file
-from repro.formats.columns import ABSENT
 from repro.formats.layout import Layout
 from repro.formats.ordering import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
 from repro.formats.outer import get_outer
@@ -118,7 +117,6 @@ def _context(export: Export) -> dict[str, Any]:
         "kernel": kernel_name(export.schedule, export.target),
         "warp": export.target.warp,
         "tile": TILE,
-        "widest": ABSENT,
         "steps": STEPS,
         "vector_stride": stride,
         "where_members_lie": _where(export.layout.vector, stride - entry.size),

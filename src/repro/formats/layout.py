@@ -10,10 +10,8 @@ from repro.formats.outer import outer_formats
 
 #: The papers' orders of the members of an entry.
 ORDER = ("AoS", "SoA")
-#: Ours beside them: tiles of 32 slots (`repro.formats.tiles`), the same with 16-bit columns (`repro.formats.columns`);
-#: and vector entries padded to a power of two.
-TILES, SHORT_TILES = "AoSoA", "AoSoA16"
-INNER = (*ORDER, TILES, SHORT_TILES)
+#: Ours beside them: tiles of 32 slots (`repro.formats.tiles`), and vector entries padded to a power of two.
+INNER = (*ORDER, "AoSoA")
 VECTOR = (*ORDER, "Padded")
 #: Outer formats of the space `extended`.
 OURS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
@@ -32,8 +30,7 @@ class Layout:
     outer
         `CSR`, `ELL` (ELLPACK-R), or `Sl-k` (sliced ELLPACK with slices of k rows); see `repro.formats.outer`.
     inner
-        Order of the members of the matrix entries: `AoS`, `SoA`, `AoSoA` (tiles of 32 slots), or `AoSoA16` (the same
-        tiles, and the columns of each as 16-bit offsets from its smallest).
+        Order of the members of the matrix entries: `AoS`, `SoA`, or `AoSoA` (tiles of 32 slots).
     vector
         Order of the members of the two vectors: `AoS`, `SoA`, or `Padded` (AoS, each entry padded to a power of two).
     ordering
@@ -47,16 +44,6 @@ class Layout:
 
     def __str__(self) -> str:
         return f"{self.outer}-{self.inner}-{self.vector}" + f"@{self.ordering}" * (self.ordering != "natural")
-
-    @property
-    def tiled(self) -> bool:
-        """Whether the members lie in tiles."""
-        return self.inner in (TILES, SHORT_TILES)
-
-    @property
-    def short_columns(self) -> bool:
-        """Whether the columns are stored in 16 bits."""
-        return self.inner == SHORT_TILES
 
     @property
     def unknowns(self) -> str:
@@ -112,13 +99,12 @@ def all_layouts() -> list[Layout]:
     return sorted(found, key=lambda layout: layout != REFERENCE)
 
 
-def extended_layouts(size: int, inner: str = TILES) -> list[Layout]:
+def extended_layouts(size: int) -> list[Layout]:
     """Return the layouts of the space `extended` for vector entries of so many numbers.
 
     Tiles alone, and none of the papers' padded formats: no matrix gained by another inner order, or more than 1 %
-    by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md). With `AoSoA16` as the inner order these are the same
-    layouts with 16-bit columns, which the space does not have.
+    by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md).
     """
     vectors = ["AoS"] if size & (size - 1) == 0 else ["AoS", "Padded"]
-    natural = [Layout(outer, inner, vector) for outer, vector in product(OURS, vectors)]
+    natural = [Layout(outer, "AoSoA", vector) for outer, vector in product(OURS, vectors)]
     return natural + [replace(layout, ordering="clustered") for layout in natural if layout.outer in CLUSTERED]

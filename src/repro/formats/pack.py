@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.errors import ReproError
-from repro.formats.columns import ABSENT, NO_COLUMN, shorten
 from repro.formats.layout import Layout
 from repro.formats.ordering import long_rows, select_rows
 from repro.formats.outer import Slots, get_outer
@@ -18,6 +17,8 @@ from repro.formats.tiles import tile, tiled_slots
 from repro.problems.problem import Problem
 
 INDEX_BYTES = 4
+#: The column of a slot without an entry, where entries have no members and so no zero that could stand there.
+NO_COLUMN = -1
 #: Entries of a row that the threads of a warp take in one step, at the most: width times unroll.
 STEPS = 128
 F = TypeVar("F", bound=np.floating)
@@ -30,9 +31,9 @@ class Packed:
     Attributes
     ----------
     arrays
-        `index` int32 (the outer format's: row pointers, row lengths, slice offsets), `columns` int32 `(slots,)`, or
-        what `repro.formats.columns.shorten` makes of them; `values` `(slots·members,)`, the members of an entry side by
-        side (AoS), apart by `slots` (SoA), or in whole tiles of 32 slots (AoSoA, `repro.formats.tiles`).
+        `index` int32 (the outer format's: row pointers, row lengths, slice offsets), `columns` int32 `(slots,)`,
+        `values` `(slots·members,)`, the members of an entry side by side (AoS), apart by `slots` (SoA), or in whole
+        tiles of 32 slots (AoSoA, `repro.formats.tiles`).
     slots
         Entries stored, padding included.
     stride
@@ -76,8 +77,6 @@ def pack(
     ------
     ReproError
         More slots than 32-bit indices can count.
-    TooFarApartError
-        Columns that 16 bits cannot hold where the layout wants them to.
     """
     if rows is not None:
         indptr, entries = select_rows(problem, rows)
@@ -88,12 +87,10 @@ def pack(
     place = outer.locate(problem, warp)
     _check_slots(problem, layout, slots, place.stride)
     columns = _columns(problem, place, slots, absent=values.shape[1] == 0)
-    if layout.short_columns:
-        columns = shorten(columns, ABSENT - (values.shape[1] == 0), f"{problem.name} in {layout}")
     if layout.inner == "AoS":
         packed = np.zeros((slots, values.shape[1]), values.dtype)
         packed[place.position] = values
-    elif layout.tiled:
+    elif layout.inner == "AoSoA":
         packed = np.zeros((tiled_slots(slots), values.shape[1]), values.dtype)
         packed[place.position] = values
         packed = tile(packed)
