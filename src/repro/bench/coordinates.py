@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,37 @@ from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
 from repro.codegen.coo import CLEAR_N_T, SPLITS, Blocking
 from repro.devices.base import Argument, Buffer
-from repro.formats.balanced import Balanced, Chunking, balance, count_slots, interleave
-from repro.formats.compressed import Compressed, compress
+from repro.formats.balanced import Chunking, balance, count_slots, interleave
+from repro.formats.compressed import compress
 from repro.problems.problem import Problem
 
 #: Slots for each non-zero above which a variant is not tried.
 MOST_PADDING = 2.0
+#: What kernels are given of a matrix, plain or compressed.
+PLAIN_ARRAYS = ("rows", "columns", "values")
+COMPRESSED_ARRAYS = ("blob", "descriptions", "table")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is kept on the host of a packed matrix: its arrays are on the device.
+
+    Attributes
+    ----------
+    nbytes
+        Of all arrays.
+    chunks
+        How many there are.
+    encodings
+        How many of them have which encoding.
+    long_rows
+        How many rows are added to by atomics alone.
+    """
+
+    nbytes: int
+    chunks: int
+    encodings: dict[str, int]
+    long_rows: int
 
 
 class CoordinateVariant:
@@ -101,30 +127,24 @@ class CoordinateVariant:
         matrix, buffers = workspace.hold(self.packing, lambda: self._pack(problem, values))
         program = workspace.program(self._folder / self.module.binary)
         resources = (self.module.resources or {}).get(self.blocking.kernel, {})
-        counts = {"32/32/plain": matrix.chunks} if isinstance(matrix, Balanced) else matrix.encodings()
         self._columns = {
-            "encodings": json.dumps(counts),
+            "encodings": json.dumps(matrix.encodings),
             "registers": resources.get("registers"),
             "spills": resources.get("spills"),
         }
-        chunks = matrix.chunks if isinstance(matrix, Balanced) else len(matrix.chunks)
         device, per_block = workspace.device, self.blocking.chunks
+        taken = PLAIN_ARRAYS if self.plain else COMPRESSED_ARRAYS
         long_rows = buffers.get("long_rows")
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
-            arguments: list[Argument] = [
-                np.int32(chunks),
-                np.int32(per_block),
-                *(buffers[a] for a in ARRAYS[self.plain]),
-            ]
+            arguments: list[Argument] = [np.int32(matrix.chunks), np.int32(per_block), *(buffers[a] for a in taken)]
             kernel = program.kernel(self.blocking.kernel)  # one each: in OpenCL the arguments are part of it
-            run = device.bind(kernel, -(-chunks // per_block), self.blocking.threads, [*arguments, x, y])
+            run = device.bind(kernel, -(-matrix.chunks // per_block), self.blocking.threads, [*arguments, x, y])
             if SPLITS[self.layout] != "aligned":
                 return _after(lambda: device.fill(y, 0), run)
             if long_rows is None:
                 return run
-            count = len(matrix.long_rows) if isinstance(matrix, Compressed) else 0
-            n_t = CLEAR_N_T[device.backend]
+            count, n_t = matrix.long_rows, CLEAR_N_T[device.backend]
             clear = device.bind(program.kernel("clear_rows"), -(-count // n_t), n_t, [np.int32(count), long_rows, y])
             return _after(clear, run)
 
@@ -138,11 +158,11 @@ class CoordinateVariant:
         """Whether rows, columns and values are stored as they are."""
         return SPLITS[self.layout] == "plain"
 
-    def _pack(self, problem: Problem, values: NDArray[np.floating]) -> tuple[Any, Mapping[str, NDArray[Any]]]:
+    def _pack(self, problem: Problem, values: NDArray[np.floating]) -> tuple[Facts, Mapping[str, NDArray[Any]]]:
         balanced = balance(problem.n, problem.indptr, problem.indices, values, self.chunking)
         if self.plain:
             shape = self.blocking.threads, self.blocking.entries
-            return balanced, {
+            return Facts(balanced.nbytes, balanced.chunks, {"32/32/plain": balanced.chunks}, 0), {
                 "rows": balanced.rows,
                 "columns": interleave(balanced.columns, *shape),
                 "values": interleave(balanced.values, *shape),
@@ -151,7 +171,7 @@ class CoordinateVariant:
         arrays: dict[str, NDArray[Any]] = {"blob": matrix.blob, "descriptions": matrix.chunks, "table": matrix.table}
         if len(matrix.long_rows) and SPLITS[self.layout] == "aligned":
             arrays["long_rows"] = matrix.long_rows
-        return matrix, arrays
+        return Facts(matrix.nbytes, len(matrix.chunks), matrix.encodings(), len(matrix.long_rows)), arrays
 
     def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
         """Return what queues y = A x for other vectors; valid until `release`."""
@@ -167,11 +187,13 @@ class CoordinateVariant:
         return values.ravel()
 
     def release(self) -> None:
-        """Hold nothing: matrix and vectors belong to the workspace."""
+        """Let go of matrix and vectors, which belong to the workspace."""
+        self._y = self._bind = None
+        self.launch = _not_prepared
 
 
-#: What a kernel is given of the matrix, whether it is plain.
-ARRAYS = {True: ("rows", "columns", "values"), False: ("blob", "descriptions", "table")}
+def _not_prepared() -> None:
+    raise RuntimeError("launched before it was prepared")
 
 
 def _after(first: Callable[[], None], run: Callable[[], None]) -> Callable[[], None]:

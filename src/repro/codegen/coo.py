@@ -29,7 +29,7 @@ LOADS = ("ca", "cs")
 THREADS = {"COO": (256,), "CCOO": (128, 256), "CCOO-unpadded": (128,), "CCOO-aligned": (64, 128)}
 CPU_THREADS = 64
 CLEAR_N_T = {"cuda": 256, "opencl": 64}
-_NAME = re.compile(r"b(?P<threads>\d+)-k(?P<entries>\d+)-c(?P<chunks>\d+)(-(?P<load>cs))?")
+_NAME = re.compile(r"b(?P<threads>\d+)-k(?P<entries>\d+)-c(?P<chunks>[1-9]\d{0,3})(-(?P<load>cs))?")
 
 
 @dataclass(frozen=True, order=True)
@@ -74,7 +74,7 @@ class Blocking:
         if found is None or int(found["threads"]) not in (32, 64, 128, 256) or int(found["entries"]) not in ENTRIES:
             raise ReproError(
                 "unknown schedule of a layout of coordinates",
-                expected="bB-kK-cC: B threads (32, 64, 128, 256), K slots of each (1, 2, 4, 8), C chunks of a block",
+                expected="bB-kK-cC: B threads (32, 64, 128, 256), K slots of each (1, 2, 4, 8), C ≥ 1 chunks a block",
                 actual=text,
                 todo="spell the variant as the tables do, for example CCOO/b256-k4-c1",
             )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from repro.codegen.solvers import BLOCKS, N_T, WORD_BYTES, Reason, State
 from repro.devices.base import Argument, Buffer, Device, Program
+from repro.errors import ReproError
 
 #: Growth of the residual over that of x = 0 at which a solve is called diverged.
 DIVERGED = 1e5
@@ -140,7 +141,15 @@ class BiCGSTAB:
             self._held = held.pop_all()
 
     def load(self, b: NDArray[np.floating]) -> None:
-        """Copy the right-hand side `(n,)`, in the order of the product's vectors, to the device."""
+        """Copy the right-hand side `(n,)`, in the order of the product's vectors, to the device.
+
+        Raises
+        ------
+        ReproError
+            It has another size.
+        """
+        if b.shape != (self._n,):
+            raise ReproError("the right-hand side has another size", expected=(self._n,), actual=b.shape)
         self._device.write(self._b, np.ascontiguousarray(b, self._dtype))
 
     def start(self) -> None:
@@ -159,7 +168,8 @@ class BiCGSTAB:
         state, squares = np.empty(len(State)), np.empty(self._grid)
         self._device.download(self._state, state)
         self._device.download(self._squares, squares)
-        square = math.fsum(squares) if np.isfinite(squares).all() else math.nan
+        with np.errstate(over="ignore"):
+            square = float(np.sum(squares))  # infinite or NaN where the solve has diverged
         return Standing(
             int(state[State.ITERATIONS]),
             math.sqrt(square),
@@ -188,7 +198,18 @@ class BiCGSTAB:
             Iterations to do at most.
         check_every
             Iterations between two looks at the residual, for which the host waits for the device.
+
+        Raises
+        ------
+        ReproError
+            The right-hand side has another size, or a number of iterations is too small.
         """
+        if check_every < 1 or most < 0:
+            raise ReproError(
+                "so few iterations cannot be done",
+                expected="most of 0, check_every of 1 at least",
+                actual=(most, check_every),
+            )
         self.load(b)
         self.start()
         now = first = self.state()

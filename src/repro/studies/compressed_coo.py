@@ -39,11 +39,18 @@ def layouts(settings: Study, space: str, entry: str) -> list[str]:
     Raises
     ------
     ReproError
-        A layout that is asked for is none.
+        A layout that is asked for is none, or none that the spaces have.
     """
     asked = list(SPLITS) if settings.layouts == "all" else list(settings.layouts)
     for name in asked:
         _check(name)
+    if not any(name in PAPERS or settings.space == "extended" for name in asked):
+        raise ReproError(
+            "no layout to try",
+            where=f"studies.{NAME}.layouts",
+            expected=f"one of {', '.join(PAPERS)}, or `space: extended`",
+            actual=", ".join(asked),
+        )
     return [name for name in SPLITS if name in asked and (name in PAPERS) == (space == "paper")]
 
 
@@ -100,16 +107,16 @@ def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
 
 
 def sequels(runnables: Sequence[Runnable], rows: Sequence[Row], precision: str, target: Target) -> list[Runnable]:
-    """Return BiCGSTAB with the products that did best: of each layout, and of the library's formats.
+    """Return BiCGSTAB with the products that did best of those reported: of each layout, and of the library's formats.
 
     Raises
     ------
     ReproError
         The solver's module is not compiled yet.
     """
-    timed = {
-        row.name: row.graph_median or row.event_median for row in rows if row.cache == "warm" and row.status == "ok"
-    }
+    warm = [row for row in rows if row.cache == "warm" and row.status in ("ok", "noisy")]
+    clock = "graph" if any(row.graph_median for row in warm) else "event"
+    timed = {row.name: row.median(clock) for row in warm}
     known = {row.name: row for row in rows}
     ready = [run for run in runnables if run.kind in ("variant", "baseline") and timed.get(run.name)]
 

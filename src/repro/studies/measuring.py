@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from repro.baselines import for_problem
-from repro.bench.floor import Copy, Empty, Floor
+from repro.bench.floor import Copy, Empty, Floor, floor_bytes
 from repro.bench.rows import CLOCKS, SCHEMA, Row
 from repro.bench.runnable import Candidate, Runnable
 from repro.bench.store import Store, write_frame, write_parquet
@@ -111,7 +111,8 @@ class _Measuring:
         variants = [*self._study.variants(self._settings, self._problem.entry, operands.precision, target)]
         rows: list[Row] = []
         if self._settings.search != "exhaustive":  # it jumps from layout to layout: none is packed twice
-            self._bench.workspace.resident = len({variant.packing for variant in variants})
+            held = self._bench.device.free_bytes() // (2 * sum(floor_bytes(operands)))  # half for all else
+            self._bench.workspace.resident = max(1, min(len({variant.packing for variant in variants}), held))
         for space in self._study.spaces(self._settings):
             rows += self._search.by(self._strategy, [v for v in variants if v.space == space], f"{space} space")
         best = {row.name for row in _ranked(rows)[: self._bench.protocol.finalists]}
