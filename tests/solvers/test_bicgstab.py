@@ -7,6 +7,7 @@ from scipy.sparse import linalg
 
 from repro.bench.workspace import expand
 from repro.codegen.solvers import Reason
+from repro.errors import ReproError
 from repro.solvers import bicgstab as on_device
 from repro.solvers.host import bicgstab
 
@@ -148,3 +149,13 @@ def test_memory_comes_back_where_there_is_not_enough(make_solver, convection, cp
     for buffer in made:
         with pytest.raises(Exception, match="INVALID"):
             buffer.release()
+
+
+@pytest.mark.parametrize(
+    ("size", "keys", "message"),
+    [(32, {}, "another size"), (33, {"check_every": 0}, "so few"), (33, {"most": -1}, "so few")],
+)
+def test_what_cannot_be_solved_is_one_message(make_solver, as_problem, size, keys, message):
+    solver = make_solver(as_problem(2 * sp.eye_array(33)))
+    with pytest.raises(ReproError, match=message):
+        solver.solve(draw(size), **keys)

@@ -112,7 +112,11 @@ def test_a_variant_is_found_by_its_name_alone(campaign):
     rows = launch(config(), study.NAME, NAME, "double", names, 2)
     assert [row.name for row in rows[:2]] == names[:2]
     assert all(row.error <= 1 for row in rows[:2])
-    for name, message in (("ELL-AoS-AoS/static-64-1", "unknown layout"), ("CCOO/static-64-1", "unknown schedule")):
+    for name, message in (
+        ("ELL-AoS-AoS/static-64-1", "unknown layout"),
+        ("CCOO/static-64-1", "unknown schedule"),
+        ("CCOO/b64-k1-c0", "unknown schedule"),
+    ):
         with pytest.raises(ReproError, match=message):
             launch(config(), study.NAME, NAME, "double", [name], 1)
 
@@ -123,6 +127,9 @@ def test_layouts_are_those_asked_for():
     assert study.layouts(only, "extended", "real") == ["CCOO-aligned"]
     with pytest.raises(ReproError, match="unknown layout"):
         study.layouts(settings(layouts=("CSR-AoS-AoS",)), "paper", "real")
+    papers_alone = settings(layouts=("CCOO-aligned",)).model_copy(update={"space": "paper"})
+    with pytest.raises(ReproError, match="no layout to try"):
+        study.layouts(papers_alone, "paper", "real")
 
 
 def test_the_papers_blocking_is_in_its_space():
