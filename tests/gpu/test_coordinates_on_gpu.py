@@ -9,7 +9,8 @@ from encoded_problems import ENCODINGS, encoded, possible
 from repro.bench.coordinates import CoordinateVariant
 from repro.bench.timing import Effort
 from repro.codegen.compile import compile_module
-from repro.codegen.coo import ENTRIES, SPLITS, Blocking, render_coo
+from repro.codegen.coo import SPLITS, Blocking, render_coo
+from repro.formats.balanced import ENTRIES
 
 pytestmark = pytest.mark.gpu
 

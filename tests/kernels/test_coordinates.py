@@ -9,8 +9,9 @@ from encoded_problems import ENCODINGS, encoded, possible
 from repro.bench.coordinates import CoordinateVariant
 from repro.bench.timing import Effort
 from repro.codegen.compile import compile_module
-from repro.codegen.coo import ENTRIES, SPLITS, Blocking, render_coo
+from repro.codegen.coo import SPLITS, Blocking, render_coo
 from repro.codegen.targets import CPU
+from repro.formats.balanced import ENTRIES
 
 EFFORT = Effort(3)
 BLOCKINGS = [Blocking(threads, entries, chunks) for threads in (32, 64) for entries in ENTRIES for chunks in (1, 3)]

@@ -12,6 +12,7 @@ from typing import Literal
 from repro.codegen.render import SCALARS, render_template
 from repro.codegen.targets import Target
 from repro.errors import ReproError
+from repro.formats.balanced import ENTRIES
 
 #: Layouts by name, and how chunks are cut: the paper's two, and ours.
 SPLITS: dict[str, Literal["plain", "padded", "unpadded", "aligned"]] = {
@@ -21,7 +22,6 @@ SPLITS: dict[str, Literal["plain", "padded", "unpadded", "aligned"]] = {
     "CCOO-aligned": "aligned",
 }
 PAPERS = ("COO", "CCOO")
-ENTRIES = (1, 2, 4, 8)
 CHUNKS = (1, 2, 4)
 LOADS = ("ca", "cs")
 #: Threads of a block: of the paper's layouts its 256 and fewer, which cost plain coordinates nothing; of ours what did

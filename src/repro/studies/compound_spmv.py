@@ -52,26 +52,10 @@ def render(templates: Path, space: str, entry: str, precision: str, layout: str,
     return render_module(templates, NAME, entry, precision, Layout.parse(layout), known, target)
 
 
-def variants(settings: Study, entry: str, precision: str, target: Target) -> list[Variant]:
-    """Return all variants for an entry and precision, space by space and layout by layout, in natural ordering.
-
-    Layouts that share the matrix's arrays follow each other, so that it is packed and uploaded once for both.
-
-    Raises
-    ------
-    ReproError
-        A module is not compiled yet.
-    """
-    found = []
-    for space in spaces(settings):
-        for layout in layouts(settings, space, entry):
-            path = manifest_path(target.name, NAME, space, entry, precision, layout)
-            module = Module.load(path)
-            found += [
-                Variant(Layout.parse(layout), schedule, module, path.parent, space)
-                for schedule in schedules(target, space, layout)
-            ]
-    return found
+def variants(target: Target, space: str, layout: str, module: Module, folder: Path) -> list[Variant]:
+    """Return the variants of a module, in natural ordering."""
+    stored = Layout.parse(layout)
+    return [Variant(stored, schedule, module, folder, space) for schedule in schedules(target, space, layout)]
 
 
 def reordered(variants: Sequence[Variant], best: Container[str]) -> list[Variant]:

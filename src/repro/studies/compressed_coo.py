@@ -65,24 +65,10 @@ def render(templates: Path, space: str, entry: str, precision: str, layout: str,
     return render_coo(templates, precision, layout, schedules(target, space, layout), target)
 
 
-def variants(settings: Study, entry: str, precision: str, target: Target) -> list[CoordinateVariant]:
-    """Return all variants, space by space and layout by layout; those that share a packed matrix follow each other.
-
-    Raises
-    ------
-    ReproError
-        A module is not compiled yet.
-    """
-    found = []
-    for space in spaces(settings):
-        for layout in layouts(settings, space, entry):
-            path = manifest_path(target.name, NAME, space, entry, precision, layout)
-            module = Module.load(path)
-            found += [
-                CoordinateVariant(layout, blocking, module, path.parent, space)
-                for blocking in sorted(schedules(target, space, layout))
-            ]
-    return found
+def variants(target: Target, space: str, layout: str, module: Module, folder: Path) -> list[CoordinateVariant]:
+    """Return the variants of a module; those that share a packed matrix follow each other."""
+    found = sorted(schedules(target, space, layout))
+    return [CoordinateVariant(layout, blocking, module, folder, space) for blocking in found]
 
 
 def reordered(variants: Sequence[Candidate], best: Container[str]) -> list[Candidate]:

@@ -17,7 +17,7 @@ from repro.codegen.render import streams
 from repro.config.models import Config, Study
 from repro.errors import ReproError
 from repro.problems.problem import Problem, Unavailable
-from repro.studies.registry import get_study
+from repro.studies.registry import all_variants, get_study
 from repro.studies.session import Folders, check_study, open_bench
 from repro.studies.strategy import strategy
 from repro.tuning.choose import Choice
@@ -108,7 +108,7 @@ class _Measuring:
     def _variants(self) -> tuple[list[Candidate], list[Row]]:
         """Search each space by itself, then reordered matrices with what was fastest on the matrix as it came."""
         operands, target = self._bench.operands, self._bench.device.target
-        variants = [*self._study.variants(self._settings, self._problem.entry, operands.precision, target)]
+        variants = all_variants(self._study, self._settings, self._problem.entry, operands.precision, target)
         rows: list[Row] = []
         if self._settings.search != "exhaustive":  # it jumps from layout to layout: none is packed twice
             held = self._bench.device.free_bytes() // (2 * sum(floor_bytes(operands)))  # half for all else

@@ -9,6 +9,7 @@ from typing import Protocol, cast
 
 from repro.bench.rows import Row
 from repro.bench.runnable import Candidate, Runnable
+from repro.codegen.compile import Module, manifest_path
 from repro.codegen.targets import Target
 from repro.config.models import Study
 from repro.errors import ReproError
@@ -52,14 +53,8 @@ class StudyModule(Protocol):
     def render(self, templates: Path, space: str, entry: str, precision: str, layout: str, target: Target) -> str:
         """Return the source of one module."""
 
-    def variants(self, settings: Study, entry: str, precision: str, target: Target) -> Sequence[Candidate]:
-        """Return all variants of all spaces, those of one packing side by side.
-
-        Raises
-        ------
-        ReproError
-            A module is not compiled yet.
-        """
+    def variants(self, target: Target, space: str, layout: str, module: Module, folder: Path) -> Sequence[Candidate]:
+        """Return the variants of a compiled module, which lies in a folder; those of one packing side by side."""
 
     def reordered(self, variants: Sequence[Candidate], best: Container[str]) -> Sequence[Candidate]:
         """Return what is tried on reordered matrices, knowing the names of the best variants; nothing where none is."""
@@ -86,6 +81,22 @@ class StudyModule(Protocol):
         ReproError
             The name is no variant's, or its kernel does not compile.
         """
+
+
+def all_variants(study: StudyModule, settings: Study, entry: str, precision: str, target: Target) -> list[Candidate]:
+    """Return all variants, space by space and layout by layout: layouts that share arrays follow each other.
+
+    Raises
+    ------
+    ReproError
+        A module is not compiled yet.
+    """
+    found: list[Candidate] = []
+    for space in study.spaces(settings):
+        for layout in study.layouts(settings, space, entry):
+            path = manifest_path(target.name, study.NAME, space, entry, precision, layout)
+            found += study.variants(target, space, layout, Module.load(path), path.parent)
+    return found
 
 
 def get_study(name: str) -> StudyModule:
