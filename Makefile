@@ -28,10 +28,11 @@ all: $(VENV)/installed-run  ## Run the campaign of config/config.yaml: snakemake
 test: $(VENV)/installed-dev  ## Run the tests with coverage.
 	$(RUN) pytest -n $(N) --dist loadgroup --cov --cov-report=term $(ARGS)
 
-lint: $(VENV)/installed-dev  ## Check style, types and the workflow.
+lint: $(VENV)/installed-dev  ## Check style, types, layers and the workflow.
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) mypy --strict
+	$(RUN) lint-imports --no-cache --no-logo
 	$(RUN) snakefmt --check Snakefile workflow/rules
 	$(RUN) snakemake --lint
 

@@ -3,7 +3,7 @@
 import sys
 
 from repro.errors import ReproError
-from repro.studies.plan import prepare
+from repro.campaign.plan import prepare
 
 
 configfile: "config/config.yaml"
@@ -15,15 +15,9 @@ except ReproError as error:
     sys.exit(str(error))
 
 
-# names of problems hold slashes; these do not
+# names of problems hold slashes; this does not
 wildcard_constraints:
-    study="[^/]+",
-    entry="[^/-]+",
     precision="single|double",
-    layout="[^/]+",
-    target="[^/]+",
-    table="[^/]+",
-    figure="[^/]+",
 
 
 # a replay takes the raw results as they were recorded

@@ -35,9 +35,9 @@ from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.problems.assembled import Assembled
 from repro.problems.dirac import assemble_dirac
+from repro.problems.matrix import Matrix
 from repro.problems.meshes import read_surface
 from repro.problems.meshfiles import mesh
-from repro.problems.problem import Problem
 from repro.problems.recipes.surfaces import boundary
 from repro.problems.shapes import blob
 
@@ -93,7 +93,7 @@ def smallest_eigenvector(
     scale = 1 / np.sqrt(shifted[rows == dirac.indices, 0])
     values = shifted * (scale[rows] * scale[dirac.indices])[:, None]
     E = repro.operator(
-        Problem("dirac", "quaternion", dirac.n, dirac.indptr, dirac.indices, values), tuned, device=device
+        Matrix("dirac", "quaternion", dirac.n, dirac.indptr, dirac.indices, values), tuned, device=device
     )
     print(f"{dirac.n} vertices, {len(dirac.indices)} quaternions; {E.name} on {E.device_name}")
     mass = (area * scale**2)[:, None]

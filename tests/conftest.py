@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 
 from repro.bench.trial import Bench
-from repro.bench.workspace import Workspace, make_operands
-from repro.codegen.compile import Module, compile_module
-from repro.codegen.render import render_common
+from repro.bench.workspace import Workspace
+from repro.codegen.common import render_common
+from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
-from repro.config.models import Config, Protocol, Study
+from repro.config.models import Config, StudySettings, Timing
 from repro.devices.opencl import OpenClDevice
+from repro.devices.several import Devices
 from repro.entries import get_entry
-from repro.problems.problem import Problem
+from repro.problems.matrix import Matrix
+from repro.sparse.operands import make_operands
+from repro.studies import get_study
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -43,8 +46,10 @@ def make_config(tmp_path: Path) -> Callable[..., Config]:
 
     def make(fetch: dict[str, Any] | None = None, **keys: Any) -> Config:
         settings = {"cache": str(tmp_path / "cache"), "timeout": 2.0, "retries": 0, **(fetch or {})}
-        keys = {"registry": str(REPOSITORY / "config/problems.yaml"), "studies": {"compound_spmv": Study()}} | keys
-        return Config(fetch=settings, **keys)
+        studies = {"compound_spmv": StudySettings()}
+        return Config(
+            fetch=settings, **{"registry": str(REPOSITORY / "config/problems.yaml"), "studies": studies, **keys}
+        )
 
     return make
 
@@ -56,11 +61,11 @@ def templates() -> Path:
 
 
 @pytest.fixture(scope="session")
-def common_manifest(tmp_path_factory: pytest.TempPathFactory, templates: Path) -> Path:
-    """The common module, compiled for the CPU once."""
-    manifest = tmp_path_factory.mktemp("modules") / "common.json"
-    compile_module(render_common(templates, CPU), CPU, manifest)
-    return manifest
+def modules_folder(tmp_path_factory: pytest.TempPathFactory, templates: Path) -> Path:
+    """A folder of modules with the common one, compiled for the CPU once."""
+    folder = tmp_path_factory.mktemp("modules")
+    compile_module(render_common(templates, CPU), CPU, folder / CPU.name / "common.json")
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -70,38 +75,37 @@ def cpu_device() -> OpenClDevice:
 
 
 @pytest.fixture
-def make_bench(cpu_device: OpenClDevice, common_manifest: Path) -> Callable[..., Bench]:
-    """Open a bench on the CPU for a problem, with a protocol of few launches."""
+def make_bench(cpu_device: OpenClDevice, modules_folder: Path) -> Callable[..., Bench]:
+    """Open a bench on the CPU for a problem, timed with few launches; `study` says which columns its rows have."""
 
-    def make(problem: Problem, precision: str = "double", **protocol: Any) -> Bench:
-        module = Module.load(common_manifest)
-        common = cpu_device.load(common_manifest.parent / str(module.binary))
+    def make(problem: Matrix, precision: str = "double", study: str = "compound_spmv", **timing: Any) -> Bench:
         operands = make_operands(problem, precision, 1)
         few = {"launches": 20, "graph_launches": 5, "graph_replays": 5, "cpu_budget": 0.01, "rounds": 2, "noise": 1e9}
         return Bench(
-            cpu_device,
-            operands,
-            Workspace(cpu_device, operands, common, module.hash, resident=16),
-            study="compound_spmv",
-            protocol=Protocol(**{**few, **protocol}),
+            Workspace(Devices([cpu_device]), operands, modules_folder, resident=16),
+            study=study,
+            problem=problem.name,
+            timing=Timing(**{**few, **timing}),
             seed=1,
+            own=get_study(study).columns,
             environment="test",
             driver="test",
+            code=str,
         )
 
     return make
 
 
 @pytest.fixture
-def small_problem() -> Callable[..., Problem]:
+def small_problem() -> Callable[..., Matrix]:
     """Make a random problem of an entry, with empty rows and a long one."""
 
-    def make(entry: str = "quaternion", n: int = 75) -> Problem:
+    def make(entry: str = "quaternion", n: int = 75) -> Matrix:
         random = np.random.default_rng(5)
         lengths = random.integers(0, 9, n)
         lengths[n // 2], lengths[::7] = n - 3, 0
         indices = [np.sort(random.choice(n, length, replace=False)) for length in lengths]
-        return Problem(
+        return Matrix(
             f"small/{entry}",
             entry,
             n,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from repro.problems.problem import Problem
+from repro.problems.matrix import Matrix
 
 ENCODINGS = [
     f"{rows}/{columns}/{values}"
@@ -24,7 +24,7 @@ def possible(encoding: str, threads: int, entries: int) -> bool:
     return slots > 256 if rows == "16" else slots <= 256 or (rows, columns) != ("none", "8")
 
 
-def encoded(encoding: str, threads: int, entries: int) -> Problem:
+def encoded(encoding: str, threads: int, entries: int) -> Matrix:
     """Return a matrix of 70,000 rows of K entries each, but for those that fill three chunks of the encoding.
 
     These start at a chunk's first slot. Rows `none`: each is a chunk; `8`: of K entries; `16`: of one entry. Values
@@ -46,5 +46,5 @@ def encoded(encoding: str, threads: int, entries: int) -> Problem:
         spread = np.tile(np.linspace(0, reach - 1, length).astype(int), special)
     indices[indptr[FIRST] : indptr[FIRST + special]] = spread
     count = int(indptr[-1])
-    found = random.choice([1.0, -0.25, 4.0], count) if values == "table" else random.normal(size=count)
-    return Problem(f"encoded/{encoding}", "real", n, indptr.astype(np.int32), indices.astype(np.int32), found[:, None])
+    numbers = random.choice([1.0, -0.25, 4.0], count) if values == "table" else random.normal(size=count)
+    return Matrix(f"encoded/{encoding}", "real", n, indptr.astype(np.int32), indices.astype(np.int32), numbers[:, None])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from repro.bench.workspace import expand
+from repro.sparse.operands import expand
 
 
 def check_products(bench, runnable):
@@ -18,11 +18,11 @@ def check_products(bench, runnable):
         launch()
     for vector, result in zip(given, y, strict=True):
         expected = runnable.arrange((matrix @ vector.ravel().astype(np.float64)).reshape(vector.shape))
-        found = np.empty(len(expected), operands.dtype)
-        device.download(result, found)
+        actual = np.empty(len(expected), operands.dtype)
+        device.download(result, actual)
         scale = np.abs(runnable.arrange(operands.bound)).max()  # that of x, which is drawn from the same numbers
-        np.testing.assert_allclose(found, expected, rtol=0, atol=2 * scale, err_msg=runnable.name)
-    assert bench.verifier.check(runnable) <= 1
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=2 * scale, err_msg=runnable.name)
+    assert bench.check(runnable) <= 1
     runnable.release()
     for buffer in (*x, *y):
         buffer.release()

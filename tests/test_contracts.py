@@ -10,19 +10,21 @@ import pytest
 import scipy.sparse as sp
 
 import repro
-from repro.baselines import for_problem
 from repro.bench.timing import Effort
-from repro.bench.workspace import expand
-from repro.codegen.render import render_module
-from repro.codegen.schedules import Schedule
+from repro.codegen.precisions import INDEX_BYTES
 from repro.codegen.targets import CPU, get_target
 from repro.entries import entries, get_entry
-from repro.formats.layout import Layout, all_layouts
-from repro.formats.outer import get_outer, outer_formats
-from repro.formats.pack import count_bytes, pack, pack_vector
 from repro.problems.fold import fold
 from repro.problems.generated import KINDS, generate
-from repro.problems.problem import Problem
+from repro.problems.matrix import Matrix
+from repro.sparse.library import for_problem
+from repro.sparse.operands import expand
+from repro.sparse.vectors import pack_vector
+from repro.studies.compound_spmv.layout import Layout, all_layouts
+from repro.studies.compound_spmv.outer import get_outer, outer_formats
+from repro.studies.compound_spmv.pack import pack
+from repro.studies.compound_spmv.render import render_module
+from repro.studies.compound_spmv.schedules import Schedule
 
 PRECISIONS = ("single", "double")
 # Generated problems take their parameters from here: as small as their checks let them be
@@ -82,7 +84,7 @@ def test_a_real_matrix_of_an_entrys_blocks_folds_to_the_entry(small_problem, nam
 # layouts
 
 
-def multiply_slots(problem: Problem, layout: Layout, warp: int, x: np.ndarray) -> np.ndarray:
+def multiply_slots(problem: Matrix, layout: Layout, warp: int, x: np.ndarray) -> np.ndarray:
     """Multiply slot by slot: every stored value times x at its stored column, added to the row the slot belongs to."""
     entry = get_entry(problem.entry)
     packed = pack(problem, problem.values, layout, warp)
@@ -120,7 +122,7 @@ def test_an_outer_format_counts_what_it_packs(small_problem, outer, warp):
     assert len(np.unique(place.position)) == problem.nnz, "two entries share a slot"
     assert 0 <= place.position.min() <= place.position.max() < slots
     packed = pack(problem, problem.values, Layout(outer, "AoS", "AoS"), warp)
-    assert packed.nbytes == count_bytes(problem.row_lengths, 2, 8, outer, warp)
+    assert packed.nbytes == slots * (INDEX_BYTES + 2 * 8) + index * INDEX_BYTES
     assert 0 <= packed.arrays["columns"].min() <= packed.arrays["columns"].max() < problem.n
     assert {array.dtype for name, array in packed.arrays.items() if name != "values"} == {np.dtype(np.int32)}
 
@@ -130,7 +132,7 @@ def test_an_outer_format_counts_what_it_packs(small_problem, outer, warp):
 def test_every_layout_renders_for_both_dialects(templates, entry, target):
     schedules = [Schedule("static", 64, 1), Schedule("dynamic", 64, 2)]
     for layout in all_layouts():
-        source = render_module(templates, "compound_spmv", entry, "double", layout, schedules, target)
+        source = render_module(templates, entry, "double", layout, schedules, target)
         assert source.count("multiply_row(") == 1 + len(schedules)
         assert ("load_matrix_entry" in source) == bool(get_entry(entry).members)
         assert "{{" not in source
@@ -144,16 +146,16 @@ def test_every_layout_renders_for_both_dialects(templates, entry, target):
 @pytest.mark.parametrize("entry", entries())
 def test_every_baseline_of_the_cpu_is_right(make_bench, small_problem, entry, precision):
     bench = make_bench(small_problem(entry), precision)
-    found = for_problem(entry, "opencl")
-    rows = [bench.try_once(runnable, "search", Effort(3)) for runnable in found]
+    baselines = for_problem(entry, "opencl")
+    rows = [bench.try_once(runnable, "search", Effort(3)) for runnable in baselines]
     bench.release()
-    assert found
+    assert baselines
     assert len({row.name for row in rows}) == len(rows)
     for row in rows:
         assert (row.kind, row.status) == ("baseline", "ok"), (row.name, row.message)
         assert row.error <= 1
         assert row.event_median > 0
-        assert row.bytes > row.matrix_bytes > 0
+        assert row.bytes > row["matrix_bytes"] > 0
 
 
 @pytest.mark.parametrize("entry", entries())
@@ -176,14 +178,14 @@ def test_a_generated_problem_is_valid_and_the_same_again(name):
     if "hubs" in known:
         parameters["hubs"] = SMALL_HUBS
     first, again = generate(name, **parameters), generate(name, **parameters)
-    problem = Problem(name, kind.entry, first.n, first.indptr, first.indices, first.values).validate()
+    problem = Matrix(name, kind.entry, first.n, first.indptr, first.indices, first.values).validate()
     assert (problem.row_lengths > 0).all()
     rows = np.repeat(np.arange(problem.n, dtype=np.int64), problem.row_lengths)
     assert (np.diff(rows * problem.n + problem.indices) > 0).all(), "columns are not sorted"
     np.testing.assert_array_equal(first.values, again.values)
 
 
-@pytest.mark.parametrize("folder", ["entries", "formats/outer"])
+@pytest.mark.parametrize("folder", ["entries", "studies/compound_spmv/outer"])
 def test_no_file_of_a_registering_folder_forgets_to_register(folder):
     """The tests above go through the registries, and would not miss it."""
     files = [path for path in (Path(repro.__file__).parent / folder).glob("*.py") if path.name != "__init__.py"]

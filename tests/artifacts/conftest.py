@@ -1,44 +1,28 @@
-"""Fixtures: the synthetic campaign on a GPU and on a CPU, and the published numbers."""
+"""Fixtures: a small campaign, read, and the maker of another one."""
 
 from pathlib import Path
 
 import pytest
-from synthetic_campaign import PROBLEMS, ROOT, STUDY, Maker
 
 from repro.artifacts.data import Campaign
-from repro.artifacts.published import Published
+from small_campaign import SmallCampaign
+
+REASON = "no file at https://example.org/gone.msh & none in 100% of #mirrors"
 
 
 @pytest.fixture(scope="session")
-def published() -> Published:
-    return Published.load(ROOT / "config" / "published", STUDY)
-
-
-@pytest.fixture(scope="session")
-def gpu_raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Maker(tmp_path_factory.mktemp("gpu"), "cuda").all()
-
-
-@pytest.fixture(scope="session")
-def cpu_raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Maker(tmp_path_factory.mktemp("cpu"), "opencl").all(PROBLEMS[1:2] + PROBLEMS[4:5])
-
-
-@pytest.fixture(scope="session")
-def gpu(gpu_raw: Path) -> Campaign:
-    return Campaign.load(gpu_raw, STUDY)
-
-
-@pytest.fixture(scope="session")
-def cpu(cpu_raw: Path) -> Campaign:
-    return Campaign.load(cpu_raw, STUDY)
-
-
-@pytest.fixture(scope="session")
-def extended(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
-    return Campaign.load(Maker(tmp_path_factory.mktemp("extended"), "cuda", extended=True).all(), STUDY)
+def small(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    """Two measured problems, one that is rebuilt, one that stands in for another, and one that could not be had."""
+    maker = SmallCampaign(tmp_path_factory.mktemp("small"))
+    maker.all("grid", "sets/nut")
+    maker.record("sets/nut", entry="block3", origin={"rebuilt": True})
+    maker.record("dithered", entry="real", origin={"stand_in": "dragon"})
+    maker.record("gone", entry="real", status="unavailable", reason=REASON)
+    for precision in ("single", "double"):
+        maker.write("gone", precision, "report", [maker.unavailable("gone", precision, REASON)])
+    return maker.load()
 
 
 @pytest.fixture
-def maker(tmp_path: Path) -> Maker:
-    return Maker(tmp_path, "cuda")
+def maker(tmp_path: Path) -> SmallCampaign:
+    return SmallCampaign(tmp_path)

@@ -3,131 +3,183 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
-from synthetic_campaign import PROBLEMS, STUDY, Maker, write_rows
 
 from repro.artifacts.case import NOISY, Case
-from repro.artifacts.data import Campaign
+from repro.artifacts.data import TIE, Campaign
+from repro.artifacts.numbers import ratio_of
+from repro.campaign.recording import pack
 from repro.errors import ReproError
+from small_campaign import CLOSE, FAST, LIBRARY, SmallCampaign
 
-HELMHOLTZ = PROBLEMS[1]
-
-
-def test_whole(gpu: Campaign) -> None:
-    assert gpu.name == "synthetic-cuda"
-    assert (gpu.column, gpu.library, gpu.cache, gpu.on_cpu) == ("NVIDIA H200", "cuSPARSE", "warm", False)
-    assert sorted(gpu.problems) == sorted(given.name for given in PROBLEMS)
-    assert gpu.environments["e0"]["commit"] == "abc"
-    assert gpu.problems["surfaces/dragon_dithered"].remark == "stand-in for surfaces/dragon"
-    assert str(gpu.problems["fem/nut_37k"].remark).startswith("rebuilt")
-    assert not gpu.problems["fem/NX_MotorH67k"].available
+STUDY = "made_up"
 
 
-def test_cpu_is_named_so(cpu: Campaign) -> None:
-    assert (cpu.column, cpu.library, cpu.on_cpu) == ("CPU", "SciPy", True)
+def test_whole(small: Campaign) -> None:
+    assert small.name == "synthetic-cuda"
+    assert (small.column, small.cache, small.on_cpu, small.tie) == ("NVIDIA H200", "warm", False, TIE)
+    assert list(small.problems) == ["dithered", "gone", "grid", "sets/nut"]
+    assert small.environments["e0"]["commit"] == "abc"
+    assert small.problems["dithered"].remark == "stand-in for dragon"
+    assert str(small.problems["sets/nut"].remark).startswith("rebuilt")
+    assert not small.problems["gone"].available
 
 
-def test_reported_times_are_those_of_the_report(gpu: Campaign) -> None:
-    case = Case(gpu, HELMHOLTZ.name, "single")
+def test_cpu_is_named_so(tmp_path: Path) -> None:
+    campaign = SmallCampaign(tmp_path, "opencl").all("grid")
+    assert (campaign.column, campaign.on_cpu) == ("CPU", True)
+
+
+def test_reported_times_are_those_of_the_report(small: Campaign) -> None:
+    case = Case(small, "grid", "single")
     schedule, joint = case.winner("schedule", "event"), case.winner("joint", "graph")
     assert schedule and joint
-    assert schedule.seconds == pytest.approx(21e-6)  # 19.95 in the search
+    assert schedule.seconds == pytest.approx(21e-6)  # 14 in the search
     assert joint.seconds == pytest.approx(8e-6)
-    assert joint.tied_layouts == ("Sl-32-SoA-AoS",)
-    assert case.speedup(schedule, None) is None
-
-
-def test_baselines(gpu: Campaign) -> None:
-    case = Case(gpu, HELMHOLTZ.name, "double")
-    fastest, papers = case.baseline("event"), case.baseline("event", papers_choice=True)
-    assert fastest and papers
-    assert (fastest.name, fastest.seconds) == ("cusparse/spmv-csr-alg1/real", pytest.approx(22.5e-6))
-    assert (papers.name, papers.seconds) == ("cusparse/bsrmv/real", pytest.approx(37.5e-6))
+    assert joint.ties == (CLOSE,)
+    assert ratio_of(schedule, None) is None
     floor = case.bound("floor", "graph")
-    assert floor and floor.seconds == pytest.approx(9.6e-6)  # the faster of the two configurations
+    assert floor and floor.seconds == pytest.approx(6.4e-6)  # the faster of the two configurations
 
 
-def test_partial_campaign(maker: Maker) -> None:
-    maker.problem(HELMHOLTZ)
-    campaign = Campaign.load(maker.raw, STUDY)
+def test_partial_campaign(maker: SmallCampaign) -> None:
+    maker.record("grid")
+    campaign = maker.load()
     assert campaign.column == "not measured"
-    assert Case(campaign, HELMHOLTZ.name, "single").why_not() == "not measured in this campaign"
-    folder = maker.raw / STUDY / HELMHOLTZ.name / "single"
-    folder.mkdir(parents=True)
-    write_rows(folder / "search.parquet", maker.search(HELMHOLTZ, "single"))
-    campaign = Campaign.load(maker.raw, STUDY)
+    assert Case(campaign, "grid", "single").why_not() == "not measured in this campaign"
+    maker.write("grid", "single", "search", maker.search("grid", "single"))
+    campaign = maker.load()
     assert campaign.precisions == ("single",)
-    assert Case(campaign, HELMHOLTZ.name, "single").why_not() == "searched but not reported yet"
-    write_rows(folder / "report.parquet", maker.report(HELMHOLTZ, "single"))
-    campaign = Campaign.load(maker.raw, STUDY)
-    assert Case(campaign, HELMHOLTZ.name, "single").why_not() == "no winner was chosen yet"
+    assert Case(campaign, "grid", "single").why_not() == "searched but not reported yet"
+    maker.write("grid", "single", "report", maker.report("grid", "single"))
+    assert Case(maker.load(), "grid", "single").why_not() == "no winner was chosen yet"
 
 
-def test_failed_and_noisy_winners(maker: Maker) -> None:
-    maker.problem(HELMHOLTZ)
-    maker.case(HELMHOLTZ, "single")
-    rows = maker.report(HELMHOLTZ, "single")
-    path = maker.raw / STUDY / HELMHOLTZ.name / "single" / "report.parquet"
-    write_rows(path, [replace(row, status="noisy") if row.kind == "variant" else row for row in rows])
-    case = Case(Campaign.load(maker.raw, STUDY), HELMHOLTZ.name, "single")
-    joint = case.winner("joint", "event")
+def test_failed_and_noisy_winners(maker: SmallCampaign) -> None:
+    def with_status(status: str) -> Case:
+        rows = maker.report("grid", "single")
+        changed = [replace(row, status=status) if row.kind == "variant" else row for row in rows]
+        maker.write("grid", "single", "report", changed)
+        return Case(maker.load(), "grid", "single")
+
+    maker.all("grid")
+    joint = with_status("noisy").winner("joint", "event")
     assert joint and joint.notes == (NOISY,)
-    write_rows(path, [replace(row, status="incorrect") if row.kind == "variant" else row for row in rows])
-    case = Case(Campaign.load(maker.raw, STUDY), HELMHOLTZ.name, "single")
+    case = with_status("incorrect")
     assert case.winner("joint", "event") is None  # its time does not count, though the row has one
     assert case.why_not() == "failed: incorrect"
 
 
-def test_a_full_row_replaces_the_screened_one(maker: Maker) -> None:
-    screened = maker.variant(HELMHOLTZ, "single", "ELL-SoA-AoS", "static", 64, 2, protocol="screen")
+def test_a_full_row_replaces_the_screened_one(maker: SmallCampaign) -> None:
+    screened = maker.timed("grid", "single", "variant", FAST, 10.0, protocol="screen")
     full = replace(screened, protocol="full", event_median=1.0)
-    folder = maker.raw / STUDY / HELMHOLTZ.name / "single"
-    folder.mkdir(parents=True)
-    write_rows(folder / "search.parquet", [full, screened])
-    rows = Campaign.load(maker.raw, STUDY).search_rows(HELMHOLTZ.name, "single")
-    assert [row["event_median"] for row in rows] == [1.0]
+    maker.write("grid", "single", "search", [full, screened])
+    assert [row["event_median"] for row in maker.load().search_rows("grid", "single")] == [1.0]
 
 
-def test_two_devices_are_refused(maker: Maker) -> None:
-    maker.problem(HELMHOLTZ)
-    maker.case(HELMHOLTZ, "single")
-    rows = [replace(row, backend="opencl", device="cpu") for row in maker.report(HELMHOLTZ, "double")]
-    path = maker.raw / STUDY / HELMHOLTZ.name / "double" / "report.parquet"
-    path.parent.mkdir(parents=True)
-    write_rows(path, rows)
+def test_two_devices_are_refused(maker: SmallCampaign) -> None:
+    maker.case("grid", "single")
+    rows = [replace(row, backend="opencl", device="cpu") for row in maker.report("grid", "double")]
+    maker.write("grid", "double", "report", rows)
     with pytest.raises(ReproError, match="mixes times of several devices"):
-        Campaign.load(maker.raw, STUDY)
+        maker.load()
 
 
-def test_problems_of_other_studies_are_left_out(maker: Maker) -> None:
-    maker.problem(HELMHOLTZ)
-    maker.problem(PROBLEMS[4])
-    maker.case(HELMHOLTZ, "single")
-    (maker.raw / "other_study" / PROBLEMS[4].name).mkdir(parents=True)
-    assert list(Campaign.load(maker.raw, STUDY).problems) == [HELMHOLTZ.name]
+def test_problems_are_those_that_are_configured_and_no_others(maker: SmallCampaign) -> None:
+    maker.record("asked_for")
+    maker.record("of_another_study")
+    maker.case("measured_before", "single")
+    campaign = Campaign.load(maker.raw, STUDY, problems=["asked_for"])
+    assert list(campaign.problems) == ["asked_for"]
+    assert campaign.search.empty and campaign.report.empty and campaign.choices.empty
+    assert campaign.device is None
 
 
-def test_bad_folders(maker: Maker, tmp_path: Path) -> None:
+def test_without_a_configuration_problems_are_those_with_rows(maker: SmallCampaign) -> None:
+    maker.record("grid", n=7)
+    maker.record("of_another_study")
+    maker.case("grid", "single")
+    maker.case("without_a_record", "single")
+    problems = Campaign.load(maker.raw, STUDY).problems
+    assert list(problems) == ["grid", "without_a_record"]
+    assert (problems["grid"].n, problems["without_a_record"].n) == (7, None)
+
+
+def test_a_problem_that_could_not_be_had_needs_no_record(maker: SmallCampaign) -> None:
+    maker.write("gone", "single", "report", [maker.unavailable("gone", "single", "no file")])
+    record = Campaign.load(maker.raw, STUDY).problems["gone"]
+    assert (record.available, record.reason, record.entry) == (False, "no file", None)
+
+
+def test_a_studys_own_columns_have_their_types(tmp_path: Path) -> None:
+    own = {"steps": int, "warp": bool, "shape": str, "stage_scan": float}
+    maker = SmallCampaign(tmp_path, own=own)
+    rows = [
+        maker.timed("grid", "single", "variant", "a", 10.0, steps=3, warp=True, shape="round", stage_scan=1e-6),
+        maker.timed("grid", "single", "variant", "b", 11.0),
+    ]
+    maker.write("grid", "single", "search", rows)
+    campaign = maker.load()
+    assert campaign.search["steps"].tolist() == [3, pd.NA] and campaign.search["steps"].dtype == pd.Int64Dtype()
+    assert campaign.search["warp"].dtype == pd.BooleanDtype()
+    first, second = campaign.search_rows("grid", "single")
+    assert [first[name] for name in own] == [3, True, "round", 1e-6]
+    assert [second[name] for name in own] == [None] * 4
+    assert list(campaign.report.columns) == list(campaign.search.columns)  # of which nothing was measured
+
+
+def test_rows_without_a_studys_own_column_are_refused(maker: SmallCampaign) -> None:
+    maker.case("grid", "single")
+    with pytest.raises(ReproError, match=r"rows of another schema(.|\n)*columns steps"):
+        Campaign.load(maker.raw, STUDY, {"steps": int})
+
+
+def test_merged_rows_and_cases_measured_again_lie_side_by_side(maker: SmallCampaign) -> None:
+    maker.all("grid", "sets/nut")
+    pack(maker.raw)
+    faster = [replace(row, event_median=1e-6) for row in maker.report("sets/nut", "single")]
+    maker.write("sets/nut", "single", "report", faster)
+    maker.case("new", "double")
+    campaign = maker.load()
+    cases = campaign.report[["problem", "precision"]].drop_duplicates().itertuples(index=False, name=None)
+    assert list(cases) == [
+        ("grid", "double"), ("grid", "single"), ("new", "double"), ("sets/nut", "double"), ("sets/nut", "single"),
+    ]  # fmt: skip
+    medians = {
+        case: next(row["event_median"] for row in campaign.report_rows(*case) if row["name"] == LIBRARY)
+        for case in (("sets/nut", "single"), ("sets/nut", "double"), ("grid", "single"), ("new", "double"))
+    }
+    assert list(medians.values()) == pytest.approx([1e-6, 22.5e-6, 15e-6, 22.5e-6])
+    winner = Case(campaign, "grid", "single").winner("joint", "event")
+    assert winner and winner.ties == (CLOSE,)  # of the merged choices
+    assert np.isfinite(campaign.search["event_median"].astype(float)).sum() == 5 * 3
+
+
+def test_bad_folders(maker: SmallCampaign, tmp_path: Path) -> None:
     with pytest.raises(ReproError, match="no such campaign"):
         Campaign.load(tmp_path / "nowhere", STUDY)
-    maker.raw.mkdir(parents=True)
+    maker.record("grid")
     with pytest.raises(ReproError, match="holds nothing of this study"):
         Campaign.load(maker.raw, STUDY)
+    maker.case("grid", "single")
+    with pytest.raises(ReproError, match="expected: one of made_up"):
+        Campaign.load(maker.raw, "another")
 
 
-def test_damaged_files(maker: Maker) -> None:
-    maker.problem(HELMHOLTZ)
-    maker.case(HELMHOLTZ, "single")
-    path = maker.raw / STUDY / HELMHOLTZ.name / "single" / "report.parquet"
-    frame = pd.read_parquet(path)
-    frame.assign(schema=99).to_parquet(path)
+def test_damaged_files(maker: SmallCampaign) -> None:
+    maker.all("grid")
+    path = maker.folder("grid", "single") / "report.parquet"
+    pd.read_parquet(path).assign(schema=99).to_parquet(path)
     with pytest.raises(ReproError, match="another schema"):
-        Campaign.load(maker.raw, STUDY)
+        maker.load()
     path.write_bytes(b"PAR1 torn")
     with pytest.raises(ReproError, match="unreadable rows"):
-        Campaign.load(maker.raw, STUDY)
+        maker.load()
     path.unlink()
-    (maker.raw / "problems" / f"{HELMHOLTZ.name}.json").write_text("{")
-    with pytest.raises(ReproError, match="unreadable record"):
-        Campaign.load(maker.raw, STUDY)
+    record = maker.raw / "problems" / "grid.json"
+    for text in ("{", "[]", '{"kind": "matrix"}'):
+        record.write_text(text)
+        with pytest.raises(ReproError, match="unreadable record"):
+            maker.load()

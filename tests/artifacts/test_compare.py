@@ -2,21 +2,26 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import typer
-from synthetic_campaign import PROBLEMS, STUDY, Maker, write_rows
 
-from repro.artifacts.compare import Comparison, compare, find_campaign, judge
+from repro.artifacts import compare as comparisons
+from repro.artifacts.compare import Comparison, find_campaign, judge
+from repro.artifacts.data import Campaign
 from repro.bench.rows import CLOCKS, QUANTILES, Row
 from repro.cli import comparing
 from repro.errors import ReproError
+from repro.studies import get_study
+from small_campaign import BROKEN, CLOSE, FAST, LIBRARY, SLOW, SmallCampaign
 
-GIVEN = PROBLEMS[1]
-WINNER, BASE = "ELL-SoA-AoS/static-64-2", "cusparse/spmv-csr-alg1/real"
 Change = Callable[[Row], Row]
+
+TOLERANCE = 0.02
+compare = partial(comparisons.compare, tolerance=TOLERANCE)
 
 
 def scaled(row: Row, factor: float, clocks: tuple[str, ...] = CLOCKS) -> Row:
@@ -24,24 +29,31 @@ def scaled(row: Row, factor: float, clocks: tuple[str, ...] = CLOCKS) -> Row:
     return replace(row, **{name: time * factor for name in names if (time := getattr(row, name)) is not None})
 
 
-def campaign(root: Path, change: Change | None = None, backend: str = "cuda") -> Path:
+def unchanged(row: Row) -> Row:
+    return row
+
+
+def campaign(root: Path, change: Change = unchanged, study: str = "made_up") -> SmallCampaign:
     """One problem at one precision; `change` is applied to the report's rows."""
-    maker = Maker(root, backend)
+    own = {} if study == "made_up" else get_study(study).columns
+    maker = SmallCampaign(root, study=study, own=own)
     maker.environment()
-    maker.problem(GIVEN)
-    maker.case(GIVEN, "single")
-    rows = maker.report(GIVEN, "single")
-    if change is not None:
-        write_rows(maker.raw / STUDY / GIVEN.name / "single" / "report.parquet", [change(row) for row in rows])
-    return maker.raw
+    maker.record("mhd1280b", entry="complex")
+    maker.case("mhd1280b", "single")
+    maker.write("mhd1280b", "single", "report", map(change, maker.report("mhd1280b", "single")))
+    return maker
+
+
+def raw(*arguments: object, **options: object) -> Path:
+    return campaign(*arguments, **options).raw
 
 
 def only(name: str, factor: float, clocks: tuple[str, ...] = CLOCKS) -> Change:
     return lambda row: scaled(row, factor, clocks) if row.name == name else row
 
 
-def verdicts(found: Comparison) -> dict[str, str]:
-    return dict(found.rows[["name", "verdict"]].itertuples(index=False))
+def verdicts(comparison: Comparison) -> dict[str, str]:
+    return dict(comparison.rows[["name", "verdict"]].itertuples(index=False))
 
 
 def box(q1: float, median: float, q3: float) -> dict[str, float]:
@@ -60,130 +72,156 @@ def box(q1: float, median: float, q3: float) -> dict[str, float]:
     ],
 )
 def test_verdicts_follow_from_quartiles(first: dict[str, float], second: dict[str, float], expected: str) -> None:
-    assert judge(first, second, 0.02) == expected
+    assert judge(first, second, TOLERANCE) == expected
 
 
 def test_a_campaign_is_the_same_as_itself(tmp_path: Path) -> None:
-    raw = campaign(tmp_path)
-    found = compare(raw, raw, search=True)
-    assert set(found.rows["verdict"]) == {"same"} and set(found.rows["ratio"]) == {1.0}
-    assert set(found.rows["phase"]) == {"report", "search"}
-    assert set(found.uncompared) == {"failed in both"}
-    assert found.winners and all(winner.agree and winner.loss == 0 for winner in found.winners)
-    assert not found.changes
+    here = raw(tmp_path)
+    comparison = compare(here, here, search=True)
+    assert set(comparison.rows["verdict"]) == {"same"} and set(comparison.rows["ratio"]) == {1.0}
+    assert set(comparison.rows["phase"]) == {"report", "search"}
+    assert set(comparison.uncompared) == {"failed in both"}
+    assert comparison.winners and all(winner.agree and winner.loss == 0 for winner in comparison.winners)
+    assert not comparison.changes
 
 
 def test_one_row_is_slower_and_one_faster(tmp_path: Path) -> None:
     def change(row: Row) -> Row:
-        return scaled(row, {WINNER: 1.5, BASE: 0.5}.get(row.name, 1.0))
+        return scaled(row, {FAST: 1.5, LIBRARY: 0.5}.get(row.name, 1.0))
 
-    found = compare(campaign(tmp_path / "a"), campaign(tmp_path / "b", change))
-    assert verdicts(found)[WINNER] == "slower" and verdicts(found)[BASE] == "faster"
-    assert sorted(found.rows["verdict"].unique()) == ["faster", "same", "slower"]
-    [worst] = found.slower.to_dict("records")
+    comparison = compare(raw(tmp_path / "a"), raw(tmp_path / "b", change))
+    assert verdicts(comparison)[FAST] == "slower" and verdicts(comparison)[LIBRARY] == "faster"
+    assert sorted(comparison.rows["verdict"].unique()) == ["faster", "same", "slower"]
+    [worst] = comparison.slower.to_dict("records")
     assert worst["ratio"] == pytest.approx(1.5) and worst["graph_ratio"] == pytest.approx(1.5)
 
 
 def test_clocks_that_contradict_each_other_decide_nothing(tmp_path: Path) -> None:
-    found = compare(campaign(tmp_path / "a"), campaign(tmp_path / "b", only(WINNER, 1.5, ("event",))))
-    row = found.rows.set_index("name").loc[WINNER]
+    comparison = compare(raw(tmp_path / "a"), raw(tmp_path / "b", only(FAST, 1.5, ("event",))))
+    row = comparison.rows.set_index("name").loc[FAST]
     assert (row["event_verdict"], row["graph_verdict"], row["verdict"]) == ("slower", "same", "undecided")
 
 
 def test_one_clock_is_enough_where_there_is_no_other(tmp_path: Path) -> None:
     def cold(row: Row) -> Row:
         none = {f"graph_{quantile}": None for quantile in QUANTILES}
-        return replace(scaled(row, 1.5) if row.name == WINNER else row, cache="cold", **none)
+        return replace(scaled(row, 1.5) if row.name == FAST else row, cache="cold", **none)
 
-    first = campaign(tmp_path / "a", lambda row: replace(row, cache="cold"))
-    found = compare(first, campaign(tmp_path / "b", cold))
-    row = found.rows.set_index("name").loc[WINNER]
+    first = raw(tmp_path / "a", lambda row: replace(row, cache="cold"))
+    comparison = compare(first, raw(tmp_path / "b", cold))
+    row = comparison.rows.set_index("name").loc[FAST]
     assert row["verdict"] == "slower" and row["graph_verdict"] is None and row["cache"] == "cold"
 
 
 def test_what_cannot_be_compared_is_counted(tmp_path: Path) -> None:
     changes = {
-        WINNER: {"status": "incorrect"},
-        "CSR-AoS-AoS/static-64-2": {"name": "CSR-AoS-AoS/static-64-3"},
-        BASE: {"floor_bytes": 7},
+        FAST: {"status": "incorrect"},
+        SLOW: {"name": "slow/2"},
+        LIBRARY: {"least_bytes": 7},
     }
-    found = compare(
-        campaign(tmp_path / "a"), campaign(tmp_path / "b", lambda row: replace(row, **changes.get(row.name, {})))
-    )
-    assert found.uncompared == {
+    changed = raw(tmp_path / "b", lambda row: replace(row, **changes.get(row.name, {})))
+    comparison = compare(raw(tmp_path / "a"), changed)
+    assert comparison.uncompared == {
         "only in the first": 1,
         "only in the second": 1,
         "timed in the first, failed in the second": 1,
         "failed in both": 1,  # the baseline that is unsupported
         "another matrix of that name": 1,
     }
-    assert not {WINNER, BASE} & set(found.rows["name"])
+    assert not {FAST, LIBRARY} & set(comparison.rows["name"])
 
 
-def test_winners_agree_by_ties_and_by_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "micro", "ties", "agree", "loss"),
+    [
+        (CLOSE, 9.0, [], True, 0.005),  # a tie in the first
+        (SLOW, 9.0, [], False, 1 / 9),
+        (SLOW, 9.95, [], True, 0.05 / 9.95),  # by time alone
+        (SLOW, 9.0, [FAST], True, 1 / 9),
+        (BROKEN, 9.0, [], False, None),
+    ],
+)
+def test_winners_agree_by_ties_and_by_time(
+    tmp_path: Path, name: str, micro: float, ties: list[str], agree: bool, loss: float | None
+) -> None:
     first, second = campaign(tmp_path / "a"), campaign(tmp_path / "b")
-    folder = second / STUDY / GIVEN.name / "single"
-    choices, search = (pd.read_parquet(folder / f"{what}.parquet") for what in ("choices", "search"))
+    second.choose("mhd1280b", "single", {("joint", "event"): (name, ties)})  # where the first's winner takes 10 µs too
+    rows = second.search("mhd1280b", "single")
+    changed = [replace(row, event_median=1e-6 * micro) if row.name == name else row for row in rows]
+    second.write("mhd1280b", "single", "search", changed)
+    [winner] = compare(first.raw, second.raw).winners
+    assert (winner.first, winner.second) == (FAST, name)
+    assert (winner.agree, winner.loss) == (agree, None if loss is None else pytest.approx(loss))
 
-    def joint(name: str, microseconds: float, ties: list[str]) -> tuple[bool, float | None]:
-        """Let a variant win in the second campaign with a time; the first's winner takes 10 µs in both."""
-        chosen = (choices["tuning"] == "joint") & (choices["clock"] == "event")
-        old = choices["ties"].map(list)
-        choices.assign(
-            name=choices["name"].where(~chosen, name), ties=old.where(~chosen, pd.Series([ties] * len(old)))
-        ).to_parquet(folder / "choices.parquet")
-        times = search["event_median"].where(search["name"] != name, 1e-6 * microseconds)
-        search.assign(event_median=times).to_parquet(folder / "search.parquet")
-        [it] = [w for w in compare(first, second).winners if (w.tuning, w.clock) == ("joint", "event")]
-        return it.agree, it.loss
 
-    assert joint("Sl-32-SoA-AoS/static-64-2", 9.0, []) == (True, pytest.approx(0.005))  # a tie in the first
-    assert joint("Sl-16-SoA-AoS/static-64-2", 9.0, []) == (False, pytest.approx(1 / 9))
-    assert joint("Sl-16-SoA-AoS/static-64-2", 9.95, []) == (True, pytest.approx(0.05 / 9.95))  # by time alone
-    assert joint("Sl-16-SoA-AoS/static-64-2", 9.0, [WINNER]) == (True, pytest.approx(1 / 9))
-    assert joint("nothing/static-1-1", 9.0, []) == (False, None)
+def test_winners_agree_within_the_tie_of_the_first(tmp_path: Path) -> None:
+    first, second = campaign(tmp_path / "a"), campaign(tmp_path / "b")
+    second.choose("mhd1280b", "single", {("joint", "event"): (SLOW, [])})
+    rows = second.search("mhd1280b", "single")
+    second.write("mhd1280b", "single", "search", [only(SLOW, 9.7 / 14)(row) for row in rows])  # 10 µs are 3 % more
+    for tie, agree in ((0.01, False), (0.05, True)):
+        [winner] = compare(first.raw, second.raw, load=partial(Campaign.load, tie=tie)).winners
+        assert winner.agree is agree
 
 
 def test_devices_are_kept_apart(tmp_path: Path) -> None:
-    first = campaign(tmp_path / "a")
-    other = campaign(tmp_path / "b", lambda row: replace(scaled(row, 2.0), device="NVIDIA A100"))
+    first = raw(tmp_path / "a")
+    other = raw(tmp_path / "b", lambda row: replace(scaled(row, 2.0), device="NVIDIA A100"))
     for path in other.rglob("search.parquet"):
         pd.read_parquet(path).assign(device="NVIDIA A100").to_parquet(path)
     with pytest.raises(ReproError, match="of different devices"):
         compare(first, other)
-    found = compare(first, other, across_devices=True)
-    assert found.across and found.rows["verdict"].isna().all() and not len(found.slower)
-    assert list(found.rows["ratio"]) == pytest.approx([2.0] * len(found.rows))
+    comparison = compare(first, other, across_devices=True)
+    assert comparison.across and comparison.rows["verdict"].isna().all() and not len(comparison.slower)
+    assert list(comparison.rows["ratio"]) == pytest.approx([2.0] * len(comparison.rows))
 
 
 def test_changes_of_the_environment_are_named(tmp_path: Path) -> None:
-    first, second = campaign(tmp_path / "a"), campaign(tmp_path / "b")
+    first, second = raw(tmp_path / "a"), raw(tmp_path / "b")
     path = second / "environment" / "e0.json"
     path.write_text(path.read_text().replace('"numpy": "2.0"', '"numpy": "2.1"'))
     assert compare(first, second).changes == {"packages.numpy": ("2.0", "2.1")}
 
 
-def test_campaigns_are_found_by_name_and_by_folder(tmp_path: Path) -> None:
-    raw = campaign(tmp_path)
-    for given in ("synthetic-cuda", str(raw.parent), str(raw)):
-        assert find_campaign(given, tmp_path / "results") == raw
+def test_campaigns_are_comparison_by_name_and_by_folder(tmp_path: Path) -> None:
+    here = raw(tmp_path)
+    for given in ("synthetic-cuda", str(here.parent), str(here)):
+        assert find_campaign(given, tmp_path / "results") == here
     with pytest.raises(ReproError, match="no such campaign"):
         find_campaign("nothing", tmp_path)
     (tmp_path / "empty" / "raw").mkdir(parents=True)
     with pytest.raises(ReproError, match="share no study"):
-        compare(raw, tmp_path / "empty" / "raw")
+        compare(here, tmp_path / "empty" / "raw")
 
 
-def test_the_command_fails_where_something_is_slower(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = (str(campaign(tmp_path / name, change)) for name, change in (("a", None), ("b", only(BASE, 1.3))))
+def test_times_of_the_host_alone_are_compared(tmp_path: Path) -> None:
+    def by_host(row: Row) -> Row:
+        times = {f"{clock}_{quantile}": None for clock in CLOCKS for quantile in QUANTILES}
+        times |= {f"host_{quantile}": getattr(row, f"event_{quantile}") for quantile in QUANTILES}
+        return replace(row, **times)
+
+    first = raw(tmp_path / "a", by_host)
+    comparison = compare(first, raw(tmp_path / "b", lambda row: by_host(only(FAST, 1.5)(row))))
+    [worst] = comparison.slower.to_dict("records")
+    assert (worst["name"], worst["ratio"], worst["host_verdict"]) == (FAST, pytest.approx(1.5), "slower")
+    assert verdicts(comparison)[LIBRARY] == "same" and worst["event_verdict"] is None
+
+
+def test_the_command_fails_where_something_is_slower(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    first, second = (
+        str(raw(tmp_path / name, change, "compound_spmv"))
+        for name, change in (("a", unchanged), ("b", only(LIBRARY, 1.3)))
+    )
     comparing.compare(first, first)
     assert "0 slower" in capsys.readouterr().out
     with pytest.raises(typer.Exit) as ended:
         comparing.compare(first, second, csv=tmp_path / "rows.csv")
     assert ended.value.exit_code == 1
     shown = capsys.readouterr().out
-    assert BASE in shown and "1.300" in shown and "1 slower" in shown and "apart" in shown
+    assert LIBRARY in shown and "1.300" in shown and "1 slower" in shown and "apart" in shown
+    assert "event A [µs]" in shown and "host A" not in shown
     rows = pd.read_csv(tmp_path / "rows.csv")
-    assert list(rows.loc[rows["verdict"] == "slower", "name"]) == [BASE]
-    comparing.compare(second, first)  # the other way round it is faster
-    assert "1 faster" in capsys.readouterr().out
+    assert list(rows.loc[rows["verdict"] == "slower", "name"]) == [LIBRARY]

@@ -5,14 +5,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
-from repro.bench.rows import Row
-from repro.bench.store import Store, write_parquet
+from repro.bench.rows import Row, schema_of
+from repro.bench.store import Store, write_rows
 from repro.errors import ReproError
 
-ROW = Row("k1", "compound_spmv", "p", "real", "single", "variant", "CSR-AoS-AoS/static-32-1", "ok", event_median=1e-6)
+OWN = {"layout": str, "n_t": int, "papers_choice": bool}
+ROW = Row("k1", "study", "p", "single", "variant", "CSR/32", "ok", event_median=1e-6, own={"layout": "CSR"})
 
 
 def test_rows_are_found_again_by_their_key(tmp_path):
@@ -80,10 +81,11 @@ def test_there_is_one_writer_at_a_time(tmp_path):
 
 def test_parquet_keeps_rows_with_their_types(tmp_path):
     path = tmp_path / "sub/rows.parquet"
-    failed = replace(ROW, key="k2", status="incorrect", event_median=None, n_t=32, papers_choice=True)
-    assert write_parquet([ROW, failed], path) == path
-    frame = pd.read_parquet(path)
-    plain = frame.astype(object).where(frame.notna(), None)
-    assert [Row(**record) for record in plain.to_dict("records")] == [ROW, failed]
-    assert str(frame.n_t.dtype) == "Int64"
+    own = {"layout": "CSR", "n_t": 32, "papers_choice": True}
+    failed = replace(ROW, key="k2", status="incorrect", event_median=None, own=own)
+    assert write_rows([ROW, failed], OWN, path) == path
+    table = pq.read_table(path)
+    assert table.schema == schema_of(OWN)
+    whole = [replace(ROW, own={**dict.fromkeys(OWN), **ROW.own}), failed]
+    assert [Row.from_dict(record) for record in table.to_pylist()] == whole
     assert not list(path.parent.glob(".*"))

@@ -6,23 +6,23 @@ import numpy as np
 import pytest
 
 from repro.bench import timing
-from repro.bench.floor import Copy, Empty, Floor, floor_bytes
-from repro.bench.runnable import Unsupported
+from repro.bench.runnable import ModuleError, Unsupported
 from repro.bench.timing import Effort, fit, quantiles
-from repro.bench.variant import ModuleError
-from repro.bench.workspace import expand, make_operands
-from repro.codegen.render import Stream, streams
+from repro.bench.yardsticks import Copy, Empty, Floor
+from repro.codegen.common import Stream, streams
 from repro.codegen.targets import CPU
 from repro.devices.base import LaunchError, OutOfDeviceMemory
-from repro.formats.pack import pack_vector
+from repro.devices.several import Devices
+from repro.sparse.operands import Multiplies, expand, make_operands, y_on
+from repro.sparse.vectors import pack_vector
 
 FULL = Effort(20, 5, 5)
 
 
-class Fake:
+class Fake(Multiplies):
     """A runnable that copies a given result into y; it fails where it is told to."""
 
-    kind, identity, arrangement, columns, moved = "variant", "v1", "AoS", {}, (8, 4)
+    kind, identity, arrangement, columns, moved = "variant", "v1", "AoS", {"matrix_bytes": 4}, 8
 
     def __init__(self, name: str, fail: Exception | None = None, wrong: Callable | None = None, at: str = "launch"):
         self.name, self._fail, self._wrong, self._at = name, fail, wrong, at
@@ -31,7 +31,7 @@ class Fake:
     def prepare(self, workspace):
         if self._fail and self._at == "prepare":
             raise self._fail
-        self._workspace = workspace
+        self._device, self._result = workspace.device, y_on(workspace)
         y = workspace.operands.reference.copy()
         if self._wrong:
             self._wrong(y)
@@ -40,11 +40,11 @@ class Fake:
     def launch(self):
         if self._fail:
             raise self._fail
-        device = self._workspace.device
-        device._cl.enqueue_copy(device._queue, self._workspace.y.handle, self._y)
+        device = self._device
+        device._cl.enqueue_copy(device._queue, self._result.handle, self._y)
 
     def result(self):
-        return self._workspace.y
+        return self._result
 
     def arrange(self, values):
         return pack_vector(values, "AoS")
@@ -78,7 +78,7 @@ def test_a_right_result_is_timed_by_both_clocks(bench):
     assert row.event_min <= row.event_q1 <= row.event_median <= row.event_q3 <= row.event_max
     assert row.graph_median > 0
     assert row.error <= 1
-    assert (row.bytes, row.matrix_bytes) == (8, 4)
+    assert (row.bytes, row["matrix_bytes"]) == (8, 4)
     assert row.problem == "small/complex"
 
 
@@ -130,6 +130,7 @@ def test_a_result_that_is_not_written_is_incorrect(bench):
         (ModuleError("error: x"), "compile_error"),
         (LaunchError("bad grid"), "launch_error"),
         (OutOfDeviceMemory("full"), "out_of_memory"),
+        (MemoryError("full"), "out_of_memory"),
     ],
 )
 @pytest.mark.parametrize("at", ["prepare", "launch"])
@@ -193,29 +194,43 @@ def test_the_key_follows_everything_a_time_depends_on(make_bench, small_problem)
         key(precision="single"),
         key(effort=replace(FULL, cold=True)),
         key(cpu_budget=0.5),
+        key(launches=21),
+        key(noise=0.5),
+        key(timeout=7.0),
     ]
     assert len(set(keys)) == len(keys)
     assert key() == key()
 
 
+def test_the_key_follows_what_links_the_devices_and_the_code_of_a_runnable(make_bench, small_problem, monkeypatch):
+    class Edited(Fake):
+        __module__ = "another"
+
+    bench = make_bench(small_problem("real"))
+    monkeypatch.setattr(Devices, "topology", lambda devices: [{"devices": [0, 1], "nvlink": True}])
+    linked = make_bench(small_problem("real"))
+    keys = {bench.key(Fake("a"), "search", FULL), linked.key(Fake("a"), "search", FULL)}
+    assert len({*keys, bench.key(Edited("a"), "search", FULL)}) == 3
+
+
 def test_the_floor_moves_the_bytes_of_csr(make_bench, small_problem):
     problem = small_problem("quaternion")
     bench = make_bench(problem, "single")
-    read, written = floor_bytes(bench.operands)
+    read, written = bench.operands.least_bytes
     assert read == problem.nnz * (4 + 16) + 4 * (problem.n + 1) + 16 * problem.n
     assert written == 16 * problem.n
     for stream in streams(CPU)[:4]:
         row = bench.try_once(Floor(stream), "search", FULL)
         assert row.status == "ok"
         assert read + written <= row.bytes < read + written + 32
-        assert row.floor_bytes == read + written
+        assert row.least_bytes == read + written
     bench.release()
 
 
 def test_streams_read_every_word_and_write_every_word(make_bench, small_problem):
     """Replace the scratch memory by known words and follow them through the kernels."""
     bench = make_bench(small_problem("real"))
-    device, common = bench.device, bench.workspace.common
+    device, common = bench.device, bench.workspace.common.program
     for stream in (Stream(64, 4), Stream(1024, 8)):
         words = np.random.default_rng(1).integers(0, 2**32, 5000, dtype=np.uint32)
         out = np.zeros(700, np.uint32)
@@ -253,7 +268,7 @@ def test_an_effort_is_cut_to_its_budget_but_not_below_a_few_samples():
 def test_the_budget_is_for_the_full_number_of_launches_and_fewer_have_their_share(
     make_bench, small_problem, monkeypatch
 ):
-    monkeypatch.setattr(timing, "_host_seconds", lambda device, launch: 0.01)
+    monkeypatch.setattr(timing, "_host_seconds", lambda devices, runnable: 0.01)
     bench = make_bench(small_problem("real"), launches=100, cpu_budget=0.5)
     alone, screened = (bench.try_once(Fake("slow"), "search", effort) for effort in (Effort(100), Effort(20)))
     assert (alone.event_launches, screened.event_launches) == (50, 10)
@@ -272,9 +287,9 @@ def test_floor_and_copy_can_be_resident_side_by_side(make_bench, small_problem):
     bench = make_bench(small_problem("real"))
     floor, copy = Floor(Stream(64, 1)), Copy(Stream(64, 4))
     bench.prepare(floor)
-    held = bench.workspace.streamed(0)
+    held = bench.workspace.buffer("streamed", pytest.fail)
     bench.prepare(copy)
-    assert bench.workspace.streamed(0) is held
+    assert bench.workspace.buffer("streamed", pytest.fail) is held
     floor.launch()
     copy.launch()
     bench.device.synchronize()

@@ -24,7 +24,7 @@ def test_it_prints_every_default(capsys: pytest.CaptureFixture[str]) -> None:
     printed = yaml.safe_load(capsys.readouterr().out)
     assert printed["campaign"] == "paper"
     assert printed["studies"]["compound_spmv"]["problems"] == "papers"
-    assert printed["studies"]["compound_spmv"]["protocol"]["launches"] == 1000
+    assert printed["studies"]["compound_spmv"]["timing"]["launches"] == 1000
     assert Config.model_validate(printed).model_dump(mode="json") == printed
 
 
@@ -40,7 +40,7 @@ def test_every_key_of_the_schema_says_what_it_means() -> None:
         for name in ("config.schema.json",)
         for model in (schemas()[name], *schemas()[name]["$defs"].values())
         for key, field in model.get("properties", {}).items()
-        if "description" not in field and key not in ("fetch", "protocol", "precisions")
+        if "description" not in field and key not in ("fetch", "timing", "precisions")
     ]
     assert not wordless
     json.dumps(schemas())

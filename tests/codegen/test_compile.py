@@ -6,12 +6,13 @@ import sys
 import pytest
 
 from repro.codegen import nvcc
+from repro.codegen.common import render_common
 from repro.codegen.compile import Module, compile_module, source_hash
-from repro.codegen.render import render_common, render_module
-from repro.codegen.schedules import Schedule
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
-from repro.formats.layout import Layout
+from repro.studies.compound_spmv.layout import Layout
+from repro.studies.compound_spmv.render import render_module
+from repro.studies.compound_spmv.schedules import Schedule
 
 CPU, GPU = get_target("cpu"), get_target("sm_90")
 needs_nvcc = pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
@@ -106,7 +107,7 @@ def test_no_nvcc_says_where_it_was_looked_for(monkeypatch):
 @pytest.mark.parametrize(("entry", "layout"), [("quaternion", "Sl-16-SoA-AoS"), ("block3", "CSR-AoS-AoS")])
 def test_cuda_modules_compile_without_a_gpu(tmp_path, templates, entry, layout):
     schedules = [Schedule("static", 128, 4), Schedule("dynamic", 1024, 2)]
-    source = render_module(templates, "compound_spmv", entry, "double", Layout.parse(layout), schedules, GPU)
+    source = render_module(templates, entry, "double", Layout.parse(layout), schedules, GPU)
     module = compile_module(source, GPU, tmp_path / "m.json")
     assert module.resources.keys() == {"spmv_static_128_4", "spmv_dynamic_1024_2"}
     assert all(0 < kernel["registers"] <= 128 for kernel in module.resources.values())

@@ -22,11 +22,11 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_later_files_lie_over_earlier_ones_key_by_key(tmp_path: Path) -> None:
     over = tmp_path / "over.yaml"
-    over.write_text("studies: {compound_spmv: {precisions: [double], protocol: {rounds: 9}}}\n")
+    over.write_text("studies: {compound_spmv: {precisions: [double], timing: {rounds: 9}}}\n")
     config = load(Path("config/config.yaml"), over)
     study = config.studies["compound_spmv"]
     assert study.precisions == ("double",)
-    assert study.protocol.rounds == 9
+    assert study.timing.rounds == 9
     assert study.problems == "generated"
     assert config.campaign == "default"
 
@@ -66,13 +66,14 @@ def test_an_own_problem_is_read() -> None:
         ({"studies": {}}, "studies: "),
         ({"studies": None}, "studies: "),
         ({"studies": {"compound_smpv": {}}}, "unknown study(.|\n)*compound_spmv(.|\n)*compound_smpv"),
+        *(({"studies": {"compound_spmv": over}}, "does not fit(.|\n)*a mapping") for over in (True, [], "all", 0)),
         ({"studies": {"compound_spmv": {"precision": "single"}}}, "precision: unknown key"),
         ({"studies": {"compound_spmv": {"precisions": ["half"]}}}, "precisions.0: .*'half'"),
         ({"studies": {"compound_spmv": {"precisions": []}}}, "precisions: "),
         ({"studies": {"compound_spmv": {"problems": []}}}, "empty study"),
         ({"studies": {"compound_spmv": {"problems": None}}}, "empty study"),
         ({"studies": {"compound_spmv": {"problems": [{"path": "a.mtx", "kind": "x"}]}}}, "kind: unknown key"),
-        ({"studies": {"compound_spmv": {"protocol": {"rounds": 1}}}}, "protocol.rounds: "),
+        ({"studies": {"compound_spmv": {"timing": {"rounds": 1}}}}, "timing.rounds: "),
     ],
 )
 def test_a_mistake_is_one_message_that_names_the_key(data: dict[str, object], message: str) -> None:
@@ -115,7 +116,7 @@ def test_the_readme_explains_every_key_with_its_default() -> None:
     readme = (REPOSITORY / "config/README.md").read_text()
     resolved = load(Path("config/config.yaml")).model_dump(mode="json")
     study = resolved["studies"]["compound_spmv"]
-    for keys in (resolved, resolved["fetch"], study, study["protocol"]):
+    for keys in (resolved, resolved["fetch"], study, study["timing"]):
         for key, default in keys.items():
             rows = [line for line in readme.splitlines() if line.startswith(f"| `{key}` |")]
             assert rows, f"config/README.md does not explain {key}"

@@ -91,6 +91,42 @@ def test_other_processes_are_named_but_not_this_one(monkeypatch):
     assert nvml.Monitor("0000:01:00.0").other_processes() == ["process 1 (name unknown, 5 MiB)"]
 
 
+class Linked(Nvml):
+    """GPUs behind one NUMA node, each with its own number of active links; NVLink between them is not supported."""
+
+    NVML_NVLINK_MAX_LINKS = 18
+
+    def nvmlDeviceGetHandleByPciBusId(self, address):  # noqa: N802
+        return int(address)
+
+    def nvmlDeviceGetTopologyCommonAncestor(self, first, second):  # noqa: N802
+        assert (first, second) == (12, 6)
+        return 40
+
+    def nvmlDeviceGetP2PStatus(self, first, second, index):  # noqa: N802
+        return self.status
+
+    def nvmlDeviceGetNvLinkState(self, handle, link):  # noqa: N802
+        if link >= handle:
+            raise self.NVMLError("no such link")
+        return link != 0
+
+
+def test_what_links_two_gpus_is_put_into_words(monkeypatch):
+    library = Linked(status=0)
+    monkeypatch.setattr(nvml, "_library", lambda: library)
+    first, second = nvml.Monitor("12"), nvml.Monitor("6")
+    assert first.link_to(second) == {"common_ancestor": "NUMA node", "nvlink": True, "active_nvlinks": 5}
+    library.status = 2
+    assert first.link_to(second)["nvlink"] is False
+
+
+def test_without_nvml_nothing_is_said_of_a_link(monkeypatch):
+    monkeypatch.setattr(nvml, "_library", lambda: None)
+    link = nvml.Monitor("1").link_to(nvml.Monitor("2"))
+    assert link == {"common_ancestor": None, "nvlink": None, "active_nvlinks": None}
+
+
 @pytest.fixture
 def fake_cuda(monkeypatch):
     """`pycuda.driver` of a machine with one GPU, as far as opening gets."""

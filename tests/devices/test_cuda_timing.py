@@ -63,7 +63,7 @@ def clock():
 
 @pytest.fixture
 def timer(clock):
-    return Timer(clock, "stream", lambda: None)
+    return Timer(clock, "stream", lambda: None, LaunchError)
 
 
 def test_each_launch_is_timed_between_two_events_and_in_batches_that_are_fetched_ahead(clock, timer):
@@ -87,6 +87,14 @@ def test_what_was_timed_while_the_blocker_gave_up_is_timed_again_in_smaller_batc
     assert times.shape == (GROUPS + 1,)
     np.testing.assert_allclose(times, 1e-3)
     assert timer.blocker.batches == [GROUPS] + [GROUPS // 4] * (GROUPS + 1)
+
+
+def test_stages_are_timed_between_events_and_never_behind_a_blocker(clock, timer):
+    timer.blocker = Blocker(clock)
+    times = timer.stages([clock.launch, clock.flush, lambda: None], 2, clock.flush)
+    np.testing.assert_allclose(times, np.tile([1e-3, 100e-3, 0], (2, 1)))
+    assert clock.queued == ["flush", "event", "launch", "event", "flush", "event", "event"] * 2
+    assert timer.blocker.batches == []
 
 
 def test_a_launch_that_can_never_be_queued_behind_a_blocker_is_an_error(clock, timer):

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -43,8 +45,8 @@ def test_filling_with_ones_makes_every_number_nan(cpu_device):
 
 def test_both_clocks_give_as_many_times_as_asked(cpu_device, scale):
     launch = cpu_device.bind(scale, 1, 16, [np.int32(100), cpu_device.upload(np.ones(100, np.float32))])
-    for cold in (False, True):
-        times = cpu_device.time_events(launch, 7, cold)
+    for before in (None, cpu_device.flush):
+        times = cpu_device.time_events(launch, 7, before)
         assert times.shape == (7,)
         assert (times > 0).all()
     times = cpu_device.time_graph(launch, 10, 5)
@@ -97,8 +99,20 @@ def test_no_pyopencl_says_how_to_install_it(monkeypatch):
     opencl_runtime.load.cache_clear()
 
 
-def test_the_common_module_runs(cpu_device, common_manifest):
-    module = Module.load(common_manifest)
-    empty = cpu_device.load(common_manifest.parent / module.binary).kernel("empty")
+def test_the_common_module_runs(cpu_device, modules_folder):
+    manifest = modules_folder / "cpu/common.json"
+    module = Module.load(manifest)
+    empty = cpu_device.load(manifest.parent / module.binary).kernel("empty")
     cpu_device.bind(empty, 1, 32, [np.int32(0)])()
     cpu_device.synchronize()
+
+
+def test_what_does_not_fit_a_buffer_is_a_launch_error(cpu_device):
+    buffer = cpu_device.allocate(8)
+    long = np.zeros(16)
+    with pytest.raises(LaunchError):
+        cpu_device.write(buffer, long)
+    with pytest.raises(LaunchError):
+        cpu_device.download(buffer, long)
+    with pytest.raises(LaunchError):
+        cpu_device.fill(SimpleNamespace(handle=buffer.handle, nbytes=16), 0)

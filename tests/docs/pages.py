@@ -12,7 +12,7 @@ HOW_TO = sorted((REPOSITORY / "docs").glob("add-*.md"))
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # the words that end the paragraph before a block: "… at the end of `path`:"
-_FILE = re.compile(r"(?P<how>at the end of|from|)\s+`(?P<path>[\w./-]+)`:\s*$")
+_FILE = re.compile(r"(?P<how>at the end of|[Ff]rom|)\s+`(?P<path>[\w./-]+)`:\s*$")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def blocks(page: Path) -> list[Block]:
     found = []
     for fence in _FENCE.finditer(text):
         file = _FILE.search(text[: fence.start()])
-        how = {"at the end of": "append", "from": "quote", "": "write"}[file["how"]] if file else "run"
+        how = {"at the end of": "append", "from": "quote", "": "write"}[file["how"].lower()] if file else "run"
         found.append(Block(fence[1], fence[2], file["path"] if file else None, how))
     return found
 

@@ -46,10 +46,12 @@ def run(command: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_every_page_but_that_of_studies_has_an_example():
-    assert [page.name for page in EXAMPLES] == [f"add-a-{what}.md" for what in ("baseline", "layout", "problem")] + [
-        "add-an-entry.md"
-    ]
+def test_every_page_has_an_example():
+    assert HOW_TO == EXAMPLES
+    assert {page.stem for page in HOW_TO} == {
+        *(f"add-a-{what}" for what in ("baseline", "layout", "problem", "study")),
+        "add-an-entry",
+    }
 
 
 @pytest.mark.slow
@@ -69,8 +71,14 @@ def test_the_example_works_as_the_page_says(copy, page):
             with path.open("a") as file:
                 file.write(block.text)
     assert str(copy) in run("python -c 'import repro; print(repro.__file__)'", copy)
-    listed = {"add-an-entry": "dual", "add-a-layout": "RowELL-SoA-SoA", "add-a-baseline": "scipy/csc/real4"}
-    assert listed.get(page.stem, "ring_large") in said
+    listed = {
+        "add-a-baseline": "scipy/csc/real4",
+        "add-a-layout": "RowELL-SoA-SoA",
+        "add-a-problem": "ring_large",
+        "add-a-study": "// small: take/double",
+        "add-an-entry": "dual",
+    }
+    assert listed[page.stem] in said
 
 
 @pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.stem)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import shlex
+import tokenize
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,11 +16,12 @@ import pytest
 from pages import HOW_TO, PAGES, REPOSITORY, blocks, commands
 from typer.main import get_command
 
-from repro.artifacts.registry import artifacts
 from repro.bench.rows import STATUSES, Row
+from repro.campaign.artifacts import all_artifacts
 from repro.cli.app import COMMANDS, build
 from repro.config import load
 
+SMALL_STUDY = REPOSITORY / "tests/small_study"  # laid over a checkout
 ROOTS = ("src", "config", "docs", "kernels", "tests", "workflow", "profiles")
 TARGETS = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
 
@@ -122,10 +126,62 @@ def test_every_how_to_page_is_linked_from_the_readme():
     assert all(f"docs/{page.name}" in readme for page in HOW_TO)
 
 
-def test_every_dotted_name_of_the_how_to_pages_can_be_imported():
-    for page in HOW_TO:
-        for name in set(re.findall(r"`(repro(?:\.\w+)+)`", page.read_text())):
-            import_module(name)
+SOURCES = [
+    path
+    for folder in ("src", "tests", "kernels", "workflow", "config", "examples")
+    for path in sorted((REPOSITORY / folder).rglob("*"))
+    if path.suffix in (".py", ".j2", ".smk", ".yaml", ".rst")
+]
+# a path that is not glued to something before it, nor a pattern
+PATH = re.compile(
+    r"(?<![\w./<>{}*\"'-])(?:src/repro|config|docs|kernels|tests|workflow|profiles)/[\w./-]*\w(?![\w./-]*[<{*])"
+)
+
+
+def remarks(path: Path) -> str:
+    """Return the comments and docstrings of a source, or all of a text that is none."""
+    if path.suffix != ".py":
+        return path.read_text()
+    with tokenize.open(path) as file:
+        said = [token.string for token in tokenize.generate_tokens(file.readline) if token.type == tokenize.COMMENT]
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, documented)]
+    return "\n".join([*said, *(ast.get_docstring(node) or "" for node in nodes)])
+
+
+def test_every_file_that_a_comment_or_docstring_names_is_there():
+    missing = [
+        f"{source.relative_to(REPOSITORY)}: {name}"
+        for source in SOURCES
+        for name in PATH.findall(remarks(source))
+        if not any((folder / name).exists() for folder in (REPOSITORY, SMALL_STUDY))
+    ]
+    assert not missing
+
+
+def test_every_dotted_name_of_pages_and_docstrings_is_there():
+    missing = [
+        f"{source.relative_to(REPOSITORY)}: {name}"
+        for source in (*PAGES, *SOURCES)
+        for name in sorted(set(re.findall(r"`(repro(?:\.\w+)+)`", remarks(source))))
+        if not names_something(name)
+    ]
+    assert not missing
+
+
+def names_something(name: str) -> bool:
+    """Say whether a dotted name is a module, or what a module holds, or an attribute of that."""
+    module, *parts = name.split(".")
+    while parts and find_spec(f"{module}.{parts[0]}"):
+        module = f"{module}.{parts.pop(0)}"
+        if not hasattr(import_module(module), "__path__"):
+            break
+    held: object = import_module(module)
+    for part in parts:
+        if part not in getattr(held, "__annotations__", {}) and not hasattr(held, part):
+            return False
+        held = getattr(held, part, None)
+    return True
 
 
 def test_statuses_and_columns_of_the_page_on_tables_are_the_rows_own():
@@ -138,7 +194,7 @@ def test_statuses_and_columns_of_the_page_on_tables_are_the_rows_own():
 
 
 def test_the_readme_names_artifacts_that_are_there():
-    known = {artifact.name for artifact in artifacts("compound_spmv")}
+    names = {artifact.name for artifact in all_artifacts("compound_spmv")}
     named = set(re.findall(r"`((?:table|figure)-\w+)`", (REPOSITORY / "README.md").read_text()))
     assert named
-    assert named <= known
+    assert named <= names

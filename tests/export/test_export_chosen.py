@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from repro.bench.rows import SCHEMA
 from repro.cli import app
 from repro.errors import ReproError
 from repro.export.chosen import find_chosen
@@ -24,20 +25,23 @@ def campaign(
     run.mkdir(parents=True)
     (raw / "environment").mkdir()
     (raw / "environment" / "abc.json").write_text(json.dumps({"target": target}))
+    case = {"problem": problem, "precision": "single", "schema": SCHEMA}
     rows = [
         {
+            **case,
             "clock": clock,
             "tuning": tuning,
-            "entry": "block3",
             "name": name if clock == "graph" else "CSR-AoS-AoS/static-32-1",
         }
         for tuning, (name, _) in choices.items()
         for clock in ("event", "graph")
     ]
-    pd.DataFrame(rows, columns=["clock", "tuning", "entry", "name"]).to_parquet(run / "choices.parquet")
+    pd.DataFrame(rows, columns=[*case, "clock", "tuning", "name"]).to_parquet(run / "choices.parquet")
     backend = "cuda" if target.startswith("sm_") else "opencl"
     times = [
         {
+            **case,
+            "entry": "block3",
             "name": name,
             "cache": cache,
             "graph_median": seconds * slow,
@@ -48,7 +52,7 @@ def campaign(
         for name, seconds in choices.values()
         for cache, slow in (("cold", 2), ("warm", 1))
     ]
-    columns = ["name", "cache", "graph_median", "backend", "device", "environment"]
+    columns = [*case, "entry", "name", "cache", "graph_median", "backend", "device", "environment"]
     pd.DataFrame(times, columns=columns).to_parquet(run / "report.parquet")
 
 
@@ -84,7 +88,16 @@ def test_an_unknown_problem_names_those_that_there_are(tmp_path: Path) -> None:
 
 def test_a_problem_that_could_not_be_had_has_no_choice(tmp_path: Path) -> None:
     campaign(tmp_path, {})
-    with pytest.raises(ReproError, match="no such choice"):
+    with pytest.raises(ReproError, match="no such result"):
+        find(tmp_path)
+
+
+def test_a_campaign_that_chose_with_a_cold_cache_has_none_by_the_graph_clock(tmp_path: Path) -> None:
+    campaign(tmp_path, SPEED)
+    path = tmp_path / "toy/raw/compound_spmv/fem/nut/single/choices.parquet"
+    choices = pd.read_parquet(path)
+    choices[choices["clock"] == "event"].to_parquet(path)
+    with pytest.raises(ReproError, match=r"no such choice[\s\S]*by the event clock alone"):
         find(tmp_path)
 
 
@@ -111,5 +124,5 @@ def test_damaged_and_missing_records_are_one_message(tmp_path: Path) -> None:
     with pytest.raises(ReproError, match="--variant"):
         find(tmp_path)
     next(tmp_path.rglob("report.parquet")).write_bytes(b"PAR1")
-    with pytest.raises(ReproError, match="cannot be read"):
+    with pytest.raises(ReproError, match="unreadable rows"):
         find(tmp_path)

@@ -10,24 +10,23 @@ from pathlib import Path
 import pytest
 
 from repro.codegen import nvcc
-from repro.codegen.render import kernel_name, render_module
 from repro.codegen.targets import get_target
 from repro.entries import entries
 from repro.errors import ReproError
 from repro.export.names import parse_variant
 from repro.export.render import Export, render_export
-from repro.formats.layout import INNER, VECTOR
-from repro.formats.outer import outer_formats
-from repro.formats.outer.base import Outer, register
+from repro.studies.compound_spmv.layout import INNER, VECTOR
+from repro.studies.compound_spmv.outer import outer_formats
+from repro.studies.compound_spmv.outer.base import Outer, register
+from repro.studies.compound_spmv.render import kernel_name, render_module
 
 SM_90 = get_target("sm_90")
 ORDERS = list(product(INNER, VECTOR))
 
 
 def export(entry: str, precision: str, variant: str, name: str = "kernel") -> Export:
-    return Export(
-        name, "compound_spmv", entry, precision, *parse_variant(variant, SM_90), SM_90, [("chosen", "by hand")]
-    )
+    id = parse_variant(variant, SM_90)
+    return Export(name, entry, precision, id.layout, id.schedule, SM_90, [("chosen", "by hand")])
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -44,6 +43,7 @@ def test_every_outer_format_and_order_is_written(templates: Path, entry: str, pr
             assert not re.search(r"\{\{ |\{%|None|Undefined", text), (name, outer, inner, vector)
             assert text.endswith("\n")
             assert not text.endswith("\n\n")
+            assert not re.search(r"[ \t]\n|\n\n\n", text), (name, outer, inner, vector)
 
 
 def test_entries_without_values_are_refused(templates: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_name_has_to_be_one_in_cpp(templates: Path) -> None:
 
 
 def test_a_format_without_conversion_is_refused(templates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from repro.formats.outer import base
+    from repro.studies.compound_spmv.outer import base
 
     monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
     csr = outer_formats()["CSR"]
@@ -127,7 +127,7 @@ def test_what_cannot_be_exported_is_one_message(variant: str, message: str) -> N
     "text", ["static-256-4", "dynamic-32-32", "direct-64-2-w4-u2-cs", "direct-64-2-u2-cg", "chunk-1024-1-cs"]
 )
 def test_a_schedules_name_is_read_back(text: str) -> None:
-    assert str(parse_variant(f"CSR-AoSoA-AoS/{text}", SM_90)[1]) == text
+    assert str(parse_variant(f"CSR-AoSoA-AoS/{text}", SM_90).schedule) == text
 
 
 def assembly(source: Path, kernel: str) -> str:
@@ -165,7 +165,7 @@ def test_it_compiles_without_a_warning_to_the_code_that_is_measured(
     for name, text in render_export(templates, what).items():
         (tmp_path / name).write_text(text)
     # the module's own warnings are not the export's
-    module = render_module(templates, what.study, entry, precision, what.layout, [what.schedule], SM_90)
+    module = render_module(templates, entry, precision, what.layout, [what.schedule], SM_90)
     (tmp_path / "module.cu").write_text(f"#pragma nv_diag_suppress 177\n{module}")
     kernel = kernel_name(what.schedule, SM_90)
     assert assembly(tmp_path / "kernel.cu", kernel) == assembly(tmp_path / "module.cu", kernel)

@@ -10,19 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.bench.workspace import Operands, expand, make_operands
-from repro.codegen.schedules import LOADS
+from repro.codegen.precisions import DTYPES
 from repro.codegen.targets import get_target
 from repro.entries import get_entry
 from repro.export.matrix_file import write_matrix
 from repro.export.names import parse_variant
 from repro.export.render import Export, render_export
-from repro.formats.layout import INNER
-from repro.formats.ordering import cluster_rows, long_rows, reorder, select_rows
-from repro.formats.outer import outer_formats
-from repro.formats.pack import pack
 from repro.problems.generated import generate
-from repro.problems.problem import Problem
+from repro.problems.matrix import Matrix
+from repro.sparse.operands import ProductOperands, expand, make_operands
+from repro.sparse.ordering import reorder, select_rows
+from repro.studies.compound_spmv.clusters import cluster_rows, long_rows
+from repro.studies.compound_spmv.layout import INNER
+from repro.studies.compound_spmv.outer import outer_formats
+from repro.studies.compound_spmv.pack import pack
+from repro.studies.compound_spmv.schedules import LOADS
 
 HERE = Path(__file__).parent
 SM_90 = get_target("sm_90")
@@ -58,7 +60,8 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not 
 def host_sources(name: str, templates: Path) -> dict[str, str]:
     """Return a case's files, its launches made calls of the host."""
     entry, precision, variant = CASES[name]
-    export = Export(name, "compound_spmv", entry, precision, *parse_variant(variant, SM_90), SM_90)
+    id = parse_variant(variant, SM_90)
+    export = Export(name, entry, precision, id.layout, id.schedule, SM_90)
     files = render_export(templates, export)
     assert files[f"{name}.cu"].count(LAUNCH) == 1
     return files | {f"{name}.cu": files[f"{name}.cu"].replace(LAUNCH, ON_HOST)}
@@ -98,7 +101,7 @@ def run(program: Path, *words: object) -> str:
 
 
 def multiply(
-    program: Path, case: str, operands: Operands, folder: Path, rows: np.ndarray | None = None
+    program: Path, case: str, operands: ProductOperands, folder: Path, rows: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, str]:
     """Return y and x as the exported classes gave them back, and what the program said; rows in an order if given."""
     write_matrix(operands.problem, operands.precision, folder / "input")
@@ -113,7 +116,7 @@ def multiply(
 
 @pytest.mark.parametrize("case", CASES)
 def test_an_exported_product_is_right(
-    program: Path, tmp_path: Path, small_problem: Callable[..., Problem], case: str
+    program: Path, tmp_path: Path, small_problem: Callable[..., Matrix], case: str
 ) -> None:
     entry, precision, variant = CASES[case]
     operands = make_operands(small_problem(entry), precision, 1)
@@ -124,18 +127,17 @@ def test_an_exported_product_is_right(
     assert said == expected(operands, variant, rows)
 
 
-def expected(operands: Operands, variant: str, rows: np.ndarray | None) -> str:
+def expected(operands: ProductOperands, variant: str, rows: np.ndarray | None) -> str:
     """Return what the program is to say: what is packed and launched where variants are measured, long rows last."""
-    layout, schedule = parse_variant(variant, SM_90)
-    problem = operands.problem
+    id, problem = parse_variant(variant, SM_90), operands.problem
     if rows is not None:
         rows = rows[np.argsort(long_rows(problem)[rows], kind="stable")]
-    packed = pack(problem, operands.values, layout, SM_90.warp, rows)
-    blocks = schedule.blocks(problem.n, MULTIPROCESSORS, packed.stride if rows is not None else 0)
+    packed = pack(problem, operands.values, id.layout, SM_90.warp, rows)
+    blocks = id.schedule.blocks(problem.n, MULTIPROCESSORS, packed.stride if rows is not None else 0)
     return f"{packed.slots} slots, {packed.nbytes} bytes, stride {packed.stride}, {blocks} blocks\n"
 
 
-def find_order(program: Path, problem: Problem, folder: Path) -> np.ndarray:
+def find_order(program: Path, problem: Matrix, folder: Path) -> np.ndarray:
     """Return the order of the rows that exported code finds."""
     write_matrix(problem, "single", folder / "input")
     run(program, "order", folder / "input", folder / "order")
@@ -144,7 +146,7 @@ def find_order(program: Path, problem: Problem, folder: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("case", CLUSTERED)
 def test_rows_are_stored_in_an_order_that_is_given(
-    program: Path, tmp_path: Path, small_problem: Callable[..., Problem], case: str
+    program: Path, tmp_path: Path, small_problem: Callable[..., Matrix], case: str
 ) -> None:
     entry, precision, variant = CASES[case]
     operands = make_operands(small_problem(entry), precision, 1)
@@ -168,7 +170,7 @@ def test_a_long_row_has_a_block_of_its_own(program: Path, tmp_path: Path, case: 
     assert said == expected(operands, variant, find_order(program, problem, tmp_path) if rows is None else rows)
 
 
-def with_long_rows(entry: str) -> Problem:
+def with_long_rows(entry: str) -> Matrix:
     """Return a problem of 300 rows: two long ones, and the longest that is not, and an empty one."""
     random = np.random.default_rng(6)
     n = 300
@@ -177,10 +179,10 @@ def with_long_rows(entry: str) -> Problem:
     indices = [np.sort(random.choice(n, length, replace=False)) for length in lengths]
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     values = random.normal(size=(indptr[-1], len(get_entry(entry).members)))
-    return Problem("long rows", entry, n, indptr, np.concatenate(indices).astype(np.int32), values)
+    return Matrix("long rows", entry, n, indptr, np.concatenate(indices).astype(np.int32), values)
 
 
-def columns_of_blocks(problem: Problem, rows: np.ndarray) -> float:
+def columns_of_blocks(problem: Matrix, rows: np.ndarray) -> float:
     """Return how many columns 256 rows on end read, each counted once, over the non-zeros."""
     indptr, entries = select_rows(problem, rows)
     block = np.repeat(np.arange(problem.n) // 256, np.diff(indptr))
@@ -190,7 +192,7 @@ def columns_of_blocks(problem: Problem, rows: np.ndarray) -> float:
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_clusters_are_as_good_as_those_that_were_measured(program: Path, tmp_path: Path, shuffled: bool) -> None:
     made = generate("elasticity_box", cells=(16, 16, 40))
-    problem = Problem("box", "block3", made.n, made.indptr, made.indices, made.values)
+    problem = Matrix("box", "block3", made.n, made.indptr, made.indices, made.values)
     if shuffled:
         problem = reorder(problem, np.random.default_rng(1).permutation(problem.n))
     found, measured = find_order(program, problem, tmp_path), cluster_rows(problem)
@@ -200,7 +202,7 @@ def test_clusters_are_as_good_as_those_that_were_measured(program: Path, tmp_pat
 
 
 def test_rows_of_a_cluster_are_sorted_by_length(
-    program: Path, tmp_path: Path, small_problem: Callable[..., Problem]
+    program: Path, tmp_path: Path, small_problem: Callable[..., Matrix]
 ) -> None:
     problem = small_problem("real")
     lengths = problem.row_lengths[find_order(program, problem, tmp_path)]
@@ -213,13 +215,16 @@ def test_a_matrix_without_entries_gives_zero(program: Path, tmp_path: Path) -> N
     for case, (entry, precision, _) in CASES.items():
         nothing = np.zeros(0, np.int32)
         members = len(get_entry(entry).members)
-        problem = Problem("nothing", entry, 40, np.zeros(41, np.int32), nothing, np.zeros((0, members)))
-        y, _, _ = multiply(program, case, make_operands(problem, precision, 1), tmp_path)
+        problem = Matrix("nothing", entry, 40, np.zeros(41, np.int32), nothing, np.zeros((0, members)))
+        # made by hand: what is measured on has entries
+        zeros = np.zeros((problem.n, get_entry(entry).size))
+        operands = ProductOperands(problem, precision, (zeros + 1).astype(DTYPES[precision]), zeros, zeros)
+        y, _, _ = multiply(program, case, operands, tmp_path)
         assert not y.any(), case
 
 
 def test_the_example_checks_its_product_and_writes_it(
-    tmp_path: Path, templates: Path, small_problem: Callable[..., Problem]
+    tmp_path: Path, templates: Path, small_problem: Callable[..., Matrix]
 ) -> None:
     for name, text in host_sources("real_csr", templates).items():
         (tmp_path / name).write_text(text)
@@ -252,7 +257,8 @@ def test_what_is_no_matrix_is_refused(program: Path) -> None:
 
 
 def test_the_cases_have_all_there_is() -> None:
-    layouts, schedules = zip(*(parse_variant(variant, SM_90) for _, _, variant in CASES.values()), strict=True)
+    ids = [parse_variant(variant, SM_90) for _, _, variant in CASES.values()]
+    layouts, schedules = [id.layout for id in ids], [id.schedule for id in ids]
     assert {layout.outer for layout in layouts} == set(outer_formats())
     assert {layout.inner for layout in layouts} == set(INNER)
     assert {layout.vector for layout in layouts} == {"AoS", "SoA", "Padded"}

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 
 from repro.bench.trial import Bench
-from repro.bench.workspace import Workspace, make_operands
+from repro.bench.workspace import Workspace
+from repro.codegen.common import render_common
 from repro.codegen.compile import Module, compile_module
-from repro.codegen.render import render_common
-from repro.config.models import Protocol
+from repro.config.models import Timing
 from repro.devices.base import Program
 from repro.devices.cuda import CudaDevice, open_cuda
+from repro.devices.several import Devices
 from repro.errors import ReproError
-from repro.problems.problem import Problem
+from repro.problems.matrix import Matrix
+from repro.sparse.operands import make_operands
+from repro.studies import get_study
 
 
 @pytest.fixture(scope="session")
@@ -31,32 +34,40 @@ def gpu() -> Iterator[CudaDevice]:
 
 
 @pytest.fixture(scope="session")
-def gpu_module(gpu: CudaDevice, templates: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Program, str]:
-    """The common module and its hash, loaded; the device has taken its blocker from it."""
-    manifest = tmp_path_factory.mktemp("modules") / "common.json"
-    module: Module = compile_module(render_common(templates, gpu.target), gpu.target, manifest)
-    program = gpu.load(manifest.parent / str(module.binary))
+def gpu_modules(gpu: CudaDevice, templates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of modules with the common one, compiled for the GPU once."""
+    folder = tmp_path_factory.mktemp("modules")
+    compile_module(render_common(templates, gpu.target), gpu.target, folder / gpu.target.name / "common.json")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def gpu_module(gpu: CudaDevice, gpu_modules: Path) -> Program:
+    """The common module, loaded; the device has taken its blocker from it."""
+    manifest = gpu_modules / gpu.target.name / "common.json"
+    program = gpu.load(manifest.parent / str(Module.load(manifest).binary))
     gpu.use_common(program)
-    return program, module.hash
+    return program
 
 
 @pytest.fixture
-def make_gpu_bench(gpu: CudaDevice, gpu_module: tuple[Program, str]) -> Iterator[Callable[..., Bench]]:
-    """Open a bench on the GPU for a problem, with a protocol of few launches."""
+def make_gpu_bench(gpu: CudaDevice, gpu_module: Program, gpu_modules: Path) -> Iterator[Callable[..., Bench]]:
+    """Open a bench on the GPU for a problem, timed with few launches; `study` says which columns its rows have."""
     benches: list[Bench] = []
 
-    def make(problem: Problem, precision: str, **protocol: Any) -> Bench:
+    def make(problem: Matrix, precision: str, study: str = "compound_spmv", **timing: Any) -> Bench:
         operands = make_operands(problem, precision, 1)
         few = {"launches": 20, "graph_launches": 5, "graph_replays": 5, "rounds": 2, "noise": 1e9}
         bench = Bench(
-            gpu,
-            operands,
-            Workspace(gpu, operands, *gpu_module, resident=16),
-            study="compound_spmv",
-            protocol=Protocol(**{**few, **protocol}),
+            Workspace(Devices([gpu]), operands, gpu_modules, resident=16),
+            study=study,
+            problem=problem.name,
+            timing=Timing(**{**few, **timing}),
             seed=1,
+            own=get_study(study).columns,
             environment="test",
             driver="test",
+            code=str,
         )
         benches.append(bench)
         return bench

@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.bench.variant import Variant
-from repro.bench.verify import Verifier
-from repro.bench.workspace import Workspace, make_operands
+from repro.bench.workspace import Workspace
 from repro.codegen.compile import compile_module
-from repro.codegen.render import render_module
-from repro.codegen.schedules import Schedule
 from repro.devices.cuda_blocker import may_block
+from repro.devices.several import Devices
 from repro.entries import get_entry
-from repro.formats.layout import Layout
-from repro.problems.problem import Problem
+from repro.problems.matrix import Matrix
+from repro.sparse.operands import make_operands
+from repro.studies.compound_spmv.render import render_module
+from repro.studies.compound_spmv.variant import Variant
+from repro.studies.compound_spmv.variant_id import VariantId
 
 pytestmark = [
     pytest.mark.gpu,
@@ -37,10 +37,10 @@ SAMPLES = 1000
 MIB = 1 << 20
 #: Name to bytes copied.
 COPIES = {"copy-2": 2 * MIB, "copy-32": 32 * MIB, "copy-256": 256 * MIB}
-#: Name to entry, rows, layout and schedule.
+#: Name to entry, rows and variant.
 PRODUCTS = {
-    "quaternion": ("quaternion", 60_000, "CSR-AoS-AoS", Schedule("static", 128, 8)),
-    "block3": ("block3", 120_000, "ELL-SoA-AoS", Schedule("static", 256, 4)),
+    "quaternion": ("quaternion", 60_000, VariantId.parse("CSR-AoS-AoS/static-128-8")),
+    "block3": ("block3", 120_000, VariantId.parse("ELL-SoA-AoS/static-256-4")),
 }
 KERNELS = [*COPIES, *PRODUCTS]
 
@@ -74,17 +74,17 @@ def nvbench():
     return bench
 
 
-def banded(entry: str, n: int) -> Problem:
+def banded(entry: str, n: int) -> Matrix:
     """Make a problem of 14 entries in a row, on diagonals that lie apart."""
     offsets = np.array([-700, -333, -90, -41, -12, -2, -1, 0, 1, 5, 23, 77, 215, 640])
     columns = np.sort((np.arange(n)[:, None] + offsets) % n, axis=1)
     values = np.random.default_rng(3).normal(size=(columns.size, len(get_entry(entry).members)))
     starts = np.arange(0, columns.size + 1, len(offsets), dtype=np.int32)
-    return Problem(f"banded/{entry}", entry, n, starts, columns.ravel().astype(np.int32), values)
+    return Matrix(f"banded/{entry}", entry, n, starts, columns.ravel().astype(np.int32), values)
 
 
 @pytest.fixture(scope="module")
-def launches(gpu, gpu_module, templates, tmp_path_factory):
+def launches(gpu, gpu_module, gpu_modules, templates, tmp_path_factory):
     """What queues one launch of each kernel."""
     queue: dict[str, Callable[[], None]] = {}
     held: list[Any] = []
@@ -92,22 +92,21 @@ def launches(gpu, gpu_module, templates, tmp_path_factory):
         source, target = gpu.upload(np.ones(size // 8, np.int32)), gpu.allocate(size // 2)
         held += [source, target]
         arguments = [np.int32(size // 32), source, target]
-        queue[name] = gpu.bind(gpu_module[0].kernel("copy_256_4"), 8 * gpu.n_s, 256, arguments)
-    for name, (entry, n, layout, schedule) in PRODUCTS.items():
+        queue[name] = gpu.bind(gpu_module.kernel("copy_256_4"), 8 * gpu.n_s, 256, arguments)
+    for name, (entry, n, id) in PRODUCTS.items():
         folder = tmp_path_factory.mktemp(name)
-        parsed = Layout.parse(layout)
-        source = render_module(templates, "compound_spmv", entry, "double", parsed, [schedule], gpu.target)
-        module = compile_module(source, gpu.target, folder / f"{layout}.json")
-        variant = Variant(parsed, schedule, module, folder)
+        source = render_module(templates, entry, "double", id.layout, [id.schedule], gpu.target)
+        module = compile_module(source, gpu.target, folder / f"{id.layout}.json")
+        variant = Variant(id, module, folder)
         operands = make_operands(banded(entry, n), "double", 1)
-        workspace = Workspace(gpu, operands, *gpu_module, resident=2)
+        workspace = Workspace(Devices([gpu]), operands, gpu_modules)
         variant.prepare(workspace)
         held += [variant, workspace]
-        assert Verifier(gpu, operands, workspace.common).check(variant) <= 1
+        assert operands.check(variant, workspace) <= 1
         queue[name] = variant.launch
     yield queue
-    for each in held:
-        each.release()
+    for resource in held:
+        resource.release()
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +114,7 @@ def medians(gpu, nvbench, launches, tmp_path_factory) -> dict[str, Medians]:
     """Medians of every kernel by both; ours from samples before and after theirs."""
 
     def ours() -> dict[str, np.ndarray]:
-        return {name: gpu.time_events(launch, SAMPLES // 2, cold=True) for name, launch in launches.items()}
+        return {name: gpu.time_events(launch, SAMPLES // 2, gpu.flush) for name, launch in launches.items()}
 
     def measured(state) -> None:
         state.set_stream(Stream(gpu.stream))
@@ -148,13 +147,13 @@ def _samples(path: Path) -> dict[str, list[float]]:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_cold_medians_agree_with_nvbench(medians, kernel):
-    found = medians[kernel]
-    print(f"{kernel}: ours {found.ours * 1e6:.2f} µs, NVBench {found.theirs * 1e6:.2f} µs, cold")
-    assert abs(found.ours - found.theirs) <= max(0.03 * found.theirs, 0.2e-6)
+    times = medians[kernel]
+    print(f"{kernel}: ours {times.ours * 1e6:.2f} µs, NVBench {times.theirs * 1e6:.2f} µs, cold")
+    assert abs(times.ours - times.theirs) <= max(0.03 * times.theirs, 0.2e-6)
 
 
 def test_the_kernels_span_short_and_long_ones(gpu, medians):
-    ours = sorted(found.ours for found in medians.values())
+    ours = sorted(times.ours for times in medians.values())
     assert len(ours) == 5
     assert ours[-1] > 5 * ours[0]
     if "H200" in gpu.name:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.gpu
 @pytest.fixture
 def empty(gpu, gpu_module):
     """A launch of the kernel that does nothing."""
-    return gpu.bind(gpu_module[0].kernel("empty"), 1, 32, [np.int32(0)])
+    return gpu.bind(gpu_module.kernel("empty"), 1, 32, [np.int32(0)])
 
 
 def test_the_gpu_is_the_one_that_was_found(gpu):
@@ -32,7 +32,7 @@ def test_the_environment_is_complete_and_does_not_change(gpu):
 
 
 def test_the_clock_is_read(gpu, empty):
-    gpu.time_events(empty, 100, cold=False)
+    gpu.time_events(empty, 100)
     clock, _ = gpu.clocks()
     assert clock is None or clock > 100
 
@@ -66,7 +66,7 @@ def test_a_kernel_gets_its_arguments(gpu, gpu_module):
     names = [f"copy_{n_t}_1" for n_t in (128, 1024)]
     for name in names:
         gpu.fill(target, 0)
-        gpu.bind(gpu_module[0].kernel(name), 5, int(name.split("_")[1]), [np.int32(words), source, target])()
+        gpu.bind(gpu_module.kernel(name), 5, int(name.split("_")[1]), [np.int32(words), source, target])()
         sent, got = (np.empty(4 * words, np.int32) for _ in range(2))
         gpu.download(source, sent)
         gpu.download(target, got)
@@ -83,18 +83,18 @@ def test_too_much_memory_is_an_error_that_does_no_harm(gpu, empty):
 
 
 def test_a_launch_that_is_refused_is_an_error_that_does_no_harm(gpu, gpu_module, empty):
-    too_many = gpu.bind(gpu_module[0].kernel("empty"), 1, 4096, [np.int32(0)])
+    too_many = gpu.bind(gpu_module.kernel("empty"), 1, 4096, [np.int32(0)])
     with pytest.raises(LaunchError) as caught:
         too_many()
     assert not caught.value.sticky
     with pytest.raises(LaunchError, match="nothing_of_that_name"):
-        gpu_module[0].kernel("nothing_of_that_name")
+        gpu_module.kernel("nothing_of_that_name")
     empty()
     gpu.synchronize()
 
 
 def test_an_empty_kernel_reads_little_by_both_clocks(gpu, empty):
-    event = gpu.time_events(empty, 1000, cold=False)
+    event = gpu.time_events(empty, 1000)
     assert event.shape == (1000,)
     assert event.min() >= 0
     print(f"empty kernel by events: median {np.median(event) * 1e6:.2f} us")
@@ -117,15 +117,15 @@ def test_a_fill_and_a_kernel_are_timed_together(gpu, gpu_module, empty):
 
     both, alone = (np.median(gpu.time_graph(run, 100, 20)) for run in (launch, empty))
     assert both > alone
-    assert np.median(gpu.time_events(launch, 300, cold=False)) < 50e-6
+    assert np.median(gpu.time_events(launch, 300)) < 50e-6
     counter.release()
 
 
 def test_a_cold_cache_is_slower(gpu, gpu_module):
     words = gpu.l2_bytes // 16 // 8
     source, target = gpu.upload(np.ones(4 * words, np.int32)), gpu.allocate(16 * words)
-    copy = gpu.bind(gpu_module[0].kernel("copy_256_4"), 2 * gpu.n_s, 256, [np.int32(words), source, target])
-    warm, cold = (np.median(gpu.time_events(copy, 200, cold)) for cold in (False, True))
+    copy = gpu.bind(gpu_module.kernel("copy_256_4"), 2 * gpu.n_s, 256, [np.int32(words), source, target])
+    warm, cold = (np.median(gpu.time_events(copy, 200, before)) for before in (None, gpu.flush))
     assert cold > 1.1 * warm
     source.release()
     target.release()
@@ -143,7 +143,7 @@ def test_a_launch_that_waits_cannot_be_captured_but_harms_nothing(gpu, empty):
 
 @pytest.mark.skipif(not may_block(os.environ), reason="a stream may not be blocked here")
 def test_the_blocker_gives_up_and_says_so(gpu, gpu_module, empty):
-    blocker = Blocker(gpu._cuda, gpu_module[0].kernel("block_stream"), gpu._stream, timeout=0.02)
+    blocker = Blocker(gpu._cuda, gpu_module.kernel("block_stream"), gpu._stream, timeout=0.02)
     with blocker.hold():
         empty()
     gpu.synchronize()
@@ -158,10 +158,10 @@ def test_a_launch_that_waits_for_the_device_is_an_error_by_the_event_clock(gpu, 
     if gpu._timer.blocker is None:
         pytest.skip("blocking is switched off")
     usual = gpu._timer.blocker
-    gpu._timer.blocker = Blocker(gpu._cuda, gpu_module[0].kernel("block_stream"), gpu._stream, timeout=0.02)
+    gpu._timer.blocker = Blocker(gpu._cuda, gpu_module.kernel("block_stream"), gpu._stream, timeout=0.02)
     try:
         with pytest.raises(LaunchError, match="REPRO_BLOCKING"):
-            gpu.time_events(lambda: (empty(), gpu.synchronize()), 20, cold=False)
+            gpu.time_events(lambda: (empty(), gpu.synchronize()), 20)
     finally:
         gpu._timer.blocker = usual
-    assert np.median(gpu.time_events(empty, 100, cold=False)) < 1e-4
+    assert np.median(gpu.time_events(empty, 100)) < 1e-4

@@ -14,18 +14,18 @@ import pytest
 
 from repro.bench.timing import Effort
 from repro.bench.trial import Bench
-from repro.bench.variant import Variant
-from repro.bench.workspace import expand
 from repro.codegen import nvcc
 from repro.codegen.compile import compile_module
-from repro.codegen.render import render_module
 from repro.devices.cuda import CudaDevice
 from repro.entries import get_entry
 from repro.export.matrix_file import write_matrix
 from repro.export.names import parse_variant
 from repro.export.render import Export, render_export
 from repro.problems.generated import KINDS, generate
-from repro.problems.problem import Problem
+from repro.problems.matrix import Matrix
+from repro.sparse.operands import expand
+from repro.studies.compound_spmv.render import render_module
+from repro.studies.compound_spmv.variant import Variant
 
 pytestmark = pytest.mark.gpu
 
@@ -57,10 +57,10 @@ TOLERANCE = 0.03
 CLUSTERED_TOLERANCE = 0.1
 
 
-def build(kind: dict[str, dict[str, object]]) -> Problem:
+def build(kind: dict[str, dict[str, object]]) -> Matrix:
     ((name, parameters),) = kind.items()
     made = generate(name, **parameters)
-    return Problem(name, KINDS[name].entry, made.n, made.indptr, made.indices, made.values).validate()
+    return Matrix(name, KINDS[name].entry, made.n, made.indptr, made.indices, made.values).validate()
 
 
 def example_vector(n: int, size: int, dtype: np.dtype) -> np.ndarray:
@@ -88,7 +88,8 @@ def exported(gpu: CudaDevice, templates: Path, tmp_path_factory: pytest.TempPath
         entry = KINDS[next(iter(kind))].entry
         place = folder / variant.replace("/", "-")
         place.mkdir()
-        what = Export("taken", "compound_spmv", entry, precision, *parse_variant(variant, gpu.target), gpu.target)
+        id = parse_variant(variant, gpu.target)
+        what = Export("taken", entry, precision, id.layout, id.schedule, gpu.target)
         for name, text in render_export(templates, what).items():
             (place / name).write_text(text)
         command = [
@@ -122,20 +123,20 @@ def test_an_exported_kernel_is_right_and_as_fast_as_the_one_that_was_timed(
     variant: str,
 ) -> None:
     problem = build(kind)
-    layout, schedule = parse_variant(variant, gpu.target)
-    source = render_module(templates, "compound_spmv", problem.entry, precision, layout, [schedule], gpu.target)
+    id = parse_variant(variant, gpu.target)
+    source = render_module(templates, problem.entry, precision, id.layout, [id.schedule], gpu.target)
     module = compile_module(source, gpu.target, tmp_path / "module.json")
     bench = make_gpu_bench(problem, precision)
     write_matrix(problem, precision, tmp_path / "matrix")
     words = [exported(variant), tmp_path / "matrix", "--benchmark", "--output", tmp_path / "y"]
-    measured = Variant(layout, schedule, module, tmp_path)
+    measured = Variant(id, module, tmp_path)
     bench.prepare(measured)
-    bench.verifier.check(measured)
-    tolerance = CLUSTERED_TOLERANCE if layout.ordering == "clustered" else TOLERANCE
+    bench.check(measured)
+    tolerance = CLUSTERED_TOLERANCE if id.layout.ordering == "clustered" else TOLERANCE
     ours = theirs = np.inf
     for _ in range(ROUNDS):
         keep_busy(gpu, measured.launch)
-        ours = min(ours, 1e6 * np.median(bench.sample(measured, Effort(20, 100, 20)).graph))
+        ours = min(ours, 1e6 * np.median(bench.sample(measured, Effort(20, 100, 20)).seconds["graph"]))
         said = subprocess.run(words, capture_output=True, text=True, check=True).stdout  # it warms up itself
         theirs = min(theirs, float(re.search(r"^([\d.]+) us$", said, re.MULTILINE)[1]))
         if theirs <= (1 + tolerance) * ours:

@@ -7,11 +7,11 @@ import pytest
 import scipy.sparse as sp
 
 import repro
-from repro.bench.workspace import expand
 from repro.entries import entries
 from repro.errors import ReproError
 from repro.operators.arrays import INTERFACE
 from repro.operators.runtime import open_runtime
+from repro.sparse.operands import expand
 
 pytestmark = pytest.mark.gpu
 
@@ -164,7 +164,7 @@ def test_they_are_as_fast_as_a_copy(gpu, gpu_module, runtime, entry, order, prec
     words = np.int32(x.nbytes // 16)
     source, target = gpu.upload(np.zeros(4 * int(words), np.int32)), gpu.allocate(16 * int(words))
     copies = (
-        gpu.time_graph(gpu.bind(gpu_module[0].kernel(f"copy_{n_t}_{unroll}"), grid * gpu.n_s, n_t, arguments), 5, 5)
+        gpu.time_graph(gpu.bind(gpu_module.kernel(f"copy_{n_t}_{unroll}"), grid * gpu.n_s, n_t, arguments), 5, 5)
         for n_t, unroll, grid in ((256, 4, 4), (512, 2, 4), (1024, 1, 2))
         for arguments in ([words, source, target],)
     )

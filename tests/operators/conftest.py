@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.workspace import expand
-from repro.problems.problem import Problem
+from repro.problems.matrix import Matrix
+from repro.sparse.operands import expand
 
 DEVICE = "opencl:0"
 
@@ -23,10 +23,10 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def as_scipy() -> Callable[[Problem], Any]:
+def as_scipy() -> Callable[[Matrix], Any]:
     """Write a problem as a user would have it: blocks in BSR, numbers in CSR."""
 
-    def convert(problem: Problem) -> Any:
+    def convert(problem: Matrix) -> Any:
         if problem.entry == "complex":
             values = problem.values[:, 0] + 1j * problem.values[:, 1]
             return sp.csr_array((values, problem.indices, problem.indptr), shape=(problem.n, problem.n))

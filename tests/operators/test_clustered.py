@@ -6,7 +6,7 @@ import pytest
 import repro
 from repro.entries import entries
 from repro.problems.generated import KINDS, generate
-from repro.problems.problem import Problem
+from repro.problems.matrix import Matrix
 
 DEVICE = "opencl:0"
 VARIANTS = [
@@ -20,7 +20,7 @@ VARIANTS = [
 def mesh():
     """Elasticity of a box: enough rows for several clusters."""
     made = generate("elasticity_box", cells=(5, 6, 7))
-    return Problem("box", KINDS["elasticity_box"].entry, made.n, made.indptr, made.indices, made.values)
+    return Matrix("box", KINDS["elasticity_box"].entry, made.n, made.indptr, made.indices, made.values)
 
 
 @pytest.mark.parametrize("tuned", VARIANTS)

@@ -8,14 +8,19 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator, cg, eigsh
 
 import repro
+from repro.bench.runnable import Unsupported
+from repro.bench.workspace import Workspace
 from repro.codegen import nvcc
 from repro.codegen.compile import Module
-from repro.codegen.names import read_variant
 from repro.codegen.targets import TARGETS, get_target
 from repro.entries import entries
 from repro.errors import ReproError
 from repro.operators import choice
+from repro.operators.product import KEPT, Product
 from repro.operators.runtime import Runtime
+from repro.studies.compound_spmv import pack
+from repro.studies.compound_spmv.variant import Variant
+from repro.studies.compound_spmv.variant_id import VariantId, fitting
 
 DEVICE = "opencl:0"
 ENTRIES = sorted(entries())
@@ -127,6 +132,53 @@ def test_arrays_on_the_device_stay_there(spd):
     np.testing.assert_array_equal(host, y.get())
 
 
+@pytest.mark.parametrize("tuned", VARIANTS)
+def test_the_variant_is_prepared_once_and_other_vectors_are_only_bound(spd, monkeypatch, tuned):
+    calls = []
+
+    def watch(owner, name):
+        original = getattr(owner, name)
+
+        def watched(*arguments, **options):
+            calls.append(name)
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    for owner, name in ((Variant, "prepare"), (Variant, "bind"), (Variant, "product"), (Workspace, "hold")):
+        watch(owner, name)
+    A = repro.operator(spd, tuned, device=DEVICE)
+    assert calls == ["bind", "hold"]
+    for seed in range(3):
+        x = draw(60, float, seed)
+        np.testing.assert_allclose((A @ A.vectors.put(x)).get(), spd @ x, atol=1e-12)
+    assert calls[2:] == ["product"] * 3
+
+
+def test_launches_of_vectors_with_an_address_are_bound_once_and_the_oldest_forgotten(spd, monkeypatch):
+    """As those of a GPU are, which an iterative solver gives time and again."""
+    bound = []
+    monkeypatch.setattr(Product, "bind", lambda self, x, y: bound.append((x.pointer, y.pointer)) or (lambda: None))
+    product = repro.operator(spd, device=DEVICE)._product
+    vectors = [SimpleNamespace(pointer=pointer) for pointer in range(KEPT + 1)]
+    for _ in range(2):
+        for x in vectors[:KEPT]:
+            product.multiply(x, vectors[0])
+    assert bound == [(pointer, 0) for pointer in range(KEPT)]
+    for x in (vectors[KEPT], vectors[1], vectors[0]):
+        product.multiply(x, vectors[0])
+    assert bound[KEPT:] == [(KEPT, 0), (0, 0)]
+
+
+def test_a_variant_that_cannot_hold_the_matrix_is_one_message(spd, monkeypatch):
+    def bind(self, workspace):
+        raise Unsupported("too large for 32-bit indices")
+
+    monkeypatch.setattr(Variant, "bind", bind)
+    with pytest.raises(ReproError, match=r"cannot hold the matrix[\s\S]*too large[\s\S]*another variant"):
+        repro.operator(spd, device=DEVICE)
+
+
 def test_what_does_not_fit_is_refused(spd):
     A = repro.operator(spd, device=DEVICE)
     x = A.vectors.put(np.ones(60))
@@ -176,12 +228,32 @@ def test_the_fastest_of_a_few_can_be_asked_for(spd, monkeypatch):
     np.testing.assert_allclose(A @ x, spd @ x, atol=1e-12)
 
 
+@pytest.mark.parametrize("refused", [ReproError("too large for 32-bit indices"), MemoryError()])
+def test_a_candidate_that_there_is_no_room_for_is_left_out(spd, monkeypatch, refused):
+    def check(problem, layout, slots, stride):
+        if layout.outer == "ELL":
+            raise refused
+
+    monkeypatch.setattr(pack, "_check_slots", check)
+    monkeypatch.setattr(choice, "CPU_QUICK", ("ELL-SoA-AoS/static-64-3", "Sl-16-AoS-AoS/static-32-2"))
+    assert not repro.operator(spd, "now", device=DEVICE).name.startswith("ELL")
+
+
+def test_where_no_candidate_fits_the_default_says_why(spd, monkeypatch):
+    def check(*_):
+        raise ReproError("too large for 32-bit indices")
+
+    monkeypatch.setattr(pack, "_check_slots", check)
+    with pytest.raises(ReproError, match="too large for 32-bit"):
+        repro.operator(spd, "now", device=DEVICE)
+
+
 def test_the_defaults_are_variants_of_their_targets():
     for name in (*choice.DEFAULTS.values(), choice.DEFAULT, *choice.QUICK):
         for target in (target for target in TARGETS.values() if target.dialect == "cuda"):
-            read_variant(name, target)
+            fitting(VariantId.parse(name), target)
     for name in (choice.CPU_DEFAULT, *choice.CPU_QUICK):
-        read_variant(name, get_target("cpu"))
+        fitting(VariantId.parse(name), get_target("cpu"))
 
 
 def test_importing_the_package_imports_no_solver():

@@ -11,14 +11,15 @@ import typer
 from typer.testing import CliRunner
 
 from repro.cli import problems as commands
-from repro.config.models import Config, OwnProblem, Study
+from repro.config.models import Config, OwnProblem, StudySettings
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.formats.memory import measure_memory
 from repro.problems import shapes
 from repro.problems.build import build, find
-from repro.problems.problem import Problem, Unavailable
+from repro.problems.matrix import Matrix
+from repro.problems.problem import Unavailable
 from repro.problems.recipes import base
+from repro.studies.compound_spmv.facts import measure_memory
 
 MTX = "%%MatrixMarket matrix coordinate real general\n4 4 4\n1 1 1\n2 2 2\n3 3 3\n4 1 4\n"
 Make = Callable[..., Config]
@@ -55,7 +56,7 @@ def test_the_campaigns_seed_reaches_generated_fields(make_config: Make) -> None:
 def test_a_problem_of_ones_own(tmp_path: Path, make_config: Make) -> None:
     (tmp_path / "mine.mtx").write_text(MTX)
     own = OwnProblem(path=str(tmp_path / "mine.mtx"), name="my/matrix")
-    config = make_config(studies={"compound_spmv": Study(problems=("generated", own))})
+    config = make_config(studies={"compound_spmv": StudySettings(problems=("generated", own))})
     assert find("my/matrix", config) == own
     problem = build("my/matrix", config)
     assert (problem.name, problem.entry, problem.n) == ("my/matrix", "real", 4)
@@ -71,6 +72,14 @@ def test_a_size_that_differs_from_the_published_one(tmp_path: Path, registered: 
         build("toy", registered(item % (5, 4)))
     with pytest.raises(ReproError, match=r"another size[\s\S]*3 non-zeros\n  actual: 4 non-zeros"):
         build("toy", registered(item % (4, 3)))
+
+
+def test_a_registered_size_is_that_of_a_square_matrix(tmp_path: Path, registered: Make) -> None:
+    (tmp_path / "mine.mtx").write_text(MTX.replace("4 4 4", "4 6 4"))
+    item = f"{{name: toy, source: own, entry: real, path: {tmp_path}/mine.mtx%s}}"
+    with pytest.raises(ReproError, match=r"not square[\s\S]*4 columns\n  actual: 6 columns"):
+        build("toy", registered(item % ", published: {rows: 4, nonzeros: 4}"))
+    assert build("toy", registered(item % "")).summary() == {"entry": "real", "n": 4, "columns": 6, "nnz": 4}
 
 
 def test_a_rebuilt_mesh_may_differ_a_little(registered: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +196,7 @@ def test_problem_writes_one_file_that_loads(run: Callable[..., Any], tmp_path: P
     result = run("problem", "toy", "--output", str(tmp_path / "out/toy.npz"))
     assert result.exit_code == 0, result.exception
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["toy.npz"]
-    problem = Problem.load(tmp_path / "out/toy.npz")
+    problem = Matrix.load(tmp_path / "out/toy.npz")
     assert (problem.name, problem.n, problem.nnz) == ("toy", 4, 4)
     assert problem.origin["address"] == "put by hand: suitesparse/G/toy.mtx"
 
@@ -205,9 +214,11 @@ def test_problem_records_all_but_the_matrix(run: Callable[..., Any], tmp_path: P
     assert run("problem", "toy", "--record", str(record)).exit_code == 0
     written = json.loads(record.read_text())
     assert (written["name"], written["status"], written["n"], written["nnz"]) == ("toy", "ok", 4, 4)
+    assert (written["kind"], written["entry"]) == ("matrix", "real")
+    assert "columns" not in written
     assert written["origin"]["checksum"]["state"] == "unpinned"
     assert written["statistics"]["ell_factor"] == 1
-    assert written["memory"]["double"]["CSR"] == 4 * (4 + 8) + 5 * 4
+    assert written["facts"]["compound_spmv"]["memory"]["double"]["CSR"] == 4 * (4 + 8) + 5 * 4
 
 
 def test_info_prints_what_a_problem_is_and_builds_it_if_need_be(
@@ -217,10 +228,25 @@ def test_info_prints_what_a_problem_is_and_builds_it_if_need_be(
     first = run("problem", "toy", "--info")
     for word in ("real", "ell factor", "bandwidth percent", "unpinned", "suitesparse/G/toy.mtx", "explicit_zeros 0"):
         assert word in first.output
-    monkeypatch.setattr(commands, "build", None)  # not built again
+    monkeypatch.setattr(commands, "build_problem", None)  # not built again
     again = run("problem", "toy", "--info")
     assert again.exit_code == 0
     assert again.output == first.output
+
+
+@pytest.mark.parametrize("size", ["0 0 0", "3 0 0", "2 5 0"])
+def test_an_empty_matrix_of_ones_own(run: Callable[..., Any], tmp_path: Path, size: str) -> None:
+    rows, columns, _ = map(int, size.split())
+    (tmp_path / "mine.mtx").write_text(f"%%MatrixMarket matrix coordinate real general\n{size}\n")
+    with (tmp_path / "problems.yaml").open("a") as registry:
+        registry.write(f"  - {{name: mine, source: own, entry: real, path: {tmp_path}/mine.mtx}}\n")
+    record = tmp_path / "mine.json"
+    result = run("problem", "mine", "--record", str(record), "--output", str(tmp_path / "mine.npz"))
+    assert result.exit_code == 0, result.exception
+    written = json.loads(record.read_text())
+    assert (written["n"], written["nnz"], written["statistics"]["rows"]) == (rows, 0, rows)
+    assert written.get("columns", rows) == columns
+    assert Matrix.load(tmp_path / "mine.npz").shape == (rows, columns)
 
 
 def test_a_problem_that_cannot_be_had_fails_and_writes_nothing(run: Callable[..., Any], tmp_path: Path) -> None:
@@ -234,12 +260,11 @@ def test_a_problem_that_cannot_be_had_is_recorded_when_asked(run: Callable[..., 
     result = run("problem", "lost/surface", "--record-unavailable", "--output", str(path), "--record", str(record))
     assert result.exit_code == 0
     written = json.loads(record.read_text())
-    assert (written["status"], written["entry"]) == ("unavailable", "quaternion")
+    assert (written["status"], written["kind"], written["entry"]) == ("unavailable", "matrix", "quaternion")
     assert "stanford/lost" in written["reason"]
     assert "warning: lost/surface is unavailable" in result.stderr
-    with pytest.raises(Unavailable, match="stanford/lost") as caught:
-        Problem.load(path)
-    assert caught.value.entry == "quaternion"
+    with pytest.raises(Unavailable, match="stanford/lost"):
+        Matrix.load(path)
 
 
 def test_the_mesh_of_a_problem_is_written_for_a_mirror(

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.problems.assembled import Assembled
-from repro.problems.fold import fold
+from repro.problems.fold import fold, unfold
 
 EPSILON = np.finfo(float).eps
 
@@ -46,6 +46,26 @@ def test_a_block_that_is_partly_empty_is_filled_with_zeros() -> None:
     assert folded.values[1].tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 3]
 
 
+@pytest.mark.parametrize("entry", ["real", "complex", "quaternion", "block3"])
+@pytest.mark.parametrize("shape", [(2, 3), (3, 2), (0, 2), (2, 0), (0, 0)])
+def test_a_rectangular_or_empty_matrix_is_folded_and_unfolded(entry: str, shape: tuple[int, int]) -> None:
+    k, rng = get_entry(entry).size if entry != "complex" else 1, np.random.default_rng(1)
+    rows, columns = shape
+    values = rng.standard_normal((rows * columns, len(get_entry(entry).members)))
+    blocks = get_entry(entry).expand(values).reshape(rows, columns, get_entry(entry).size, get_entry(entry).size)
+    if entry == "complex":
+        dense = (values[:, 0] + 1j * values[:, 1]).reshape(shape)
+    else:
+        dense = blocks.transpose(0, 2, 1, 3).reshape(k * rows, k * columns)
+    folded = fold(sp.csr_array(dense), entry, "toy")
+    assert (folded.n, folded.columns) == (rows, None if rows == columns else columns)
+    np.testing.assert_array_equal(folded.values, values)
+    flat = unfold(folded, entry)
+    size = get_entry(entry).size
+    assert (flat.n, flat.columns) == (size * rows, None if rows == columns else size * columns)
+    np.testing.assert_array_equal(flat.values.ravel(), blocks.transpose(0, 2, 1, 3).ravel())
+
+
 def test_scalars_stay_what_they_are() -> None:
     real = sp.csr_array(np.array([[1.0, 0], [2, 3]]))
     assert fold(real, "real", "toy").values.tolist() == [[1], [2], [3]]
@@ -80,6 +100,11 @@ def test_rounding_is_a_misfit_unless_tolerated() -> None:
 def test_a_size_that_is_no_multiple(entry: str, size: int) -> None:
     with pytest.raises(ReproError, match=rf"a multiple of {get_entry(entry).size} rows[\s\S]*{size} rows"):
         fold(sp.csr_array(np.eye(size)), entry, "toy")
+
+
+def test_columns_that_are_no_multiple() -> None:
+    with pytest.raises(ReproError, match=r"a multiple of 3 columns[\s\S]*7 columns"):
+        fold(sp.csr_array(np.ones((6, 7))), "block3", "toy")
 
 
 @pytest.mark.parametrize(("dtype", "entry"), [(float, "complex"), (complex, "real"), (complex, "block3")])

@@ -12,11 +12,11 @@ import pytest
 import scipy.sparse as sp
 
 from repro.errors import ReproError
-from repro.formats.pack import count_bytes
 from repro.problems.assembled import Assembled
 from repro.problems.generated import generate
 from repro.problems.lookalike import REACH, assemble_lookalike
 from repro.problems.registry import Generated, load_registry
+from repro.studies.compound_spmv.pack import count_bytes
 
 CONFIG = Path(__file__).parents[2] / "config"
 STAND_INS = ["like_fem_filter", "like_mono_500Hz"]
@@ -36,7 +36,7 @@ def built(name: str) -> Assembled:
 
 
 def published(table: str, name: str) -> dict[str, str]:
-    with (CONFIG / f"published/compound_spmv-{table}.csv").open() as file:
+    with (CONFIG / f"published/compound_spmv/{table}.csv").open() as file:
         return next(row for row in csv.DictReader(file) if row["problem"] == item(name).stand_in)
 
 

@@ -48,15 +48,16 @@ def test_a_matrix_says_itself_what_its_entries_are(tmp_path: Path, name: str, dt
     assert len(origin["checksum"]["sha256"]) == 64
 
 
-def test_a_file_without_values_is_a_pattern_unless_an_entry_comes_twice(tmp_path: Path) -> None:
+def test_a_file_without_values_is_a_pattern_and_has_no_entry_twice(tmp_path: Path) -> None:
     path = tmp_path / "graph.mtx"
     path.write_text("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n")
     entry, assembled, origin = assemble_own(path, None)
     assert (entry, assembled.values.shape, origin["counts"]["stored"]) == ("pattern", (3, 0), 2)
     assert assemble_own(path, "real")[1].values.tolist() == [[1], [1], [1]]
     path.write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 3\n2 1\n2 1\n3 3\n")
-    entry, assembled, _ = assemble_own(path, None)
-    assert (entry, assembled.values.ravel().tolist()) == ("real", [2, 1])
+    assert assemble_own(path, "real")[1].values.ravel().tolist() == [2, 1]
+    with pytest.raises(ReproError, match=r"no pattern[\s\S]*entry: real"):
+        assemble_own(path, None)
 
 
 def test_a_matrix_is_folded_when_the_entry_asks_for_it(tmp_path: Path) -> None:
@@ -65,6 +66,17 @@ def test_a_matrix_is_folded_when_the_entry_asks_for_it(tmp_path: Path) -> None:
     assert assembled.values[1].tolist() == list(range(1, 10))
     with pytest.raises(ReproError, match="4 x 4 blocks"):
         assemble_own(tmp_path / "mine.mtx", "quaternion")
+
+
+@pytest.mark.parametrize(
+    ("shape", "entry", "size"), [((6, 9), "block3", (2, 3)), ((2, 5), None, (2, 5)), ((0, 0), None, (0, None))]
+)
+def test_a_matrix_may_be_rectangular_or_empty(
+    tmp_path: Path, shape: tuple[int, int], entry: str | None, size: tuple[int, int | None]
+) -> None:
+    _, assembled, origin = assemble_own(matrix(tmp_path, np.ones(shape)), entry)
+    assert (assembled.n, assembled.columns) == size
+    assert origin["counts"]["nonzeros"] == np.prod(shape)
 
 
 def test_a_surface_becomes_a_dirac_operator(surface: Path) -> None:

@@ -39,6 +39,15 @@ def test_empty_matrices() -> None:
     assert (found["rows"], found["empty_rows"], found["ell_factor"]) == (3, 3, 0.0)
 
 
+def test_a_rectangular_matrix_has_its_bandwidth_in_percent_of_the_columns() -> None:
+    # rows: columns 0 7 | none | 2 3
+    indptr, indices = np.array([0, 2, 2, 4]), np.array([0, 7, 2, 3])
+    described = describe(indptr, indices, 10)
+    assert described["bandwidth_percent"]["max"] == 70
+    assert (described["rows"], described["ell_factor"]) == (3, 6 / 4)
+    assert describe(np.zeros(4, int), np.zeros(0, int), 0)["bandwidth_percent"]["max"] == 0
+
+
 def test_a_full_row_of_a_large_matrix_does_not_overflow() -> None:
     n = 100_000
     indptr = np.concatenate([[0], np.full(n, n)]).astype(np.int32)

@@ -6,10 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from repro.bench.rows import SCHEMA
 from repro.errors import ReproError
-from repro.tuning.recordings import Machine, Recording, features, load_recordings, recordings
+from repro.sparse.features import features
+from repro.tuning.recordings import Machine, Recording, load_recordings, recordings
 
 STATISTICS = {"rows": 2048, "nonzeros": 16384, "ell_factor": 2.0, "bandwidth_percent": {"median": 25.0}}
+RECORD = {"name": "p", "kind": "matrix", "entry": "complex", "statistics": STATISTICS}
 ENVIRONMENT = {"target": "sm_90", "multiprocessors": 132, "cache_bytes": 62914560}
 
 
@@ -18,7 +21,7 @@ def rows(problem="p", backend="cuda", **columns):
     return pd.DataFrame({
         "problem": problem, "entry": "complex", "precision": "single", "kind": "variant", "name": names,
         "status": ["ok", "noisy", "incorrect"], "protocol": ["screen", "full", "screen"],
-        "event_median": [1e-6, 2e-6, np.nan], "backend": backend, "environment": "e", **columns,
+        "event_median": [1e-6, 2e-6, np.nan], "backend": backend, "environment": "e", "schema": SCHEMA, **columns,
     })  # fmt: skip
 
 
@@ -27,22 +30,26 @@ def campaign(root, name, **columns):
     folder = raw / "study" / "p" / "single"
     folder.mkdir(parents=True)
     rows(**columns).to_parquet(folder / "search.parquet")
-    for path, content in (("problems/p.json", {"name": "p", "statistics": STATISTICS}),
+    for path, content in (("problems/p.json", RECORD),
                           ("environment/e.json", ENVIRONMENT)):  # fmt: skip
         (raw / path).parent.mkdir()
         (raw / path).write_text(json.dumps(content))
 
 
+def load(results, backend, campaigns):
+    return load_recordings(results, "study", backend, campaigns, without="own", features_of=features)
+
+
 def test_features_have_no_units():
     machine = Machine.of(ENVIRONMENT)
-    got = features(STATISTICS, "complex", "single", machine)
+    got = features(RECORD, "single", machine)
     bytes_ = 16384 * 12 + 2048 * 4
     expected = [2048 / (132 * 2048), 8, 2, bytes_ / 62914560, 8, 2, 2, 4]
     assert got == pytest.approx([*np.log2(expected), 0.25])
     # twice the problem on twice the machine is the same problem
     doubled = {**STATISTICS, "rows": 4096, "nonzeros": 32768}
     machine = Machine(2 * machine.n_s, machine.threads_per_sm, 2 * machine.cache_bytes)
-    assert features(doubled, "complex", "single", machine) == pytest.approx(got)
+    assert features({**RECORD, "statistics": doubled}, "single", machine) == pytest.approx(got)
 
 
 def test_an_environment_that_says_nothing_makes_no_difference():
@@ -50,12 +57,12 @@ def test_an_environment_that_says_nothing_makes_no_difference():
 
 
 def test_rows_become_a_recording():
-    (one,) = recordings(rows(), {"p": STATISTICS}, {"e": ENVIRONMENT})
-    assert (one.problem, one.entry, one.precision, one.backend) == ("p", "complex", "single", "cuda")
+    (one,) = recordings(rows(), {"p": RECORD}, {"e": ENVIRONMENT}, features)
+    assert (one.problem, one.family, one.precision, one.backend) == ("p", "complex", "single", "cuda")
     assert [*one.seconds.values()] == [1e-6, 2e-6, None]
     assert one.fastest == "CSR-AoS-AoS/static-64-2"  # the only one of the full protocol
-    assert not recordings(rows(), {}, {})
-    assert not recordings(rows(status="incorrect"), {"p": STATISTICS}, {})
+    assert not recordings(rows(), {}, {}, features)
+    assert not recordings(rows(status="incorrect"), {"p": RECORD}, {}, features)
 
 
 def test_losses_are_against_the_answer_of_the_search():
@@ -70,9 +77,24 @@ def test_other_campaigns_are_loaded_by_backend(tmp_path):
     campaign(tmp_path, "first")
     campaign(tmp_path, "second", backend="opencl")
     campaign(tmp_path, "own")
-    found = load_recordings(tmp_path, "study", "cuda", None, without="own")
-    assert [one.backend for one in found] == ["cuda"]
-    assert len(load_recordings(tmp_path, "study", "cuda", ["first", "own"], without="own")) == 2
+    learnt = load(tmp_path, "cuda", None)
+    assert [one.backend for one in learnt] == ["cuda"]
+    assert len(load(tmp_path, "cuda", ["first", "own"])) == 2
+
+
+def test_a_problem_that_was_measured_again_counts_once(tmp_path):
+    campaign(tmp_path, "first")
+    study = tmp_path / "first/raw/study"
+    old = pd.concat([rows(name="old/static-64-1"), rows(problem="other")])
+    old.to_parquet(study / "search.parquet")
+    (one,) = load(tmp_path, "cuda", None)
+    assert "old/static-64-1" not in one.seconds
+
+
+def test_rows_of_another_schema_are_one_message(tmp_path):
+    campaign(tmp_path, "first", schema=SCHEMA - 1)
+    with pytest.raises(ReproError, match="rows of another schema"):
+        load(tmp_path, "cuda", None)
 
 
 def test_a_campaign_of_unavailable_problems_holds_nothing(tmp_path):
@@ -80,16 +102,16 @@ def test_a_campaign_of_unavailable_problems_holds_nothing(tmp_path):
     folder.mkdir(parents=True)
     rows(status="unavailable", event_median=np.nan).to_parquet(folder / "search.parquet")
     with pytest.raises(ReproError, match="no recorded campaign to learn from"):
-        load_recordings(tmp_path, "study", "cuda", None, without="own")
+        load(tmp_path, "cuda", None)
 
 
 def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(ReproError, match="no recorded campaign to learn from") as error:
-        load_recordings(tmp_path, "study", "cuda", None, without="own")
+        load(tmp_path, "cuda", None)
     assert "search: exhaustive" in str(error.value)
     campaign(tmp_path, "first")
     with pytest.raises(ReproError, match="no such campaign to learn from") as error:
-        load_recordings(tmp_path, "study", "cuda", ["frist"], without="own")
+        load(tmp_path, "cuda", ["frist"])
     assert "first" in str(error.value) and "frist" in str(error.value)
     with pytest.raises(ReproError, match="rows of study on opencl"):
-        load_recordings(tmp_path, "study", "opencl", None, without="own")
+        load(tmp_path, "opencl", None)

@@ -5,15 +5,16 @@ import time
 import numpy as np
 import pytest
 
-from repro.bench.floor import Empty
 from repro.bench.runnable import Unsupported
 from repro.bench.store import Store
 from repro.bench.watchdog import ContextLost
+from repro.bench.yardsticks import Empty
 from repro.devices.base import LaunchError
+from repro.sparse.operands import Multiplies, y_on
 from repro.tuning import search
 from repro.tuning.rounds import cold_rounds, shuffled_rounds, warm_rounds
 
-PROTOCOL = {
+TIMING = {
     "launches": 20,
     "graph_launches": 4,
     "graph_replays": 6,
@@ -24,10 +25,10 @@ PROTOCOL = {
 }
 
 
-class Fake:
+class Fake(Multiplies):
     """Writes the right result; fails at a step if told to."""
 
-    identity, arrangement, moved, columns = "v1", "AoS", (8, 4), {}
+    identity, arrangement, moved = "v1", "AoS", 8
 
     def __init__(self, name, kind="baseline", fail=None, at=None, after=0):
         self.name, self.kind, self._fail, self._at, self._after = name, kind, fail, at, after
@@ -47,10 +48,10 @@ class Fake:
             raise self._fail
         device, operands = self._workspace.device, self._workspace.operands
         y = np.ascontiguousarray(operands.reference.astype(operands.dtype))
-        device._cl.enqueue_copy(device._queue, self._workspace.y.handle, y, is_blocking=True)
+        device._cl.enqueue_copy(device._queue, y_on(self._workspace).handle, y, is_blocking=True)
 
     def result(self):
-        return self._workspace.y
+        return y_on(self._workspace)
 
     def arrange(self, values):
         return values.ravel()
@@ -61,7 +62,7 @@ class Fake:
 
 @pytest.fixture
 def bench(make_bench, small_problem):
-    bench = make_bench(small_problem("real"), **PROTOCOL)
+    bench = make_bench(small_problem("real"), **TIMING)
     yield bench
     bench.release()
 
@@ -89,7 +90,7 @@ def test_all_are_timed_warm_and_what_a_cache_matters_to_cold(bench, store):
 
 
 def test_rounds_come_to_the_full_protocol(bench):
-    warm, cold = warm_rounds(bench.protocol), cold_rounds(bench.protocol)
+    warm, cold = warm_rounds(bench.timing), cold_rounds(bench.timing)
     assert (warm.count * warm.effort.launches, warm.count * warm.effort.graph_replays) == (21, 6)
     assert cold.count * cold.effort.launches == 10
 
@@ -122,9 +123,9 @@ def test_what_is_stored_is_not_measured_again(bench, store):
 def test_a_lost_context_ends_the_process_and_the_next_one_leaves_out_what_lost_it(make_bench, small_problem, store):
     fatal = Fake("fatal", fail=LaunchError("illegal address", sticky=True), at="launch")
     with pytest.raises(ContextLost):
-        shuffled_rounds(make_bench(small_problem("real"), **PROTOCOL), [fatal, Fake("good")], store, seed=1)
+        shuffled_rounds(make_bench(small_problem("real"), **TIMING), [fatal, Fake("good")], store, seed=1)
     again = Fake("fatal")
-    rows = shuffled_rounds(make_bench(small_problem("real"), **PROTOCOL), [again, Fake("good")], store, seed=1)
+    rows = shuffled_rounds(make_bench(small_problem("real"), **TIMING), [again, Fake("good")], store, seed=1)
     assert [(row.name, row.status) for row in rows] == [("fatal", "launch_error"), ("good", "ok"), ("good", "ok")]
     assert again.prepared == 0
 
@@ -132,7 +133,7 @@ def test_a_lost_context_ends_the_process_and_the_next_one_leaves_out_what_lost_i
 def test_what_never_ends_is_given_up(make_bench, small_problem, store, monkeypatch):
     reasons = []
     monkeypatch.setattr(search, "restart", reasons.append)
-    bench = make_bench(small_problem("real"), timeout=0.05, **PROTOCOL)
+    bench = make_bench(small_problem("real"), timeout=0.05, **TIMING)
     hung = Fake("hung")
     hung.prepare = lambda workspace: (Fake.prepare(hung, workspace), time.sleep(1))
     shuffled_rounds(bench, [hung], store, seed=1)

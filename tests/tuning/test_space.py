@@ -3,28 +3,34 @@
 import numpy as np
 import pytest
 
-from repro.codegen.coo import SPLITS, blockings
-from repro.codegen.schedules import Schedule, paper_space
 from repro.codegen.targets import get_target
-from repro.config.models import Study
+from repro.config.models import StudySettings
 from repro.errors import ReproError
-from repro.formats.layout import Layout, all_layouts
-from repro.studies.compound_spmv import layouts, schedules
-from repro.tuning.space import UNLIKE, Likeness, point
+from repro.studies.compound_spmv.layout import Layout, all_layouts
+from repro.studies.compound_spmv.schedules import SPACES, Schedule, paper_space, schedules
+from repro.studies.compound_spmv.study import layouts
+from repro.studies.compound_spmv.variant_id import point_of
+from repro.studies.compressed_coo import variant_id as coordinates
+from repro.studies.compressed_coo.blocking import SPLITS, blockings
+from repro.tuning.space import UNLIKE, Likeness
+
+
+def likeness_of(names):
+    return Likeness([point_of(name) for name in names])
 
 
 def test_a_name_is_read():
-    one = point("Sl-8-AoSoA-Padded@rcm/direct-256-4-w4-u2-cs")
+    one = point_of("Sl-8-AoSoA-Padded@rcm/direct-256-4-w4-u2-cs")
     assert one.words == ("Sl", "AoSoA", "Padded", "rcm", "direct", "cs")
     assert one.numbers == (3, 8, 2, 2, 1)
-    assert point("CSR-AoS-SoA/static-32-1").numbers == (0, 5, 0, 0, 0)
+    assert point_of("CSR-AoS-SoA/static-32-1").numbers == (0, 5, 0, 0, 0)
 
 
 def test_a_name_of_coordinates_is_read():
-    assert point("CCOO-aligned/b128-k8-c2-cs").words == ("aligned", "cs")
-    assert point("CCOO/b256-k4-c1").numbers == (8, 2, 0)
+    assert coordinates.point_of("CCOO-aligned/b128-k8-c2-cs").words == ("aligned", "cs")
+    assert coordinates.point_of("CCOO/b256-k4-c1").numbers == (8, 2, 0)
     names = {f"{layout}/{blocking}" for layout in SPLITS for blocking in blockings(get_target("sm_90"), layout)}
-    assert len({point(name) for name in names}) == len(names) == 144
+    assert len({coordinates.point_of(name) for name in names}) == len(names) == 144
 
 
 @pytest.mark.parametrize("entry", ["complex", "block3"])
@@ -32,17 +38,18 @@ def test_every_variant_of_both_spaces_has_a_place_of_its_own(entry):
     target = get_target("sm_90")
     names = {
         f"{layout}/{schedule}"
-        for space in ("paper", "extended")
-        for layout in layouts(Study(space="extended"), space, entry)
-        for schedule in schedules(target, space, layout)
+        for space in SPACES
+        for layout in layouts(StudySettings(space="extended"), space, entry)
+        for schedule in schedules(target, space, Layout.parse(layout))
     }
     assert len(names) > 2000
-    assert len({point(name) for name in names}) == len(names)
+    assert len({point_of(name) for name in names}) == len(names)
 
 
 def test_what_is_no_variant_is_named():
-    with pytest.raises(ReproError, match="unknown layout"):
-        point("cusparse/spmv")
+    for read in (point_of, coordinates.point_of):
+        with pytest.raises(ReproError, match="unknown layout"):
+            read("cusparse/spmv")
 
 
 def test_likeness_falls_with_every_difference():
@@ -50,21 +57,21 @@ def test_likeness_falls_with_every_difference():
     near = f"{layout}/{Schedule('static', 128, 4)}"
     space = [near, "Sl-16-AoS-AoS/static-128-8", "Sl-16-AoS-AoS/static-512-8", "Sl-16-SoA-AoS/static-128-4",
              "Sl-16-SoA-AoS/dynamic-128-4", "Sl-8-AoS-AoS/static-128-4"]  # fmt: skip
-    to_first = Likeness(space)(0)
+    to_first = likeness_of(space)(0)
     assert to_first == pytest.approx([1, np.exp(-0.5), np.exp(-2.5), UNLIKE, UNLIKE**2, np.exp(-0.5)])
 
 
 def test_words_are_those_that_some_variants_lack():
     space = ["Sl-8-AoS-AoS/static-128-4", "Sl-16-SoA-AoS/static-128-4", "CSR-AoS-AoS/static-64-4"]
     # CSR, Sl; AoS, SoA: the order of vectors, the ordering and the schedule are the same
-    assert sorted(map(tuple, Likeness(space).words())) == [(0, 0, 1), (0, 1, 0), (1, 0, 1), (1, 1, 0)]
-    assert Likeness(space[:1]).words().shape == (0, 1)
+    assert sorted(map(tuple, likeness_of(space).words())) == [(0, 0, 1), (0, 1, 0), (1, 0, 1), (1, 1, 0)]
+    assert likeness_of(space[:1]).words().shape == (0, 1)
 
 
 def test_likeness_is_a_covariance():
     target = get_target("cpu")
     space = [f"{layout}/{schedule}" for layout in all_layouts()[:4] for schedule in paper_space(target)]
-    likeness = Likeness(space)
+    likeness = likeness_of(space)
     matrix = np.array([likeness(index) for index in range(len(space))])
     assert np.array_equal(matrix, matrix.T)
     assert np.linalg.eigvalsh(matrix).min() > -1e-9

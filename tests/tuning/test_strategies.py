@@ -3,19 +3,21 @@
 import numpy as np
 import pytest
 
-from repro.codegen.schedules import paper_space
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
-from repro.formats.layout import REFERENCE, all_layouts
-from repro.tuning.judging import replay
+from repro.studies.compound_spmv.judging import replay
+from repro.studies.compound_spmv.layout import REFERENCE, all_layouts
+from repro.studies.compound_spmv.schedules import paper_space
+from repro.studies.compound_spmv.variant_id import point_of
 from repro.tuning.recordings import Recording
-from repro.tuning.space import point
+from repro.tuning.space import likeness_of
 from repro.tuning.strategies import allowed
 from repro.tuning.strategies.exhaustive import Exhaustive
 from repro.tuning.strategies.predicted import Predicted, prior
 from repro.tuning.strategies.random_sample import RandomSample
 
 NAMES = [f"{layout}/{schedule}" for layout in all_layouts() for schedule in paper_space(get_target("sm_90"))]
+LIKENESS = likeness_of(tuple(NAMES), point_of)
 BUDGET = 0.02
 
 
@@ -26,7 +28,7 @@ def recording(number, names=NAMES, failed=()):
     n_t, n_b = 6 + number % 4, number % 3
     seconds = {}
     for name in names:
-        words, numbers = point(name).words, point(name).numbers
+        words, numbers = point_of(name).words, point_of(name).numbers
         slow = 0.3 * (words[0] != liked) + 0.1 * (words[1] != "AoS") + 0.2 * (words[4] == "dynamic")
         slow += 0.05 * (numbers[1] - n_t) ** 2 + 0.03 * (numbers[2] - n_b) ** 2
         seconds[name] = 1e-6 * (1 + number) * np.exp(slow + random.normal(0, 0.01))
@@ -40,7 +42,7 @@ RECORDED = [recording(number) for number in range(8)]
 
 
 def predicted(recordings, one):
-    return replay(Predicted(recordings, one.features, BUDGET), one)
+    return replay(Predicted(recordings, one.features, BUDGET, point_of, str(REFERENCE)), one)
 
 
 def test_the_budget_is_a_share_of_the_space():
@@ -84,22 +86,22 @@ def test_problems_that_are_alike_count_more():
     near, far = recording(0), recording(1)
     near, far = (Recording(r.problem, "real", "single", "cuda", f, r.seconds) for r, f in (
         (near, one.features), (far, one.features + 9)))  # fmt: skip
-    mean = prior(NAMES, [near, far], one.features).mean
+    mean = prior(NAMES, [near, far], one.features, LIKENESS).mean
     expected = np.log([near.seconds[name] for name in NAMES])
     assert np.corrcoef(mean, expected)[0, 1] > 0.99
 
 
 def test_variants_that_were_never_recorded_are_judged_by_those_like_them():
     known = [name for name in NAMES if "-192-" not in name]
-    belief = prior(NAMES, [recording(0, known), recording(3, known)], RECORDED[0].features)
-    whole = prior(NAMES, [recording(0), recording(3)], RECORDED[0].features)
+    belief = prior(NAMES, [recording(0, known), recording(3, known)], RECORDED[0].features, LIKENESS)
+    whole = prior(NAMES, [recording(0), recording(3)], RECORDED[0].features, LIKENESS)
     new = np.array([name not in known for name in NAMES])
     assert np.corrcoef(belief.mean[new], whole.mean[new])[0, 1] > 0.8
 
 
 def test_a_variant_that_failed_before_is_expected_to_be_slow():
     failed = [name for name in NAMES if name.startswith("ELL-SoA-SoA")]
-    mean = prior(NAMES, [recording(1, failed=failed)], RECORDED[1].features).mean
+    mean = prior(NAMES, [recording(1, failed=failed)], RECORDED[1].features, LIKENESS).mean
     assert mean[NAMES.index(failed[0])] == mean.max()
 
 

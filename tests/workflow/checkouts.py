@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[2]
 QUICK = {
     "screen_launches": 3,
     "finalists": 4,
-    "per_layout": 1,
+    "per_group": 1,
     "launches": 10,
     "graph_launches": 2,
     "graph_replays": 5,
@@ -67,21 +67,26 @@ class Checkout:
         for name in ("Snakefile", "environment.yml"):
             shutil.copy(REPOSITORY / name, folder / name)
 
-    def command(self, *words: str) -> list[str]:
+    def command(self, *words: str, cores: bool = True) -> list[str]:
         """Return the command line that starts Snakemake."""
-        return [sys.executable, "-m", "snakemake", "--cores", "2", *words]
+        return [sys.executable, "-m", "snakemake", *(["--cores", "2"] if cores else []), *words]
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment in which the rules find `repro`, and no GPU and no mirror but their own."""
+        """The environment in which the rules find the copy of `repro`, and no GPU and no mirror but their own."""
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         hidden = {name: value for name, value in os.environ.items() if name != "REPRO_MIRROR"}
-        return hidden | {"PATH": path, "CUDA_VISIBLE_DEVICES": "-1", "NO_COLOR": "1"}
+        return hidden | {
+            "PATH": path,
+            "PYTHONPATH": str(self.folder / "src"),
+            "CUDA_VISIBLE_DEVICES": "-1",
+            "NO_COLOR": "1",
+        }
 
-    def snakemake(self, *words: str) -> Said:
-        """Run Snakemake to its end."""
+    def snakemake(self, *words: str, cores: bool = True) -> Said:
+        """Run Snakemake to its end; where nothing is made it needs no number of cores."""
         done = subprocess.run(
-            self.command(*words),
+            self.command(*words, cores=cores),
             cwd=self.folder,
             env=self.environment,
             text=True,
@@ -94,7 +99,7 @@ class Checkout:
 
     def configure(self, name: str, study: dict[str, Any], **keys: Any) -> str:
         """Write a configuration of one study with few launches; return its file."""
-        settings = {"protocol": QUICK, "precisions": ["double"], "layouts": ["ELL-SoA-AoS"], **study}
+        settings = {"timing": QUICK, "precisions": ["double"], "layouts": ["ELL-SoA-AoS"], **study}
         data = {
             "campaign": name,
             "device": "opencl",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 
@@ -25,9 +26,11 @@ def test_every_job_is_planned(words: list[str], problems: int, scalar: int, entr
     assert said.code == 0, said.text
     jobs = said.jobs
     assert jobs["problem"] == problems + scalar
-    assert jobs["measure"] == 2 * problems + scalar
-    assert count_compile(jobs) == 2 * entries + bool(scalar)
-    assert jobs.get("compile_solver", 0) == bool(scalar)
+    assert jobs["measure_compound_spmv"] == 2 * problems
+    assert jobs.get("measure_compressed_coo", 0) == scalar
+    # the second study's products, and its solver
+    assert count_compile(jobs) == 2 * entries + 2 * bool(scalar)
+    assert jobs.get("compile_compressed_coo_solvers", 0) == bool(scalar)
     assert jobs["compile_common"] == jobs["report"] == jobs["check"] == 1
     assert jobs["tables_compound_spmv"] == jobs["figures_compound_spmv"] == 1
 
@@ -50,6 +53,19 @@ def test_one_table_can_be_asked_for(checkout: Checkout) -> None:
     assert said.code == 0, said.text
     assert said.jobs["tables_compound_spmv"] == 1
     assert "figures_compound_spmv" not in said.jobs
+
+
+def test_a_replay_makes_every_artifact_again_where_only_some_formats_are_kept(checkout: Checkout) -> None:
+    made = shutil.ignore_patterns("*.tex", "*.pdf", "*.png", "*.html", "replay.yaml")  # not in a fresh clone
+    for folder in ("results/h200", "figures/h200"):
+        shutil.copytree(REPOSITORY / folder, checkout.folder / folder, ignore=made)
+    said = checkout.snakemake("--dry-run", "all", "--configfile", "config/h200.yaml")
+    assert said.code == 0, said.text
+    studies = ("compound_spmv", "compressed_coo")
+    assert {job: said.jobs[job] for job in said.jobs if job.startswith(("tables", "figures"))} == {
+        f"{kind}_{study}": 1 for kind in ("tables", "figures") for study in studies
+    }
+    assert said.jobs["report"] == 1
 
 
 def test_the_profile_is_loaded_by_itself(checkout: Checkout) -> None:

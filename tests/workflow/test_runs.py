@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from checkouts import QUICK, Checkout, count_compile
 
@@ -47,7 +48,7 @@ def config(checkout: Checkout) -> str:
     config = checkout.configure("tiny", {"problems": "tiny", "artifacts": ARTIFACTS})
     said = checkout.snakemake("all", "--configfile", config)
     assert said.code == 0, said.text
-    assert said.jobs["measure"] == said.jobs["problem"] == 4
+    assert said.jobs["measure_compound_spmv"] == said.jobs["problem"] == 4
     assert "report   results/tiny/report.html" in said.text
     assert "tables   results/tiny/tables" in said.text
     assert "figures  figures/tiny" in said.text
@@ -77,6 +78,18 @@ def test_again_there_is_nothing_to_do(checkout: Checkout, config: str) -> None:
     assert time.monotonic() - began < 40
 
 
+@pytest.mark.parametrize("words", [["--report", "made.html"], ["--summary"], ["--rulegraph"], ["--dry-run"]])
+def test_where_nothing_is_made_no_number_of_cores_is_asked_for(
+    words: list[str], checkout: Checkout, config: str
+) -> None:
+    said = checkout.snakemake(*words, "--configfile", config, cores=False)
+    assert said.code == 0, said.text
+    if "--report" in words:
+        page = (checkout.folder / "made.html").read_text()
+        assert "tables_compound_spmv" in page
+        assert "measure_compound_spmv" in page
+
+
 def test_an_edited_template_is_compiled_and_measured_again(checkout: Checkout, config: str) -> None:
     template = next((checkout.folder / "kernels/compound_spmv").glob("*.j2"))
     kept, times = template.read_bytes(), template.stat()
@@ -86,14 +99,14 @@ def test_an_edited_template_is_compiled_and_measured_again(checkout: Checkout, c
     finally:
         template.write_bytes(kept)
         os.utime(template, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert count_compile(jobs) == jobs["measure"] == 4
+    assert count_compile(jobs) == jobs["measure_compound_spmv"] == 4
     assert "problem" not in jobs
 
 
-def test_another_protocol_compiles_and_builds_nothing(checkout: Checkout) -> None:
-    config = checkout.configure("tiny", {"problems": "tiny", "artifacts": ARTIFACTS, "protocol": QUICK | {"rounds": 3}})
+def test_other_timing_compiles_and_builds_nothing(checkout: Checkout) -> None:
+    config = checkout.configure("tiny", {"problems": "tiny", "artifacts": ARTIFACTS, "timing": QUICK | {"rounds": 3}})
     jobs = checkout.snakemake("--dry-run", "all", "--configfile", config).jobs
-    assert jobs["measure"] == 4
+    assert jobs["measure_compound_spmv"] == 4
     assert not {"compile_common", "problem"} & set(jobs)
     assert count_compile(jobs) == 0
     checkout.configure("tiny", {"problems": "tiny", "artifacts": ARTIFACTS})
@@ -150,7 +163,7 @@ def test_what_cannot_be_had_is_said_and_tried_again(checkout: Checkout) -> None:
     by_hand.write_text(OCTAHEDRON)
     said = checkout.snakemake("all", "--configfile", config)
     assert said.code == 0, said.text
-    assert said.jobs["problem"] == said.jobs["measure"] == 1
+    assert said.jobs["problem"] == said.jobs["measure_compound_spmv"] == 1
     assert checkout.snakemake("all", "--configfile", config).nothing_to_do
 
 
@@ -158,7 +171,7 @@ def test_what_cannot_be_had_is_said_and_tried_again(checkout: Checkout) -> None:
 def test_a_killed_run_goes_on_where_it_was(target: str, checkout: Checkout) -> None:
     name = f"killed-{target}"
     slow = {"screen_launches": 3000, "cpu_budget": 1.0}
-    study = {"problems": ["tiny/elasticity"], "artifacts": ["table-1"], "protocol": QUICK | slow}
+    study = {"problems": ["tiny/elasticity"], "artifacts": ["table-1"], "timing": QUICK | slow}
     config = checkout.configure(name, study)
     store = checkout.folder / f"results/{name}/store/compound_spmv/tiny/elasticity/double/rows.jsonl"
     process = subprocess.Popen(
@@ -205,19 +218,52 @@ def test_two_studies_share_a_campaign(checkout: Checkout) -> None:
         {"problems": ["tiny/poisson"], "artifacts": ["table-1"]},
         studies={
             "compound_spmv": {
-                "problems": ["tiny/poisson"], "artifacts": ["table-1"], "protocol": QUICK, "layouts": ["ELL-SoA-AoS"],
+                "problems": ["tiny/poisson"], "artifacts": ["table-1"], "timing": QUICK, "layouts": ["ELL-SoA-AoS"],
             },
             "compressed_coo": {
-                "problems": ["coo_tiny"], "artifacts": ["table-1", "figure-5"], "protocol": QUICK, "layouts": ["CCOO"],
+                "problems": ["coo_tiny"], "artifacts": ["table-1", "figure-5"], "timing": QUICK, "layouts": ["CCOO"],
             },
         },
     )  # fmt: skip
     said = checkout.snakemake("all", "--configfile", config)
     assert said.code == 0, said.text
-    assert said.jobs["compile_solver"] == said.jobs["tables_compressed_coo"] == 1
+    assert said.jobs["compile_compressed_coo_solvers"] == said.jobs["tables_compressed_coo"] == 1
     results = checkout.folder / "results/both"
     assert "tiny/5pt_const" in (results / "tables/compressed_coo/table-1.csv").read_text()
     assert (checkout.folder / "figures/both/compressed_coo/figure-5.svg").stat().st_size > 0
     report = (results / "report.html").read_text()
     assert "compressed_coo" in report
     assert "compound_spmv" in report
+
+
+def test_matrices_that_no_study_can_take_stop_nothing_and_are_named(checkout: Checkout) -> None:
+    """An empty and a rectangular one of the user's own, beside one that both studies take."""
+    for name, size, diagonal in (("empty", "300 300", 0), ("wide", "300 301", 300), ("square", "300 300", 300)):
+        entries = "".join(f"{row} {row} 2.5\n" for row in range(1, diagonal + 1))
+        text = f"%%MatrixMarket matrix coordinate real general\n{size} {diagonal}\n{entries}"
+        (checkout.folder / f"{name}.mtx").write_text(text)
+    study = {
+        "problems": [{"path": f"{name}.mtx"} for name in ("empty", "wide", "square")],
+        "artifacts": ["table-1"],
+        "timing": QUICK,
+        "precisions": ["double"],
+    }
+    layouts = {"compound_spmv": "ELL-SoA-AoS", "compressed_coo": "CCOO"}
+    studies = {name: {**study, "layouts": [layout]} for name, layout in layouts.items()}
+    config = checkout.configure("refused", {}, studies=studies)
+    said = checkout.snakemake("all", "--configfile", config)
+    assert said.code == 1
+    assert "missing or failed: 4" in said.text
+    results = checkout.folder / "results/refused"
+    for name in layouts:
+        for problem, reason in (("empty", "the matrix has no entries"), ("wide", "the matrix is not square")):
+            assert said.text.count(f"{name} on {problem}, double: {reason}") == 1
+            [row] = pq.read_table(results / f"raw/{name}/{problem}/double/report.parquet").to_pylist()
+            assert (row["status"], row["message"].splitlines()[0]) == ("unavailable", reason)
+        rows = pq.read_table(results / f"raw/{name}/square/double/report.parquet").to_pylist()
+        assert {row["status"] for row in rows if row["kind"] == "variant"} == {"ok"}
+        assert "square" in (results / f"tables/{name}/table-1.md").read_text()
+    assert "the matrix is not square" in (results / "tables/compressed_coo/table-1.md").read_text()
+    report = (results / "report.html").read_text()
+    assert "compound_spmv" in report
+    assert "compressed_coo" in report

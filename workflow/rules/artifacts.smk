@@ -12,7 +12,7 @@ for study in plan.studies.values():
                 f"tables_{study.name}"
             input:
                 raw=plan.raw(study.name),
-                published=plan.published,
+                published=plan.published(study.name),
             output:
                 expand(
                     f"{plan.results}/tables/{study.name}/{{table}}.{{suffix}}",
@@ -24,12 +24,14 @@ for study in plan.studies.values():
             conda:
                 "../../environment.yml"
             params:
-                code=plan.code("tuning", "artifacts"),
+                code=plan.artifacts_code(study.name, "tables"),
                 config=plan.config_file,
+                problems=study.problems,
+                tie=study.settings.timing.tie,
                 names=study.tables,
                 study=study.name,
             message:
-                "Making the tables"
+                "Making the tables of {params.study}"
             shell:
                 "repro table {params.names} --study {params.study} --config {params.config:q} > {log:q} 2>&1"
 
@@ -40,7 +42,7 @@ for study in plan.studies.values():
                 f"figures_{study.name}"
             input:
                 raw=plan.raw(study.name),
-                published=plan.published,
+                published=plan.published(study.name),
             output:
                 expand(
                     f"{plan.figures}/{study.name}/{{figure}}.{{suffix}}",
@@ -52,11 +54,13 @@ for study in plan.studies.values():
             conda:
                 "../../environment.yml"
             params:
-                code=plan.code("tuning", "artifacts"),
+                code=plan.artifacts_code(study.name, "figures"),
                 config=plan.config_file,
+                problems=study.problems,
+                tie=study.settings.timing.tie,
                 names=study.figures,
                 study=study.name,
             message:
-                "Making the figures"
+                "Making the figures of {params.study}"
             shell:
                 "repro figure {params.names} --study {params.study} --config {params.config:q} > {log:q} 2>&1"

@@ -1,31 +1,35 @@
-"""Measure one problem of a study in one precision: every variant, then the winners once more beside the library."""
+"""Measure one problem of a study in one precision, by the study's own steps, each of which writes a file."""
 
+for study in plan.studies.values():
 
-rule measure:
-    input:
-        matrix=rules.problem.output.matrix,
-        modules=lambda wildcards: plan.manifests(**wildcards),
-    output:
-        multiext(
-            f"{plan.results}/raw/{{study}}/{{problem}}/{{precision}}/",
-            "search.parquet",
-            "baseline.parquet",
-            "report.parquet",
-            "choices.parquet",
-        ),
-    log:
-        f"{plan.logs}/measure/{{study}}/{{problem}}/{{precision}}.log",
-    conda:
-        "../../environment.yml"
-    threads: 1 if plan.on_gpu else workflow.cores
-    resources:
-        gpu=1 if plan.on_gpu else 0,
-    params:
-        config=plan.config_file,
-        protocol=lambda wildcards: plan.protocol(wildcards.study),
-        baselines=lambda wildcards: plan.studies[wildcards.study].settings.baselines,
-    message:
-        "Measuring {wildcards.problem}, {wildcards.precision}"
-    shell:
-        "repro measure {wildcards.study} {wildcards.problem:q} {wildcards.precision} --config {params.config:q}"
-        " > {log:q} 2>&1"
+    rule:
+        name:
+            f"measure_{study.name}"
+        input:
+            matrix=rules.problem.output.matrix,
+            modules=lambda wildcards, study=study.name: plan.manifests(
+                study, **wildcards
+            ),
+        output:
+            multiext(
+                f"{plan.results}/raw/{study.name}/{{problem}}/{{precision}}/",
+                *plan.steps(study.name),
+            ),
+        log:
+            f"{plan.logs}/measure/{study.name}/{{problem}}/{{precision}}.log",
+        conda:
+            "../../environment.yml"
+        threads: lambda wildcards: 1 if plan.on_gpu else workflow.cores
+        resources:
+            gpu=1 if plan.on_gpu else 0,
+        params:
+            code=plan.measuring_code(study.name),
+            config=plan.config_file,
+            timing=plan.timing(study.name),
+            baselines=study.settings.baselines,
+            study=study.name,
+        message:
+            "Measuring {wildcards.problem}, {wildcards.precision}, of {params.study}"
+        shell:
+            "repro measure {params.study} {wildcards.problem:q} {wildcards.precision} --config {params.config:q}"
+            " > {log:q} 2>&1"

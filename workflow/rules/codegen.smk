@@ -1,70 +1,49 @@
-"""Render and compile one module for each space, entry, precision and layout, on the CPU alone; a job makes all layouts."""
+"""Render and compile modules, on the CPU alone; a job makes a group: those whose keys differ in the last part alone."""
 
-for study, space, entry, layouts in plan.module_sets:
+for group in plan.module_groups:
 
     rule:
         name:
-            f"compile_{study}_{space}_{entry}"
+            group.rule
         input:
-            templates=plan.templates,
+            templates=plan.templates(group.study, "sparse"),
         output:
-            expand(
-                f"modules/{{{{target}}}}/{study}/{space}/{entry}-{{{{precision}}}}/{{layout}}.json",
-                layout=layouts,
-            ),
+            plan.manifests_of(group.study, group.keys),
         log:
-            f"{plan.logs}/compile/{{target}}/{study}/{space}/{entry}-{{precision}}.log",
+            f"{plan.logs}/compile/{plan.target_name}/{group.study}/{group.name}.log",
         priority: 1
         conda:
             "../../environment.yml"
         threads: 4 if plan.on_gpu else 1
         params:
-            code=plan.code("entries", "formats", "codegen"),
+            code=plan.compiling_code(group.study),
             kernels=lambda wildcards: plan.config.kernels,
-            module=f"{study} {entry}",
-            layouts=layouts,
-            space=space,
+            study=group.study,
+            group=group.name,
+            modules=group.keys,
+            target=plan.target_name,
         message:
-            "Compiling modules: {params.module}, {wildcards.precision} precision, space {params.space}, for {wildcards.target}"
+            "Compiling {params.group} of {params.study} for {params.target}"
         shell:
-            "repro compile {params.module} {wildcards.precision} {params.layouts} --space {params.space}"
-            " --jobs {threads} --target {wildcards.target} --kernels {params.kernels:q} --record-errors > {log:q} 2>&1"
+            "repro compile {params.study} {params.modules} --jobs {threads} --target {params.target}"
+            " --kernels {params.kernels:q} --record-errors > {log:q} 2>&1"
 
 
 rule compile_common:
     input:
-        templates=plan.templates,
+        templates=plan.templates("common"),
     output:
-        "modules/{target}/common.json",
+        plan.common_manifest,
     log:
-        f"{plan.logs}/compile/{{target}}/common.log",
+        f"{plan.logs}/compile/{plan.target_name}/common.log",
     priority: 1
     conda:
         "../../environment.yml"
     params:
-        code=plan.code("entries", "formats", "codegen"),
+        code=plan.common_code,
         kernels=lambda wildcards: plan.config.kernels,
+        target=plan.target_name,
     message:
-        "Compiling the kernels that all studies share, {wildcards.target}"
+        "Compiling the kernels that all studies share, for {params.target}"
     shell:
-        "repro compile common --target {wildcards.target} --kernels {params.kernels:q} > {log:q} 2>&1"
-
-
-rule compile_solver:
-    input:
-        templates=plan.templates,
-    output:
-        "modules/{target}/solvers/{solver}-{precision}.json",
-    log:
-        f"{plan.logs}/compile/{{target}}/solvers/{{solver}}-{{precision}}.log",
-    priority: 1
-    conda:
-        "../../environment.yml"
-    params:
-        code=plan.code("entries", "formats", "codegen"),
-        kernels=lambda wildcards: plan.config.kernels,
-    message:
-        "Compiling the vector operations of {wildcards.solver}, {wildcards.precision} precision, {wildcards.target}"
-    shell:
-        "repro compile solvers {wildcards.solver} {wildcards.precision} --target {wildcards.target}"
-        " --kernels {params.kernels:q} > {log:q} 2>&1"
+        "repro compile common --target {params.target} --kernels {params.kernels:q} > {log:q} 2>&1"

@@ -12,7 +12,7 @@ rule problem:
     conda:
         "../../environment.yml"
     params:
-        code=plan.code("entries", "problems"),
+        code=plan.building_code,
         config=plan.config_file,
         definition=lambda wildcards: plan.problems[wildcards.problem].definition,
         seed=plan.config.seed,

@@ -12,8 +12,9 @@ rule report:
     conda:
         "../../environment.yml"
     params:
-        code=plan.code("tuning", "artifacts"),
+        code=plan.reporting_code,
         config=plan.config_file,
+        studies={study.name: study.problems for study in plan.studies.values()},
     message:
         "Writing the report"
     shell:

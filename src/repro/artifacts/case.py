@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from repro.artifacts.data import Campaign
-from repro.config.models import Protocol
-from repro.errors import ReproError
-from repro.formats.layout import Layout
-
-Clock = Literal["event", "graph"]
-Tuning = Literal["schedule", "layout", "joint", "static", "dynamic", "reference", "extended", "reordered", "plain"]
+from repro.bench.runnable import Clock
 
 TIMED = ("ok", "noisy")
-TIE = float(Protocol.model_fields["tie"].default)
 # up to this multiple of an empty kernel's reading a time is mostly launch
 NEAR_EMPTY = 2.0
 MOSTLY_LAUNCH = (
@@ -30,14 +24,12 @@ class Timed:
 
     Attributes
     ----------
-    name, layout
-        The row's name; the layout is None for a baseline.
+    name
+        The row's name.
     seconds
         Median by the clock that was asked for.
     noisy
         Whether the row was marked so.
-    bytes, floor_bytes
-        The row's counts.
     ties
         Names that the search found within the tie of it.
     row
@@ -45,11 +37,8 @@ class Timed:
     """
 
     name: str
-    layout: str | None
     seconds: float
     noisy: bool
-    bytes: int | None
-    floor_bytes: int | None
     ties: tuple[str, ...]
     row: Mapping[str, Any]
 
@@ -57,12 +46,6 @@ class Timed:
     def notes(self) -> tuple[str, ...]:
         """Note that the time is noisy, where it is."""
         return (NOISY,) if self.noisy else ()
-
-    @property
-    def tied_layouts(self) -> tuple[str, ...]:
-        """Other layouts with a variant within the tie."""
-        found = {layout for name in self.ties if (layout := layout_of(name)) not in (None, self.layout)}
-        return tuple(sorted(str(layout) for layout in found))
 
 
 @dataclass(frozen=True)
@@ -94,47 +77,23 @@ class Case:
         cache = self.cache or self.campaign.cache
         return [row for row in rows if row["cache"] == cache]
 
-    def winner(self, tuning: Tuning, clock: Clock) -> Timed | None:
+    def winner(self, tuning: str, clock: Clock) -> Timed | None:
         """Return the reported time of what was chosen, None where there is no choice or no time yet."""
         for choice in self.campaign.choice_rows(self.problem, self.precision):
             if choice["tuning"] == tuning and choice["clock"] == clock:
                 ties = choice["ties"]
                 names = () if ties is None else tuple(str(t) for t in ties if t != choice["name"])
                 rows = [r for r in self.rows if r["name"] == choice["name"] and r["kind"] == "variant"]
-                return _fastest(rows, clock, names)
+                return fastest(rows, clock, names)
         return None
 
     def timed(self, name: str, clock: Clock) -> Timed | None:
         """Return the reported time of a variant, None if it has none."""
-        return _fastest([row for row in self.rows if (row["kind"], row["name"]) == ("variant", name)], clock)
-
-    def speedup(self, base: Timed | None, over: Timed | None) -> float | None:
-        """Return how many times faster `over` is than `base`, None if either is missing."""
-        return base.seconds / over.seconds if base and over else None
-
-    def fastest(self, kind: str, clock: Clock, names: Collection[str]) -> Timed | None:
-        """Return the fastest row of a kind among those of some names, None if none of them has a time."""
-        return _fastest([row for row in self.rows if row["kind"] == kind and row["name"] in names], clock)
-
-    def baseline(
-        self, clock: Clock, *, papers_choice: bool = False, ordering: str = "natural", of: str = ""
-    ) -> Timed | None:
-        """Return the library's fastest routine of any representation, or the fastest that the papers used.
-
-        Routines run on the problem in its own ordering unless another is asked for, and on any format unless one is
-        named: `csr` is that of `spmv-csr-alg1`.
-        """
-        rows = [
-            row
-            for row in self.rows
-            if row["kind"] == "baseline" and (row["papers_choice"] or not papers_choice) and row["ordering"] == ordering
-            and (not of or of in str(row["routine"]).split("-"))
-        ]  # fmt: skip
-        return _fastest(rows, clock)
+        return fastest([row for row in self.rows if (row["kind"], row["name"]) == ("variant", name)], clock)
 
     def bound(self, kind: Literal["floor", "copy", "empty"], clock: Clock) -> Timed | None:
         """Return the fastest streaming kernel, device copy or empty kernel."""
-        return _fastest([row for row in self.rows if row["kind"] == kind], clock)
+        return fastest([row for row in self.rows if row["kind"] == kind], clock)
 
     def mostly_launch(self, clock: Clock, *times: Timed | float | None) -> bool:
         """Return whether any of the times (or seconds) is within `NEAR_EMPTY` of what an empty kernel reads."""
@@ -142,7 +101,7 @@ class Case:
         if empty is None:
             return False
         seconds = [time.seconds if isinstance(time, Timed) else time for time in times if time is not None]
-        return any(each <= NEAR_EMPTY * empty.seconds for each in seconds)
+        return any(time <= NEAR_EMPTY * empty.seconds for time in seconds)
 
     def launch_note(self, clock: Clock, *times: Timed | float | None) -> tuple[str, ...]:
         """Note that a time is mostly launch, where one is."""
@@ -154,7 +113,7 @@ class Case:
         return f"floor failed: {', '.join(statuses)}" if statuses else "no floor was timed"
 
     def why_not(self) -> str:
-        """Return why there is no time: unavailable, not measured, failed, or not chosen yet."""
+        """Return why there is no time: unavailable, refused by the study, not measured, failed, or not chosen yet."""
         record = self.campaign.problems.get(self.problem)
         if record is not None and not record.available:
             return str(record.remark)
@@ -162,18 +121,12 @@ class Case:
             searched = self.campaign.search_rows(self.problem, self.precision)
             return "searched but not reported yet" if searched else "not measured in this campaign"
         variants = [row for row in self.rows if row["kind"] == "variant"]
+        refused = next((row for row in variants if row["status"] == "unavailable"), None)
+        if refused:
+            return str(refused["message"]).partition("\n")[0]
         if variants and not any(row["status"] in TIMED for row in variants):
             return "failed: " + ", ".join(sorted({row["status"] for row in variants}))
         return "no winner was chosen yet"
-
-
-def layout_of(name: str) -> str | None:
-    """Return the layout that a variant's name starts with, None for other names."""
-    head = name.split("/", 1)[0]
-    try:
-        return str(Layout.parse(head))
-    except ReproError:  # a baseline
-        return None
 
 
 def median(row: Mapping[str, Any], clock: Clock) -> float | None:
@@ -183,12 +136,10 @@ def median(row: Mapping[str, Any], clock: Clock) -> float | None:
     return float(row[f"{clock}_median"])
 
 
-def _fastest(rows: Iterable[Mapping[str, Any]], clock: Clock, ties: tuple[str, ...] = ()) -> Timed | None:
+def fastest(rows: Iterable[Mapping[str, Any]], clock: Clock, ties: tuple[str, ...] = ()) -> Timed | None:
+    """Return the fastest of some rows, None if none of them has a time."""
     timed = [(seconds, str(row["name"]), row) for row in rows if (seconds := median(row, clock)) is not None]
     if not timed:
         return None
     seconds, name, row = min(timed, key=lambda item: item[:2])
-    return Timed(
-        name=name, layout=row["layout"], seconds=seconds, noisy=row["status"] == "noisy",
-        bytes=row["bytes"], floor_bytes=row["floor_bytes"], ties=ties, row=row,
-    )  # fmt: skip
+    return Timed(name, seconds, row["status"] == "noisy", ties, row)

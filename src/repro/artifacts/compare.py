@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,17 +10,18 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from repro.artifacts.case import TIE, TIMED, median
+from repro.artifacts.case import TIMED, median
 from repro.artifacts.data import Campaign
-from repro.artifacts.standing import geometric_mean
-from repro.bench.rows import CLOCKS
+from repro.artifacts.numbers import geometric_mean
+from repro.bench.recorded import recorded_studies
+from repro.bench.rows import ALL_CLOCKS
+from repro.bench.runnable import Clock
 from repro.errors import ReproError
 
 Verdict = Literal["same", "faster", "slower", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("same", "faster", "slower", "undecided")
 KEY = ["study", "problem", "precision", "kind", "name", "cache"]
 SAMPLED = ["q1", "median", "q3"]
-TOLERANCE = 0.02
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Winner:
         By how much, as a fraction, the foreign winner is slower than a campaign's own, in the search of the campaign
         where that is less; None where neither has timed both.
     agree
-        One variant, one among the ties of the other, or a loss within the tie.
+        One variant, one among the ties of the other, or a loss within the first campaign's tie.
     """
 
     study: str
@@ -111,7 +112,13 @@ def find_campaign(given: str, results: Path) -> Path:
 
 
 def compare(
-    first: Path, second: Path, *, tolerance: float = TOLERANCE, search: bool = False, across_devices: bool = False
+    first: Path,
+    second: Path,
+    *,
+    tolerance: float,
+    search: bool = False,
+    across_devices: bool = False,
+    load: Callable[[Path, str], Campaign] = Campaign.load,
 ) -> Comparison:
     """Compare all studies that two campaigns share.
 
@@ -125,16 +132,18 @@ def compare(
         Compare the full rows of the search as well as the report's.
     across_devices
         Give ratios, and no verdict, where the devices are of different models.
+    load
+        Reads a study of a campaign.
 
     Raises
     ------
     ReproError
         A campaign cannot be read, they share no study, or the devices differ and that was not asked for.
     """
-    shared = [name for name in _studies(first) if name in _studies(second)]
+    shared = [name for name in recorded_studies(first) if name in recorded_studies(second)]
     if not shared:
         raise ReproError("the campaigns share no study", where=f"{first} and {second}")
-    pairs = [(Campaign.load(first, study), Campaign.load(second, study)) for study in shared]
+    pairs = [(load(first, study), load(second, study)) for study in shared]
     devices = pairs[0][0].device or "nothing measured", pairs[0][1].device or "nothing measured"
     across = any((a.backend, a.device) != (b.backend, b.device) for a, b in pairs)
     if across and not across_devices:
@@ -155,7 +164,7 @@ def compare(
             for why, count in left_out.items():
                 counts[why] = counts.get(why, 0) + count
         winners += _winners(one, other)
-    rows = _judge(pd.concat(frames, ignore_index=True), tolerance, verdicts=not across)
+    rows = _judge(pd.concat(frames, ignore_index=True), tolerance, judged=not across)
     return Comparison(
         first=pairs[0][0].name,
         second=pairs[0][1].name,
@@ -183,23 +192,19 @@ def judge(first: Mapping[str, float], second: Mapping[str, float], tolerance: fl
     return "undecided"
 
 
-def _studies(raw: Path) -> list[str]:
-    return sorted(p.name for p in raw.iterdir() if p.is_dir() and p.name not in ("problems", "environment"))
-
-
 def _full(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["protocol"] == "full"]
 
 
 def _pair(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
     """Put rows of one key side by side; return those that both have timed, and why the others are left out."""
-    columns = [*KEY, "phase", "status", "floor_bytes", *(f"{c}_{q}" for c in CLOCKS for q in SAMPLED)]
+    columns = [*KEY, "phase", "status", "least_bytes", *(f"{c}_{q}" for c in ALL_CLOCKS for q in SAMPLED)]
     mine, theirs = (frame.loc[frame["status"] != "unavailable", columns] for frame in (mine, theirs))
     both = mine.merge(theirs, on=KEY, how="outer", suffixes=("_first", "_second"), indicator="in")
     matched = both["in"] == "both"
     timed = [both[f"status_{side}"].isin(TIMED) for side in ("first", "second")]
-    # the same name, but another matrix: the bytes of its floor differ
-    changed = (both["floor_bytes_first"] != both["floor_bytes_second"]).fillna(False).astype(bool)
+    # the same name, but another matrix: the least bytes differ
+    changed = (both["least_bytes_first"] != both["least_bytes_second"]).fillna(False).astype(bool)
     keep = matched & timed[0] & timed[1] & ~changed
     left_out = {
         "only in the first": int((both["in"] == "left_only").sum()),
@@ -212,27 +217,28 @@ def _pair(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, dict[
     return both[keep].rename(columns={"phase_first": "phase"}), left_out
 
 
-def _judge(pairs: pd.DataFrame, tolerance: float, *, verdicts: bool) -> pd.DataFrame:
+def _judge(pairs: pd.DataFrame, tolerance: float, *, judged: bool) -> pd.DataFrame:
+    """Return a line for each pair; without verdicts where nothing is to be judged."""
     lines = []
     for pair in pairs.to_dict("records"):
         line: dict[str, Any] = {name: pair[name] for name in [*KEY, "phase"]}
         ratios: list[float] = []
-        found: list[Verdict] = []
-        for clock in CLOCKS:
+        verdicts: list[Verdict] = []
+        for clock in ALL_CLOCKS:
             first, second = ({q: pair[f"{clock}_{q}_{side}"] for q in SAMPLED} for side in ("first", "second"))
-            known = all(time > 0 for time in (*first.values(), *second.values()))  # false for NaN
-            verdict = judge(first, second, tolerance) if known and verdicts else None
-            ratio = second["median"] / first["median"] if known else None
+            timed = all(time > 0 for time in (*first.values(), *second.values()))  # false for NaN
+            verdict = judge(first, second, tolerance) if timed and judged else None
+            ratio = second["median"] / first["median"] if timed else None
             line |= {f"{clock}_first": first["median"], f"{clock}_second": second["median"]}
             line |= {f"{clock}_ratio": ratio, f"{clock}_verdict": verdict}
             ratios += [] if ratio is None else [ratio]
-            found += [] if verdict is None else [verdict]
+            verdicts += [] if verdict is None else [verdict]
         line["ratio"] = geometric_mean(ratios) if ratios else np.nan
         # where the clocks contradict each other nothing is decided
-        line["verdict"] = (found[0] if len(set(found)) == 1 else "undecided") if found else None
+        line["verdict"] = (verdicts[0] if len(set(verdicts)) == 1 else "undecided") if verdicts else None
         lines.append(line)
     columns = [*KEY, "phase"]
-    columns += [f"{clock}_{what}" for clock in CLOCKS for what in ("first", "second", "ratio", "verdict")]
+    columns += [f"{clock}_{what}" for clock in ALL_CLOCKS for what in ("first", "second", "ratio", "verdict")]
     return pd.DataFrame(lines, columns=[*columns, "ratio", "verdict"])
 
 
@@ -254,7 +260,7 @@ def _winners(one: Campaign, other: Campaign) -> Iterator[Winner]:
         ]
         loss = min(losses, default=None)
         tied = first in _names(chosen[1][key]["ties"]) or second in _names(chosen[0][key]["ties"])
-        agree = first == second or tied or (loss is not None and loss <= TIE)
+        agree = first == second or tied or (loss is not None and loss <= one.tie)
         yield Winner(one.study, problem, precision, clock, tuning, first, second, loss, agree)
 
 
@@ -262,15 +268,14 @@ def _names(ties: Any) -> set[str]:
     return set() if ties is None else set(map(str, ties))
 
 
-def _loss(campaign: Campaign, key: tuple[str, str, str, str], own: str, foreign: str) -> float | None:
+def _loss(campaign: Campaign, key: tuple[str, str, Clock, str], own: str, foreign: str) -> float | None:
+    """Return by how much, as a fraction, the foreign winner is slower in a campaign's search than its own."""
     problem, precision, clock, _ = key
     times = {
         row["name"]: seconds
         for row in campaign.search_rows(problem, precision)
         # a few launches of the screening say too little
-        if row["name"] in (own, foreign)
-        and row["protocol"] == "full"
-        and (seconds := median(row, "event" if clock == "event" else "graph"))
+        if row["name"] in (own, foreign) and row["protocol"] == "full" and (seconds := median(row, clock))
     }
     return times[foreign] / times[own] - 1 if {own, foreign} <= set(times) else None
 
@@ -291,6 +296,6 @@ def _environment(campaign: Campaign) -> dict[str, str]:
     for name in used:
         for key, value in campaign.environments[name].items():
             inner = value.items() if isinstance(value, Mapping) else [(None, value)]
-            for sub, each in inner:
-                flat.setdefault(f"{key}.{sub}" if sub else key, set()).add(str(each))
+            for sub, part in inner:
+                flat.setdefault(f"{key}.{sub}" if sub else key, set()).add(str(part))
     return {key: " and ".join(sorted(values)) for key, values in flat.items()}

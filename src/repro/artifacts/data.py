@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,25 +12,18 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from repro.bench import ncu
-from repro.bench.rows import SCHEMA, Row
+from repro.bench.recorded import read_rows, recorded_studies
+from repro.bench.rows import NO_COLUMNS, ColumnType, schema_of
+from repro.config.models import Timing
 from repro.errors import ReproError
 
-CHOICE_COLUMNS = ("study", "problem", "entry", "precision", "clock", "tuning", "name", "ties")
-COUNTER_COLUMNS = ("study", "problem", "entry", "precision", "kind", "name", "profiler", *ncu.COLUMNS)
+CHOICE_COLUMNS = ("study", "problem", "precision", "clock", "tuning", "name", "ties")
+COUNTER_COLUMNS = ("study", "problem", "precision", "kind", "name", "profiler", *ncu.COLUMNS)
 PRECISIONS = ("single", "double")
-#: The oldest version of the rows that can be read, and what the columns stand for that it does not have.
-OLDEST = 1
-DEFAULTS = {"space": "paper", "ordering": "natural"}
-#: Columns that came later and hold nothing where a file is from before.
-LATER = ("per_thread", "chunks", "encodings")
-_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
-ROWS = pa.schema(
-    [(field.name, _TYPES[str(field.type).split(" | ")[0]]) for field in fields(Row)]
-    + [(name, pa.string()) for name in DEFAULTS if name not in Row.__annotations__]
-)
+#: Times that differ by less than this are a tie, unless the campaign's configuration says otherwise.
+TIE = float(Timing.model_fields["tie"].default)
 _DTYPES = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 
 
@@ -40,25 +33,27 @@ class ProblemRecord:
 
     Attributes
     ----------
-    name, entry, status, reason
+    name, kind, status, reason
         `status` is `ok` or `unavailable`, then with the reason.
-    n, nnz
-        Rows and stored entries; None where unavailable.
+    entry, n, nnz
+        Of a matrix what its non-zeros are, its rows and its stored entries; None for other kinds, and the sizes where
+        it is unavailable.
     origin, statistics
         As in `repro.problems.problem.Problem`.
-    memory
-        Precision to layout (or `cuSPARSE`) to bytes of the matrix.
+    facts
+        By study what its tables want to know beside that.
     """
 
     name: str
-    entry: str
+    kind: str = "matrix"
     status: str = "ok"
     reason: str | None = None
+    entry: str | None = None
     n: int | None = None
     nnz: int | None = None
     origin: Mapping[str, Any] | None = None
     statistics: Mapping[str, Any] | None = None
-    memory: Mapping[str, Mapping[str, int]] | None = None
+    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def available(self) -> bool:
@@ -93,9 +88,8 @@ class Campaign:
     name, study
         The folder's name and the study's.
     search, report
-        Rows of the two phases, columns of `repro.bench.rows.Row`, one row a name and cache state in each
-        (problem, precision); empty frames where nothing was measured. Rows that were recorded before there were
-        spaces and orderings count as the papers' space and the natural ordering.
+        Rows of the two phases, columns of `repro.bench.rows.Row` and the study's own, one row a name and cache state in
+        each (problem, precision); empty frames where nothing was measured.
     choices
         Columns `CHOICE_COLUMNS`.
     problems
@@ -104,6 +98,8 @@ class Campaign:
         Environment records by hash.
     counters
         What a profiler counted, columns `COUNTER_COLUMNS`; empty where it was not run.
+    tie
+        Share of a time within which another one is a tie, as configured.
     """
 
     name: str
@@ -114,10 +110,32 @@ class Campaign:
     problems: Mapping[str, ProblemRecord]
     environments: Mapping[str, Mapping[str, Any]]
     counters: pd.DataFrame
+    tie: float = TIE
 
     @classmethod
-    def load(cls, raw: Path, study: str) -> Campaign:
+    def load(
+        cls,
+        raw: Path,
+        study: str,
+        own: Mapping[str, ColumnType] = NO_COLUMNS,
+        problems: Collection[str] | None = None,
+        tie: float = TIE,
+    ) -> Campaign:
         """Read `results/<campaign>/raw`; what is not there yet is empty.
+
+        Parameters
+        ----------
+        raw
+            That folder.
+        study
+            Which study of it.
+        own
+            The study's own columns, which the frames then have in any case.
+        problems
+            The names of the study's problems, as configured: rows of others are left out. None: those that it has rows
+            of.
+        tie
+            As configured.
 
         Raises
         ------
@@ -127,45 +145,52 @@ class Campaign:
         """
         if not raw.is_dir():
             raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
-        rows = {phase: _read(raw / study, f"{phase}.parquet") for phase in ("search", "report", "choices")}
-        records = _problem_records(raw / "problems")
-        problems = _of_study(records, raw, study)
-        if not problems and not any(table.num_rows for table in rows.values()):
-            known = sorted(p.name for p in raw.iterdir() if p.name not in ("problems", "environment"))
+        steps = ("search", "report", "choices", "counters")
+        rows = {step: _of_problems(read_rows(raw / study, step), problems) for step in steps}
+        search, report = (_row_frame(rows[step], own, raw / study) for step in ("search", "report"))
+        measured = pd.concat([report, search], ignore_index=True).drop_duplicates("problem")
+        names = set(measured["problem"]) if problems is None else set(problems)
+        records = {name: record for name, record in _problem_records(raw / "problems").items() if name in names}
+        if not records and not any(table.num_rows for table in rows.values()):
+            studies = recorded_studies(raw)
             raise ReproError(
                 "the campaign holds nothing of this study",
                 where=raw,
-                expected=f"one of {', '.join(known)}" if known else "measured rows or built problems",
+                expected=f"one of {', '.join(studies)}" if studies else "measured rows or built problems",
                 actual=study,
             )
-        search, report = (_row_frame(rows[phase], raw / study) for phase in ("search", "report"))
-        measured = _columns(report, search, ["problem", "entry", "status", "message"]).drop_duplicates("problem")
-        for name, entry, status, message in measured.itertuples(index=False):
-            if name not in problems:  # measured without its record: it still has a line in the tables
-                unavailable = status == "unavailable"
-                reason = str(message) if unavailable else None
-                problems[name] = ProblemRecord(name, str(entry), "unavailable" if unavailable else "ok", reason)
+        for row in measured.to_dict("records"):
+            name = str(row["problem"])
+            if name not in records:  # measured without its record: it still has a line in the tables
+                unavailable = row["status"] == "unavailable"
+                entry = row.get("entry")
+                records[name] = ProblemRecord(
+                    name,
+                    status="unavailable" if unavailable else "ok",
+                    reason=str(row["message"]) if unavailable else None,
+                    entry=None if pd.isna(entry) else str(entry),
+                )
         campaign = cls(
             name=raw.resolve().parent.name,
             study=study,
             search=search,
             report=report,
             choices=_frame(rows["choices"], CHOICE_COLUMNS, raw / study),
-            problems=dict(sorted(problems.items())),
+            problems=dict(sorted(records.items())),
             environments={p.stem: _json(p) for p in sorted((raw / "environment").glob("*.json"))},
-            counters=_frame(_read(raw / study, "counters.parquet"), COUNTER_COLUMNS, raw / study),
+            counters=_frame(rows["counters"], COUNTER_COLUMNS, raw / study),
+            tie=tie,
         )
         campaign._check_one_device()
         return campaign
 
     def _check_one_device(self) -> None:
-        seen = self._devices
-        if len(seen) > 1:
+        if len(self._devices) > 1:
             raise ReproError(
                 "the campaign mixes times of several devices",
                 where=f"campaign {self.name}, study {self.study}",
                 expected="one device",
-                actual="; ".join(sorted(f"{b}: {d}" for b, d in seen.itertuples(index=False))),
+                actual="; ".join(sorted(f"{b}: {d}" for b, d in self._devices.itertuples(index=False))),
                 todo="give each device a campaign of its own",
             )
 
@@ -175,8 +200,8 @@ class Campaign:
 
     @cached_property
     def _device(self) -> tuple[str | None, str | None]:
-        seen = self._devices
-        return (str(seen["backend"].iloc[0]), str(seen["device"].iloc[0])) if len(seen) else (None, None)
+        first = next(self._devices.itertuples(index=False, name=None), None)
+        return (str(first[0]), str(first[1])) if first else (None, None)
 
     @property
     def backend(self) -> str | None:
@@ -198,16 +223,11 @@ class Campaign:
         """Title of our column: the GPU's name, `CPU` for OpenCL, `not measured` where nothing was."""
         return "CPU" if self.on_cpu else self.device or "not measured"
 
-    @property
-    def library(self) -> str:
-        """The library that the baselines are from."""
-        return "SciPy" if self.on_cpu else "cuSPARSE"
-
     @cached_property
     def precisions(self) -> tuple[str, ...]:
         """The precisions that something was recorded in, single first; both where nothing was."""
-        seen = {*self.report["precision"].unique(), *self.search["precision"].unique()}
-        return tuple(p for p in PRECISIONS if p in seen) or PRECISIONS
+        recorded = {*self.report["precision"].unique(), *self.search["precision"].unique()}
+        return tuple(precision for precision in PRECISIONS if precision in recorded) or PRECISIONS
 
     @cached_property
     def caches(self) -> tuple[str, ...]:
@@ -219,11 +239,6 @@ class Campaign:
     def cache(self) -> str:
         """The state that tables and figures print: `warm` wherever it was measured, as in the papers."""
         return self.caches[0] if self.caches else "unmeasured"
-
-    @property
-    def extended(self) -> bool:
-        """Whether anything was chosen in a space larger than the papers'."""
-        return "extended" in set(self.choices["tuning"])
 
     def empty_readings(self, clock: str) -> tuple[float, float] | None:
         """Return the least and largest median in seconds that an empty kernel reads; None where it was not timed."""
@@ -250,14 +265,6 @@ class Campaign:
     def search_rows(self, problem: str, precision: str) -> list[dict[str, Any]]:
         """Rows of the search phase, absent values None."""
         return self._searches.get((problem, precision), [])
-
-    def paper_rows(self, problem: str, precision: str) -> list[dict[str, Any]]:
-        """Rows of the search of the papers' space in the problem's own ordering, in the tables' cache state."""
-        return [
-            row
-            for row in self.search_rows(problem, precision)
-            if (row["space"], row["ordering"], row["cache"]) == ("paper", "natural", self.cache)
-        ]
 
     @cached_property
     def _counters(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -289,21 +296,11 @@ def _by_case(frame: pd.DataFrame) -> dict[tuple[str, str], list[dict[str, Any]]]
     return cases
 
 
-def _read(folder: Path, name: str) -> pa.Table:
-    """Read all files of a name as one table; a column that only some of them have is null in the others."""
-    tables = []
-    for path in sorted(folder.rglob(name)):
-        try:
-            tables.append(pq.read_table(path, use_threads=False, partitioning=None))
-        except (ValueError, OSError) as error:
-            raise ReproError(
-                "unreadable rows",
-                where=path,
-                actual=one_line(str(error)),
-                todo="delete the file and let the workflow make it again",
-            ) from error
-    filled = [table for table in tables if table.num_rows]
-    return pa.concat_tables(filled, promote_options="permissive") if filled else pa.table({})
+def _of_problems(rows: pa.Table, problems: Collection[str] | None) -> pa.Table:
+    """Return the rows of some problems; all where it is not said which."""
+    if problems is None or not rows.num_rows:
+        return rows
+    return rows.filter(pc.is_in(rows["problem"], pa.array(sorted(problems), pa.string())))
 
 
 def _missing_columns(table: pa.Table, columns: Iterable[str], where: Path) -> None:
@@ -320,29 +317,12 @@ def _frame(table: pa.Table, columns: Sequence[str], where: Path) -> pd.DataFrame
     return frame
 
 
-def _row_frame(table: pa.Table, where: Path) -> pd.DataFrame:
-    """Check the schema, give the columns their types, and keep the last full row of each name."""
+def _row_frame(table: pa.Table, own: Mapping[str, ColumnType], where: Path) -> pd.DataFrame:
+    """Give the columns their types, and keep the last full row of each name."""
+    schema = schema_of(own)
     if not table.num_rows:
-        table = ROWS.empty_table()
-    found = set(table.column("schema").to_pylist()) if "schema" in table.column_names else {"none"}
-    if not found <= set(range(OLDEST, SCHEMA + 1)):
-        raise ReproError(
-            "rows of another schema",
-            where=where,
-            expected=f"{OLDEST} to {SCHEMA}" if SCHEMA > OLDEST else SCHEMA,
-            actual=", ".join(sorted(map(str, found))),
-            todo="measure again with this version, or read them with the version that wrote them",
-        )
-    for name in (*DEFAULTS, *LATER):
-        if name not in table.column_names:
-            table = table.append_column(name, pa.nulls(table.num_rows, ROWS.field(name).type))
-    _missing_columns(table, ROWS.names, where)
-    table = table.select(ROWS.names).cast(ROWS)
-    for name, value in DEFAULTS.items():
-        of_all = name != "space"  # a baseline or a yardstick belongs to no space
-        meant = pa.scalar(True) if of_all else pc.equal(table["kind"], "variant")
-        filled = pc.if_else(meant, pc.fill_null(table[name], value), table[name])
-        table = table.set_column(table.column_names.index(name), name, filled)
+        table = schema.empty_table()
+    _missing_columns(table, schema.names, where)
     frame: pd.DataFrame = table.to_pandas(types_mapper=_DTYPES.get, ignore_metadata=True)
     # a screened variant may have a full row as well: the full one counts
     order = frame.assign(_full=frame["protocol"] == "full").sort_values(["_full", "measured_at"], kind="stable")
@@ -361,23 +341,13 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _problem_records(folder: Path) -> dict[str, ProblemRecord]:
-    known = {field.name for field in fields(ProblemRecord)}
+    attributes = {item.name for item in fields(ProblemRecord)}
     records = {}
     for path in sorted(folder.rglob("*.json")):
         data = _json(path)
         try:
-            record = ProblemRecord(**{key: value for key, value in data.items() if key in known})
+            record = ProblemRecord(**{key: value for key, value in data.items() if key in attributes})
         except TypeError as error:
             raise ReproError("unreadable record of a problem", where=path, actual=error) from error
         records[record.name] = record
     return records
-
-
-def _of_study(records: Mapping[str, ProblemRecord], raw: Path, study: str) -> dict[str, ProblemRecord]:
-    """Leave out the problems that only other studies of the campaign have measured."""
-    others = [p for p in raw.iterdir() if p.is_dir() and p.name not in ("problems", "environment", study)]
-    return {
-        name: record
-        for name, record in records.items()
-        if (raw / study / name).exists() or not any((other / name).exists() for other in others)
-    }

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from repro.artifacts.case import NEAR_EMPTY, Clock
+from repro.artifacts.case import NEAR_EMPTY
 from repro.artifacts.data import Campaign, ProblemRecord
 from repro.artifacts.document import Cell, Column
 from repro.artifacts.published import Published
+from repro.bench.runnable import Clock
 
-STUDY = "compound_spmv"
-PAPER = "the 2020 paper"
-ENTRY_WORDS = {"real": "real", "complex": "complex", "quaternion": "quaternion", "block3": "3×3"}
 ABBREVIATIONS = {"single": "SP", "double": "DP"}
+#: What each clock reads.
+CLOCK_WORDS: dict[Clock, str] = {
+    "event": "events around single launches",
+    "graph": "replayed batches of launches",
+    "host": "the host’s, from an idle device to an idle device",
+}
 PROBLEM = Column("problem", "problem", numeric=False)
 #: Beside the name of a problem in a figure that is not the papers' own file.
 MARK = "†"
@@ -26,7 +30,7 @@ class Line:
     Attributes
     ----------
     problem, entry
-        Its name and entry.
+        Its name, and of a matrix its entry, else its kind.
     published
         The problem of the papers whose numbers stand beside it, None for ours.
     record
@@ -68,8 +72,8 @@ def name_cell(record: ProblemRecord) -> Cell:
 
 def remarks(lines: Iterable[Line]) -> str:
     """Return the sentence that names what was rebuilt and what stands in for what."""
-    found = [f"{line.problem} ({line.record.remark})" for line in lines if line.record and line.marked]
-    return f"Not the papers’ own ({MARK} in figures): {', '.join(found)}." if found else ""
+    marked = [f"{line.problem} ({line.record.remark})" for line in lines if line.record and line.marked]
+    return f"Not the papers’ own ({MARK} in figures): {', '.join(marked)}." if marked else ""
 
 
 def footnote(lines: Iterable[Line]) -> str | None:
@@ -88,13 +92,17 @@ def lineup(campaign: Campaign, published: Published, entry: str | None = None) -
         stand_ins = [r for r in campaign.problems.values() if r.stand_in == name]
         if record is not None or not stand_ins:
             lines.append(Line(name, kind, name, record))
-        lines += [Line(r.name, r.entry, name, r) for r in stand_ins]
+        lines += [Line(r.name, _entry(r), name, r) for r in stand_ins]
     listed = {line.problem for line in lines}
     rank = {kind: i for i, kind in enumerate(dict.fromkeys(published.problems.values()))}
     others = [r for r in campaign.problems.values() if r.name not in listed]
-    others.sort(key=lambda r: (rank.get(r.entry, len(rank)), r.entry, r.nnz or 0, r.name))
-    lines += [Line(r.name, r.entry, None, r) for r in others]
+    others.sort(key=lambda r: (rank.get(_entry(r), len(rank)), _entry(r), r.nnz or 0, r.name))
+    lines += [Line(r.name, _entry(r), None, r) for r in others]
     return [line for line in lines if entry in (None, line.entry)]
+
+
+def _entry(record: ProblemRecord) -> str:
+    return record.entry or record.kind
 
 
 def ours(campaign: Campaign, published: Published) -> list[Line]:
@@ -108,10 +116,9 @@ def measured_on(campaign: Campaign, clock: Clock, phase: str = "the report phase
     """Return the sentence that says on what, by which clock and in which cache state our times were taken."""
     if campaign.device is None:
         return "Ours: nothing was measured yet."
-    words = {"event": "events around single launches", "graph": "replayed batches of launches"}
-    clock_words = f"the {clock} clock ({words[clock]})"
     place = f"the CPU ({campaign.device}, through OpenCL)" if campaign.on_cpu else campaign.device
-    ours = f"Ours: {place}, campaign {campaign.name}, medians of {phase} by {clock_words}, cache {campaign.cache}."
+    read = f"the {clock} clock ({CLOCK_WORDS[clock]})"
+    ours = f"Ours: {place}, campaign {campaign.name}, medians of {phase} by {read}, cache {campaign.cache}."
     readings = reading(campaign, clock)
     return f"{ours} An empty kernel reads {readings} by this clock." if readings else ours
 
@@ -121,15 +128,15 @@ def reading(campaign: Campaign, clock: Clock) -> str | None:
     seconds = campaign.empty_readings(clock)
     if seconds is None:
         return None
-    low, high = (f"{each * 1e6:.2f}" for each in seconds)
+    low, high = (f"{reading * 1e6:.2f}" for reading in seconds)
     return f"{low} µs" if low == high else f"{low} to {high} µs"
 
 
-def launches(marked: int, of: int, what: str = "cases") -> str:
+def launches(marked: int, of: int) -> str:
     """Return the sentence that counts what is mostly launch, empty where nothing is."""
     if not marked:
         return ""
-    return f"In {marked} of {of} {what} a time is within {NEAR_EMPTY:g}× of that, and the ratio says little: marked."
+    return f"In {marked} of {of} cases a time is within {NEAR_EMPTY:g}× of that, and the ratio says little: marked."
 
 
 def context(campaign: Campaign) -> str:
@@ -141,7 +148,7 @@ def context(campaign: Campaign) -> str:
 
 def unavailable(campaign: Campaign, entry: str | None = None) -> str:
     """Return the sentence that names what could not be had."""
-    names = [r.name for r in campaign.problems.values() if not r.available and entry in (None, r.entry)]
+    names = [r.name for r in campaign.problems.values() if not r.available and entry in (None, _entry(r))]
     return f"Unavailable, with the reasons in the report: {', '.join(names)}." if names else ""
 
 

@@ -1,4 +1,4 @@
-"""The papers' own numbers, as typed into `config/published/<study>-*.csv`, and our targets, `config/targets`."""
+"""The papers' own numbers, as typed into `config/published/<study>/*.csv`, and our targets, `config/targets`."""
 
 from __future__ import annotations
 
@@ -9,28 +9,8 @@ from pathlib import Path
 
 from repro.errors import ReproError
 
-FOLDER = Path("config/published")
+FOLDER = Path("config")
 Record = dict[str, str]
-
-#: The files of each study and their columns; a study without published numbers has none.
-FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "compound_spmv": {
-        "sizes": ("table", "gpu", "problem", "entry", "rows", "nonzeros"),
-        "layouts": ("table", "gpu", "entry", "precision", "problem", "layout", "speedup"),
-        "dynamic": ("table", "gpu", "problem", "preferred"),
-        "memory": ("table", "gpu", "problem", "csr_size", "csr_unit", "ELL", "Sl-16", "Sl-32", "cuSPARSE"),
-        "devices": ("table", "gpu", "name", "compute_capability", "multiprocessors", "cuda", "calls"),
-        "text": ("table", "gpu", "quantity", "precision", "value"),
-    },
-    "compressed_coo": {
-        "text": ("table", "gpu", "quantity", "precision", "value"),
-    },
-}
-#: What we aim at ourselves: the column `prototype` is there where a prototype was measured before.
-TARGETS: Mapping[str, tuple[str, ...]] = {
-    "compound_spmv": ("quantity", "prototype", "wanted", "what"),
-    "compressed_coo": ("quantity", "wanted", "what"),
-}
 
 
 @dataclass(frozen=True)
@@ -40,7 +20,7 @@ class Published:
     Attributes
     ----------
     tables
-        Records of each of the study's `FILES`, by the file's name without the study's.
+        Records of each of the study's files, by the file's name.
     targets
         What we aim at ourselves; empty where a study aims at nothing.
     """
@@ -49,27 +29,37 @@ class Published:
     targets: list[Record]
 
     @classmethod
-    def load(cls, folder: Path = FOLDER, study: str = "compound_spmv") -> Published:
+    def load(
+        cls,
+        study: str,
+        files: Mapping[str, tuple[str, ...]],
+        targets: tuple[str, ...] = (),
+        folder: Path = FOLDER,
+    ) -> Published:
         """Read all published tables of a study, and its targets beside them.
+
+        Parameters
+        ----------
+        study
+            Its name.
+        files, targets
+            Columns of `<folder>/published/<study>/<file>.csv`, by file, and of `<folder>/targets/<study>.csv`; a study
+            without published numbers names no file, one that aims at nothing no columns.
+        folder
+            The folder of configurations.
 
         Raises
         ------
         ReproError
             A file is missing or has other columns.
         """
-        files = FILES.get(study, {})
-        tables = {name: _read(folder / f"{study}-{name}.csv", columns) for name, columns in files.items()}
-        aims = folder.parent / "targets" / f"{study}.csv"
-        return cls(tables, _read(aims, TARGETS[study]) if study in TARGETS and aims.exists() else [])
+        published = folder / "published" / study
+        tables = {name: _read(published / f"{name}.csv", columns) for name, columns in files.items()}
+        return cls(tables, _read(folder / "targets" / f"{study}.csv", targets) if targets else [])
 
     def __getitem__(self, name: str) -> list[Record]:
         """Return the records of one file."""
         return self.tables[name]
-
-    @property
-    def gpus(self) -> list[str]:
-        """The papers' GPUs, oldest first."""
-        return [device["gpu"] for device in self["devices"]]
 
     @property
     def problems(self) -> dict[str, str]:
@@ -86,7 +76,7 @@ def _read(path: Path, columns: tuple[str, ...]) -> list[Record]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file, strict=True)
-            found = tuple(reader.fieldnames or ())
+            heads = tuple(reader.fieldnames or ())
             records = list(reader)
     except FileNotFoundError:
         raise ReproError(
@@ -94,12 +84,12 @@ def _read(path: Path, columns: tuple[str, ...]) -> list[Record]:
         ) from None
     except (csv.Error, ValueError, OSError) as error:
         raise ReproError("unreadable file of published numbers", where=path, actual=error) from None
-    if found != columns:
+    if heads != columns:
         raise ReproError(
             "a file of published numbers has other columns",
             where=path,
             expected=", ".join(columns),
-            actual=", ".join(found),
+            actual=", ".join(heads),
         )
     for line, record in enumerate(records, start=2):
         if None in record or None in record.values():  # the reader's marks for too many and too few

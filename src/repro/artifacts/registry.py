@@ -78,31 +78,26 @@ def _natural(name: str) -> tuple[bool, int, str]:
     return number is None, int(number[1]) if number else 0, name
 
 
-def studies() -> list[str]:
-    """Return the names of the studies that have artifacts."""
-    return sorted({artifact.study for artifact in _REGISTRY.values()})
-
-
 def artifacts(study: str, kind: Kind | None = None) -> list[Artifact]:
-    """Return a study's artifacts: tables before figures, by their numbers, ours last."""
-    found = [a for a in _REGISTRY.values() if a.study == study and kind in (None, a.kind)]
-    return sorted(found, key=lambda a: (a.kind != "table", _natural(a.name)))
+    """Return a study's artifacts, once it has registered them: tables before figures, by their numbers, ours last."""
+    registered = [a for a in _REGISTRY.values() if a.study == study and kind in (None, a.kind)]
+    return sorted(registered, key=lambda a: (a.kind != "table", _natural(a.name)))
 
 
-def get_artifact(study: str, name: str, kind: Kind | None = None) -> Artifact:
+def get_artifact(study: str, name: str) -> Artifact:
     """Return one artifact.
 
     Raises
     ------
     ReproError
-        The study has none of that name (and kind).
+        The study has none of that name.
     """
-    known = {artifact.name: artifact for artifact in artifacts(study, kind)}
-    if name not in known:
+    by_name = {artifact.name: artifact for artifact in artifacts(study)}
+    if name not in by_name:
         raise ReproError(
-            f"unknown {kind or 'artifact'}",
+            "unknown artifact",
             where=f"study {study}",
-            expected=f"one of {', '.join(known) or '(none: is the study known?)'}",
+            expected=f"one of {', '.join(by_name) or '(there are none)'}",
             actual=name,
         )
-    return known[name]
+    return by_name[name]

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from repro import __version__
-from repro.codegen.compile import compiler_of
-from repro.devices.base import Device
+from repro.bench.workspace import Workspace
 
 PACKAGES = (
     "cuda-bindings", "intel-opencl-rt", "jinja2", "numpy", "nvidia-cusparse", "nvmath-python", "pandas", "pycuda",
@@ -22,14 +21,13 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def describe(device: Device) -> dict[str, Any]:
-    """Return the environment of measurements on a device: device, compiler, code, packages."""
-    compiler, flags = compiler_of(device.target)
+def describe(workspace: Workspace) -> dict[str, Any]:
+    """Return the environment of measurements: devices, what compiled the modules, code, packages."""
     installed = {dist.name.lower(): dist.version for dist in distributions()}
     return {
-        **device.environment(),
-        "compiler": compiler,
-        "flags": list(flags),
+        **workspace.devices.environment(),
+        "compiler": workspace.common.compiler,
+        "flags": list(workspace.common.flags),
         "repro": __version__,
         "source": source_hash(),
         **_commit(),

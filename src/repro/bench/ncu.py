@@ -119,10 +119,10 @@ def read_log(text: str) -> list[Kernel]:
     metrics: dict[str, dict[str, float]] = {}
     for row in rows:
         names[row["ID"]] = row["Kernel Name"]
-        found = metrics.setdefault(row["ID"], {})
+        readings = metrics.setdefault(row["ID"], {})
         value = _number(row["Metric Value"])
         if value is not None:
-            found[row["Metric Name"]] = value * FACTORS.get(row["Metric Unit"], 1.0)
+            readings[row["Metric Name"]] = value * FACTORS.get(row["Metric Unit"], 1.0)
     return [Kernel(name, metrics[number]) for number, name in names.items()]
 
 
@@ -161,40 +161,40 @@ def split(kernels: Sequence[Kernel], names: Sequence[str], launches: int) -> dic
             expected=f"{len(names) + 1} launches of `{MARKER}` between them",
             actual=f"{len(marks)} among {len(kernels)} kernels",
         )
-    found = {}
+    profiled = {}
     for name, start, end in zip(names, marks, marks[1:], strict=False):
         own = kernels[start + 1 : end]
-        each, rest = divmod(len(own), launches)
-        if rest or not each:
+        per_launch, rest = divmod(len(own), launches)
+        if rest or not per_launch:
             raise ReproError(
                 "a runnable does not launch the same kernels each time",
                 where=name,
                 expected=f"a multiple of {launches} kernels",
                 actual=f"{len(own)}: {', '.join(dict.fromkeys(kernel.name for kernel in own)) or 'none'}",
             )
-        found[name] = [list(own[i : i + each]) for i in range(0, len(own), each)]
-    return found
+        profiled[name] = [list(own[i : i + per_launch]) for i in range(0, len(own), per_launch)]
+    return profiled
 
 
 def summarise(launches: Sequence[Sequence[Kernel]]) -> dict[str, float | None]:
     """Return the columns of one runnable: medians over its launches but the first, which finds the caches cold."""
     joined = [_join(kernels) for kernels in launches[1:] or launches]
-    return {column: _median([each[column] for each in joined]) for column in COLUMNS}
+    return {column: _median([launch[column] for launch in joined]) for column in COLUMNS}
 
 
 def _join(kernels: Sequence[Kernel]) -> Values:
     """Join the kernels of one launch: amounts add up, rates count by the time of each, of sizes the largest."""
-    known = [kernel.metrics.get(TIME.metric) for kernel in kernels]
-    seconds = [s for s in known if s] if all(known) else [1.0] * len(kernels)
+    durations = [kernel.metrics.get(TIME.metric) for kernel in kernels]
+    seconds = [s for s in durations if s] if all(durations) else [1.0] * len(kernels)
     values: dict[str, float | None] = {}
     for counter in COUNTERS:
-        found = [kernel.metrics[counter.metric] for kernel in kernels if counter.metric in kernel.metrics]
-        values[counter.column] = counter.join(found, seconds) if len(found) == len(kernels) else None
+        amounts = [kernel.metrics[counter.metric] for kernel in kernels if counter.metric in kernel.metrics]
+        values[counter.column] = counter.join(amounts, seconds) if len(amounts) == len(kernels) else None
     sectors, requests = values["load_sectors"], values["load_requests"]
     values[SECTORS_PER_REQUEST] = sectors / requests if sectors is not None and requests else None
     return values
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return median(found) if found else None
+    numbers = [value for value in values if value is not None]
+    return median(numbers) if numbers else None

@@ -1,11 +1,15 @@
-"""The row: one measured thing, and the columns that every table reads."""
+"""The row: one measured thing, the columns that all rows have, and those of a study beside them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any
 
-SCHEMA = 2
+import pyarrow as pa
+
+SCHEMA = 3
 
 STATUSES = (
     "ok",
@@ -19,8 +23,15 @@ STATUSES = (
     "unavailable",
 )
 
+#: The clocks of a row that anything is chosen by; `host` stands in where a runnable has neither.
 CLOCKS = ("event", "graph")
+ALL_CLOCKS = (*CLOCKS, "host")
 QUANTILES = ("min", "q1", "median", "q3", "max", "mean")
+#: Types that a study's column can have.
+ColumnType = type[str] | type[int] | type[float] | type[bool]
+NO_COLUMNS: Mapping[str, ColumnType] = MappingProxyType({})
+_ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+_BY_NAME = {kind.__name__: kind for kind in _ARROW}
 
 
 @dataclass
@@ -30,14 +41,10 @@ class Row:
     Attributes
     ----------
     key
-        Hash of the rendered source, compiler, flags, device model, driver, problem and protocol.
-    space
-        Of a variant: `paper` or `extended`.
-    ordering
-        Order of the matrix's rows and columns: `natural`, `rcm` or `sorted`.
+        Hash of the rendered source, compiler, flags, device model, driver, problem and timing.
     kind
-        `variant`, `baseline`, `floor`, `copy` (device copy), `empty` (empty kernel), or `solver` (an iterative
-        solver with one of the products).
+        `variant`, `baseline`, `floor`, `copy` (device copy), `empty` (empty kernel), `solver` (an iterative solver with
+        one of the products), or what a study adds.
     name
         Unique within (study, problem, precision): `CSR-AoS-AoS/static-256-4`, `cusparse/spmv-csr-alg1/real`, …
     phase
@@ -46,31 +53,30 @@ class Row:
         `screen` (few launches) or `full`.
     cache
         `warm` or `cold`.
-    papers_choice
-        True for the cuSPARSE routine that the papers compare with.
+    space
+        Of a variant: `paper` or `extended`.
     bytes
-        Bytes the launch has to move at least once: matrix in its own layout, x read once, y written.
-    matrix_bytes
-        Bytes of the matrix in its layout.
-    floor_bytes
-        The same count as `bytes` for CSR-AoS, to compare all rows of a problem by.
-    event_*, graph_*
-        Quantiles over single launches, and over replays of a graph per launch (CPU: over batches per launch).
+        Bytes that the launch has to move at the least.
+    least_bytes, operations
+        Bytes that any solution has to move, and operations that it has to do: the same for all rows of a problem.
+    event_*, graph_*, host_*
+        Quantiles over single launches; over replays of a graph, per launch (CPU: over batches, per launch); and over
+        launches from an idle device to an idle device. Absent where the runnable has no such clock.
     error
-        Largest componentwise error over its bound (at most 1 where the status is `ok`).
-    per_thread, chunks, encodings
-        Of layouts of coordinates: slots of a thread (the paper's K; B is `n_t`), chunks that a block takes, and
-        how many chunks have which encoding, as JSON.
+        Largest error over its bound (at most 1 where the status is `ok`).
     registers, spills
         Registers a thread and spilled bytes a thread, as the compiler reported; None on the CPU.
     preprocess
         Seconds of packing or of the library's own analysis, apart from the timed launches.
+    throttle
+        Why the device held its clock down in every attempt; None where it did not in the last.
+    own
+        The study's own columns by name, `stage_<name>` (median seconds of a stage) among them.
     """
 
     key: str
     study: str
     problem: str
-    entry: str
     precision: str
     kind: str
     name: str
@@ -80,22 +86,9 @@ class Row:
     cache: str = "warm"
     message: str | None = None
     space: str | None = None
-    ordering: str = "natural"
-    layout: str | None = None
-    schedule: str | None = None
-    n_t: int | None = None
-    n_b: int | None = None
-    width: int | None = None
-    unroll: int | None = None
-    per_thread: int | None = None
-    chunks: int | None = None
-    encodings: str | None = None
-    routine: str | None = None
-    representation: str | None = None
-    papers_choice: bool | None = None
     bytes: int | None = None
-    matrix_bytes: int | None = None
-    floor_bytes: int | None = None
+    least_bytes: int | None = None
+    operations: int | None = None
     event_launches: int | None = None
     event_min: float | None = None
     event_q1: float | None = None
@@ -110,6 +103,13 @@ class Row:
     graph_q3: float | None = None
     graph_max: float | None = None
     graph_mean: float | None = None
+    host_launches: int | None = None
+    host_min: float | None = None
+    host_q1: float | None = None
+    host_median: float | None = None
+    host_q3: float | None = None
+    host_max: float | None = None
+    host_mean: float | None = None
     error: float | None = None
     registers: int | None = None
     spills: int | None = None
@@ -121,13 +121,59 @@ class Row:
     throttle: str | None = None
     environment: str | None = None
     measured_at: str | None = None
-    schema: int = field(default=SCHEMA)
+    schema: int = SCHEMA
+    own: dict[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, column: str) -> Any:
+        """Return a column of the study's own; None where the row has none."""
+        return self.own.get(column)
 
     def median(self, clock: str) -> float | None:
         """Return the median by a clock, in seconds."""
         value: float | None = getattr(self, f"{clock}_median")
         return value
 
+    @property
+    def screened_by(self) -> float | None:
+        """The median of the clock that it was screened by: single launches, by events or by the host's clock."""
+        return self.event_median if self.event_median is not None else self.host_median
+
     def as_dict(self) -> dict[str, Any]:
         """Return the row as plain data, a column a key."""
-        return dict(vars(self))
+        return {**{name: getattr(self, name) for name in COMMON_COLUMNS}, **self.own}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Row:
+        """Read a row back: what is no column of all rows is the study's own."""
+        common = {name: value for name, value in data.items() if name in COMMON_COLUMNS}
+        return cls(**common, own={name: value for name, value in data.items() if name not in COMMON_COLUMNS})
+
+
+#: The columns that all rows have, with their types.
+COMMON_COLUMNS: dict[str, ColumnType] = {
+    item.name: _BY_NAME[str(item.type).split(" | ")[0]] for item in fields(Row) if item.name != "own"
+}
+
+
+def split_columns(columns: Mapping[str, Any], own: Mapping[str, ColumnType]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return which of some columns all rows have, and which are the study's own.
+
+    Raises
+    ------
+    KeyError
+        One is neither.
+    """
+    unknown = [name for name in columns if name not in COMMON_COLUMNS and name not in own]
+    if unknown:
+        raise KeyError(f"columns that the study does not declare: {', '.join(unknown)}")
+    return (
+        {name: value for name, value in columns.items() if name not in own},
+        {name: value for name, value in columns.items() if name in own},
+    )
+
+
+def schema_of(own: Mapping[str, ColumnType]) -> pa.Schema:
+    """Return the Parquet schema of a study's rows: the columns of all rows, then its own."""
+    columns = {**COMMON_COLUMNS, **own}
+    metadata = {"schema": str(SCHEMA)}
+    return pa.schema([(name, _ARROW[kind]) for name, kind in columns.items()], metadata=metadata)

@@ -1,100 +1,123 @@
-"""What can be verified and timed: a variant, a routine of a library, the floor."""
+"""What can be verified and timed: a variant, a routine of a library, a yardstick, a whole operation in stages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
-
-from repro.devices.base import Buffer
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from repro.bench.workspace import Workspace
+
+#: `event`: device events around single launches. `graph`: a replayed graph of many. `host`: wall time from an idle
+#: device to an idle device, for what needs the host on the way (allocation, a size that is read back).
+Clock = Literal["event", "graph", "host"]
 
 
 class Unsupported(Exception):
     """This runnable cannot do this problem in this precision on this device; the message says why."""
 
 
-class Runnable(Protocol):
-    """One thing to run. Its life: `prepare`, then `launch` any number of times and `result`, then `release`.
+class ModuleError(Exception):
+    """A runnable's module did not compile; the message is the compiler's first error."""
+
+
+class IncorrectError(Exception):
+    """A result is wrong.
+
+    Parameters
+    ----------
+    message
+        What is wrong.
+    error
+        The largest error over its bound; None where the result is wrong in another way.
+    """
+
+    def __init__(self, message: str, error: float | None = None) -> None:
+        self.error = error
+        super().__init__(message)
+
+
+class Runnable:
+    """One thing to run, the base of all that there are.
+
+    Its life: `prepare`, then any number of times `before`, `launch` and `result`, then `release`.
 
     Attributes
     ----------
     kind
-        The row's kind: `variant`, `baseline`, `floor`, `copy` or `empty`.
+        The row's kind: `variant`, `baseline`, `solver`, `floor`, `copy`, `empty`, or what a study adds.
     name
         The row's name, unique for a problem and precision.
-    columns
-        Further columns of its row (`layout`, `schedule`, `routine`, `papers_choice`, `registers`, …).
-    identity
-        What tells it from anything else of that name: the hash of a module, the version of a library. Part of the key.
-    arrangement
-        Names the order of the numbers in `result`; equal names, equal order.
+    clocks
+        By which clocks it can be timed: `event` or `host`, which it is screened by, and maybe others. A launch that
+        changes its operand, so that `before` has to put it back, cannot be replayed in a graph; one that waits for the
+        device on the way has the clock `host` alone.
+    launch
+        Queues one launch, with all that belongs to it (resetting a counter, say); set by `prepare`.
+    stages
+        Parts of a launch by name, in their order, where it has several: `launch` does what they do one after the other.
+        Set by `prepare`; the names are known before.
+    cold
+        Whether it is timed with a cold cache too; not where its times say nothing of a cache, or are too long to tell.
+    moved
+        Bytes that a launch has to move at the least, once prepared; 0 where that is not known.
     """
 
     kind: str
     name: str
-    arrangement: str
+    clocks: tuple[Clock, ...] = ("event", "graph")
+    launch: Callable[[], None]
+    stages: Mapping[str, Callable[[], None]] = {}
+    cold: bool = True
+    moved: int = 0
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """See above."""
+        """Further columns of its row: those that all rows have, and the study's own."""
+        return {}
 
     @property
     def identity(self) -> str:
-        """See above."""
+        """What tells it from anything else of that name: the hash of a module, the version of a library."""
+        return self.name
 
     def prepare(self, workspace: Workspace) -> None:
-        """Bring the operands to the device and do the library's own analysis.
+        """Bring what it needs to the device and do a library's own analysis.
 
         Raises
         ------
-        Unsupported, OutOfDeviceMemory, LaunchError
+        Unsupported, ModuleError, OutOfDeviceMemory, LaunchError
         """
 
-    def launch(self) -> None:
-        """Queue one product y = A x, with all that belongs to it (resetting a counter, say)."""
+    def before(self) -> None:
+        """Do what has to be done before each launch and is no part of its time: put back what a launch changes."""
 
-    def result(self) -> Buffer | None:
-        """Return y in device memory in the working precision; None where there is nothing to verify."""
-
-    def arrange(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bring `(n, k)` members into the order, with the signs, of `result`; flat. Linear."""
-
-    @property
-    def moved(self) -> tuple[int, int]:
-        """(bytes of a launch at the least, bytes of the matrix alone), once prepared."""
+    def result(self) -> Any:
+        """Return what a launch leaves for the operands to check; None where there is nothing to verify."""
+        return None
 
     def release(self) -> None:
         """Give back what is held on the device; harmless before `prepare`."""
 
 
-class Candidate(Runnable, Protocol):
-    """A runnable that a search tries: a variant of some layout.
+class Candidate(Runnable):
+    """A runnable that a search tries: a variant.
 
     Attributes
     ----------
     space
-        The space that it belongs to: `paper` or `extended`.
+        The space that it belongs to: `paper`, or `extended` where it is ours.
     packing
-        What the matrix is packed as; candidates of equal packing share its arrays on the device.
+        What the operand is packed as; candidates of equal packing share its arrays on the device.
+    group
+        The best of each group get the full effort, so that tables by group stand on full measurements.
     """
 
     space: str
     packing: Hashable
+    group: Hashable
 
 
-class Multiplies(Runnable, Protocol):
-    """A runnable whose product can be had for other vectors than its own, for an iterative solver say."""
-
-    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
-        """Return what queues y = A x for other vectors; once prepared, and valid until `release`.
-
-        Parameters
-        ----------
-        x, y
-            n·k numbers of the working precision, in the order of `result`, aligned to 16 bytes.
-        """
+def not_prepared() -> None:
+    """Stand for the launch of what is not prepared, or was released."""
+    raise RuntimeError("launched before it was prepared")

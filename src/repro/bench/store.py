@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-import pandas as pd
+import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from repro.bench.rows import SCHEMA, Row
+from repro.bench.parquet import write_table
+from repro.bench.rows import SCHEMA, ColumnType, Row, schema_of
 from repro.errors import ReproError
 
 
@@ -96,28 +96,16 @@ def _read(path: Path) -> Iterable[Row]:
                 todo="delete the line, or the file to measure everything again",
             ) from None
         if data.get("schema") == SCHEMA:
-            rows.append(Row(**data))
+            rows.append(Row.from_dict(data))
     return rows
 
 
-def write_parquet(rows: Iterable[Row], path: Path) -> Path:
-    """Write rows to one Parquet file, whole or not at all; the schema version is in a column and in the metadata."""
-    return write_frame(pd.DataFrame([row.as_dict() for row in rows]).astype(_dtypes()), path)
+def write_rows(rows: Iterable[Row], own: Mapping[str, ColumnType], path: Path) -> Path:
+    """Write rows of a study to one Parquet file, whole or not at all; return the path.
 
-
-def write_frame(frame: pd.DataFrame, path: Path) -> Path:
-    """Write a frame to one Parquet file, whole or not at all; return the path."""
-    frame.attrs["schema"] = SCHEMA
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        frame.to_parquet(partial, compression="zstd", index=False)
-        return partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _dtypes() -> dict[str, str]:
-    """Return the nullable column types that the row's annotations stand for."""
-    kinds = {"str": "string", "int": "Int64", "float": "Float64", "bool": "boolean"}
-    return {name: kinds[str(kind).split(" | ")[0]] for name, kind in Row.__annotations__.items()}
+    Parameters
+    ----------
+    own
+        The study's own columns with their types.
+    """
+    return write_table(pa.Table.from_pylist([row.as_dict() for row in rows], schema=schema_of(own)), path)

@@ -1,20 +1,24 @@
-"""The two clocks: how many launches, which samples count, and what is reported of them."""
+"""Timing: how many launches by which clocks, which samples count, and what is reported of them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from repro.bench.rows import QUANTILES
-from repro.config.models import Protocol
-from repro.devices.base import CaptureError, Device
+from repro.bench.runnable import Runnable
+from repro.config.models import Timing
+from repro.devices.base import CaptureError
+from repro.devices.several import Devices
 
-ATTEMPTS = 3
+#: Seconds of rest before each further sample of a launch that was timed while the device was throttled.
+RESTS = (0.5, 2.0)
 QUARTERS = np.array([0, 0.25, 0.5, 0.75, 1])
+Seconds = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -42,89 +46,126 @@ class Effort:
 
 @dataclass(frozen=True)
 class Samples:
-    """Seconds of each launch by the event clock and per launch of each replay by the graph clock.
+    """What was timed of a launch.
 
     Attributes
     ----------
-    event, graph
-        float64; `graph` is None where it was not asked for, or cannot be had because `graph_message`.
+    seconds
+        By clock: of each launch (`event`, `host`), and per launch of each replay (`graph`). A clock that was not asked
+        for, or cannot be had because `graph_message`, is not there.
     graph_launches
         Launches in one graph.
+    stages
+        Of each stage, in samples of their own, seconds of each launch.
     sm_clock, throttle
         MHz, and why the device held its clock down, as read after the last launch.
+    attempts
+        Samples that were taken until one was not throttled, or until it was given up.
+    rounds, throttled
+        Of how many rounds it is, and how many of them stayed throttled.
     """
 
-    event: NDArray[np.float64]
-    graph: NDArray[np.float64] | None = None
+    seconds: Mapping[str, Seconds]
     graph_launches: int | None = None
     graph_message: str | None = None
+    stages: Mapping[str, Seconds] = field(default_factory=dict)
     sm_clock: float | None = None
     throttle: str | None = None
+    attempts: int = 1
+    rounds: int = 1
+    throttled: int = 0
 
     def join(self, other: Samples) -> Samples:
         """Return the samples of both."""
-        graphs = [g for g in (self.graph, other.graph) if g is not None]
         return replace(
             other,
-            event=np.concatenate([self.event, other.event]),
-            graph=np.concatenate(graphs) if graphs else None,
+            seconds=_joined(self.seconds, other.seconds),
+            stages=_joined(self.stages, other.stages),
             throttle=self.throttle or other.throttle,
+            graph_message=self.graph_message or other.graph_message,
+            rounds=self.rounds + other.rounds,
+            throttled=self.throttled + other.throttled,
         )
+
+    @property
+    def message(self) -> str | None:
+        """What a reader of the row has to know: that it stayed throttled, and that it has no graph clock."""
+        often = ""
+        if self.rounds > 1:
+            often = f" in {self.throttled} of {self.rounds} rounds"
+        elif self.attempts > 1:
+            often = f" in each of {self.attempts} samples"
+        throttled = f"throttled ({self.throttle}){often}" if self.throttle else None
+        return "; ".join(filter(None, (throttled, self.graph_message))) or None
+
+
+def _joined(first: Mapping[str, Seconds], second: Mapping[str, Seconds]) -> dict[str, Seconds]:
+    names = dict.fromkeys((*first, *second))
+    return {name: np.concatenate([part[name] for part in (first, second) if name in part]) for name in names}
 
 
 class TooSlow(Exception):
     """A single launch takes longer than the time-out."""
 
 
-def screen(protocol: Protocol, cold: bool = False) -> Effort:
-    """Return the effort that finds out which variants are worth the full protocol."""
-    return Effort(protocol.screen_launches, cold=cold, screening=True)
+def screen(timing: Timing, cold: bool = False) -> Effort:
+    """Return the effort that finds out which variants are worth the full one."""
+    return Effort(timing.screen_launches, cold=cold, screening=True)
 
 
-def full(protocol: Protocol, cold: bool = False) -> Effort:
+def full(timing: Timing, cold: bool = False) -> Effort:
     """Return the effort that winners are chosen by."""
-    return Effort(protocol.launches, protocol.search_graph_launches, protocol.search_graph_replays, cold)
+    return Effort(timing.launches, timing.search_graph_launches, timing.search_graph_replays, cold)
 
 
-def take_samples(device: Device, launch: Callable[[], None], effort: Effort, protocol: Protocol) -> Samples:
-    """Time a launch by both clocks; a sample that was taken while the device was throttled is taken again.
+def take_samples(devices: Devices, runnable: Runnable, effort: Effort, timing: Timing) -> Samples:
+    """Time a prepared runnable by the clocks that it has.
 
-    The protocol's budget is for its full number of launches; fewer have their share of it.
+    A sample that was taken while the device was throttled is taken again after a rest; where it stays throttled, the
+    last one says so. Screening does not wait: on a device whose power is capped for good that would take hours. The
+    budget is for the full number of launches; fewer have their share of it.
 
     Raises
     ------
     TooSlow
-        One launch alone takes longer than the protocol's time-out.
+        One launch alone takes longer than the time-out.
+    ValueError
+        It has no clock for single launches.
     """
-    budget = protocol.budget(device.backend) * min(1.0, effort.launches / protocol.launches)
-    if device.backend == "cuda":
-        # A matrix has to get into the cache by its own launches: what leaves nothing there (loads by `cs`) would
+    if not {"event", "host"} & set(runnable.clocks):
+        raise ValueError(f"{runnable.name} has no clock for single launches, event or host: {runnable.clocks}")
+    budget = timing.budget(devices.first.backend) * min(1.0, effort.launches / timing.launches)
+    if devices.first.backend == "cuda":
+        # An operand has to get into the cache by its own launches: what leaves nothing there (loads by `cs`) would
         # otherwise profit from what another variant left.
-        device.flush()
-    fitted = fit(effort, _estimate(device, launch, budget / effort.launches, protocol.timeout), budget)
-    for _ in range(ATTEMPTS):
-        samples = _sample(device, launch, fitted)
+        devices.flush()
+    fitted = fit(effort, _estimate(devices, runnable, budget / effort.launches, timing.timeout), budget)
+    samples = _sample(devices, runnable, fitted)
+    for attempt, rest in enumerate(() if effort.screening else RESTS, 2):
         if samples.throttle is None:
             break
+        time.sleep(rest)
+        samples = replace(_sample(devices, runnable, fitted), attempts=attempt)
     return samples
 
 
-def _estimate(device: Device, launch: Callable[[], None], enough: float, timeout: float) -> float:
+def _estimate(devices: Devices, runnable: Runnable, enough: float, timeout: float) -> float:
     """Warm up; return roughly how long a launch takes, in seconds.
 
     The first one takes longer than the others, so that where it takes no more than `enough` nothing else need be known.
     """
-    first = _host_seconds(device, launch)
+    first = _host_seconds(devices, runnable)
     if first > timeout:
         raise TooSlow(f"one launch takes {first:.1f} s, the time-out is {timeout:g} s")
-    return first if first <= enough else _host_seconds(device, launch)
+    return first if first <= enough else _host_seconds(devices, runnable)
 
 
-def _host_seconds(device: Device, launch: Callable[[], None]) -> float:
-    device.synchronize()
+def _host_seconds(devices: Devices, runnable: Runnable) -> float:
+    runnable.before()
+    devices.synchronize()
     start = time.perf_counter()
-    launch()
-    device.synchronize()
+    runnable.launch()
+    devices.synchronize()
     return time.perf_counter() - start
 
 
@@ -142,19 +183,44 @@ def fit(effort: Effort, once: float, budget: float) -> Effort:
     )
 
 
-def _sample(device: Device, launch: Callable[[], None], effort: Effort) -> Samples:
-    event = device.time_events(launch, effort.launches, effort.cold)
-    graph, message = None, None
-    if effort.graph_launches and not effort.cold:  # between the launches of a graph nothing could flush the cache
+def _sample(devices: Devices, runnable: Runnable, effort: Effort) -> Samples:
+    before = _before(devices, runnable, effort.cold)
+    seconds: dict[str, Seconds] = {}
+    message = None
+    if "event" in runnable.clocks:
+        seconds["event"] = devices.time_events(runnable.launch, effort.launches, before)
+    if "host" in runnable.clocks:
+        seconds["host"] = devices.time_host(runnable.launch, effort.launches, before)
+    # between the launches of a graph nothing could flush the cache
+    if "graph" in runnable.clocks and effort.graph_launches and not effort.cold:
         try:
-            graph = device.time_graph(launch, effort.graph_launches, effort.graph_replays)
+            seconds["graph"] = devices.time_graph(runnable.launch, effort.graph_launches, effort.graph_replays)
         except CaptureError as error:
             message = f"no graph clock: {error}"
-    sm_clock, throttle = device.clocks()
-    return Samples(event, graph, effort.graph_launches or None, message, sm_clock, throttle)
+    stages: dict[str, Seconds] = {}
+    if runnable.stages and not effort.screening:
+        parts = devices.time_stages(list(runnable.stages.values()), effort.launches, before)
+        stages = dict(zip(runnable.stages, parts.T, strict=True))
+    sm_clock, throttle = devices.clocks()
+    return Samples(
+        seconds, effort.graph_launches or None, message, stages, sm_clock, throttle, throttled=int(throttle is not None)
+    )
 
 
-def quantiles(samples: NDArray[np.float64]) -> dict[str, float]:
+def _before(devices: Devices, runnable: Runnable, cold: bool) -> Callable[[], None] | None:
+    """Return what to do before each launch outside of its time; None where that is nothing."""
+    resets = type(runnable).before is not Runnable.before
+    if not cold:
+        return runnable.before if resets else None
+
+    def before() -> None:
+        runnable.before()
+        devices.flush()
+
+    return before
+
+
+def quantiles(samples: Seconds) -> dict[str, float]:
     """Return minimum, quartiles, median, maximum and mean."""
     # as np.quantile, which takes longer than a screened variant does
     last = len(samples) - 1
@@ -164,23 +230,17 @@ def quantiles(samples: NDArray[np.float64]) -> dict[str, float]:
 
 def columns(samples: Samples) -> dict[str, float | int | str | None]:
     """Return what a row says of the samples."""
-    found: dict[str, float | int | str | None] = {
-        "event_launches": len(samples.event),
-        "sm_clock": samples.sm_clock,
-        "throttle": samples.throttle,
-        **{f"event_{name}": value for name, value in quantiles(samples.event).items()},
-    }
-    if samples.graph is not None:
-        found["graph_launches"] = samples.graph_launches
-        found |= {f"graph_{name}": value for name, value in quantiles(samples.graph).items()}
-    return found
+    said: dict[str, float | int | str | None] = {"sm_clock": samples.sm_clock, "throttle": samples.throttle}
+    for clock, seconds in samples.seconds.items():
+        said[f"{clock}_launches"] = samples.graph_launches if clock == "graph" else len(seconds)
+        said |= {f"{clock}_{name}": value for name, value in quantiles(seconds).items()}
+    return said | {f"stage_{name}": float(np.median(seconds)) for name, seconds in samples.stages.items()}
 
 
 def spread(samples: Samples) -> float:
-    """Return the distance of the quartiles in medians, of the steadier clock."""
+    """Return the distance of the quartiles in medians, of the steadiest clock."""
     spreads = []
-    for clock in (samples.event, samples.graph):
-        if clock is not None:
-            found = quantiles(clock)
-            spreads.append((found["q3"] - found["q1"]) / found["median"])
+    for seconds in samples.seconds.values():
+        numbers = quantiles(seconds)
+        spreads.append((numbers["q3"] - numbers["q1"]) / numbers["median"])
     return min(spreads)

@@ -4,70 +4,79 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from repro.bench import timing
-from repro.bench.floor import floor_bytes
-from repro.bench.rows import Row
-from repro.bench.runnable import Runnable, Unsupported
+from repro.bench.rows import NO_COLUMNS, ColumnType, Row, split_columns
+from repro.bench.runnable import IncorrectError, ModuleError, Runnable, Unsupported
 from repro.bench.timing import Effort, Samples, TooSlow
-from repro.bench.variant import ModuleError
-from repro.bench.verify import IncorrectError, Verifier
-from repro.bench.workspace import Operands, Workspace
-from repro.config.models import Protocol
-from repro.devices.base import Device, LaunchError, OutOfDeviceMemory
+from repro.bench.workspace import Workspace
+from repro.config.models import Timing
+from repro.devices.base import LaunchError, OutOfDeviceMemory
 
 FAILURES: dict[type[Exception], str] = {
     Unsupported: "unsupported",
     ModuleError: "compile_error",
     LaunchError: "launch_error",
     OutOfDeviceMemory: "out_of_memory",
+    MemoryError: "out_of_memory",  # of the host, which packs
     IncorrectError: "incorrect",
     TooSlow: "timeout",
 }
 
 
 class Bench:
-    """A device with the operands of one problem in one precision on it, and what all rows have in common.
+    """Devices with the operands of one problem in one precision on them, and what all their rows have in common.
 
     Parameters
     ----------
-    device, operands, workspace, verifier
-        What to run on and to hold results against.
-    study, protocol, seed
+    workspace
+        Devices and operands.
+    study, problem
+        Names.
+    timing, seed
         As configured.
+    own
+        The study's own columns with their types.
     environment
         Hash of the environment record.
+    driver
+        What a time depends on beside the device's model.
+    code
+        Returns the hash of all code behind a module of that name: that packs an operand, and runs and times.
     """
 
     def __init__(
         self,
-        device: Device,
-        operands: Operands,
         workspace: Workspace,
         *,
         study: str,
-        protocol: Protocol,
+        problem: str,
+        timing: Timing,
         seed: int,
         environment: str,
         driver: str,
+        code: Callable[[str], str],
+        own: Mapping[str, ColumnType] = NO_COLUMNS,
     ) -> None:
-        self.device = device
-        self.operands = operands
         self.workspace = workspace
-        self.protocol = protocol
-        self.verifier = Verifier(device, operands, workspace.common)
+        self.devices, self.device, self.operands = workspace.devices, workspace.device, workspace.operands
+        self.timing = timing
+        self.own = own
         self.lost = False
-        checksum = operands.problem.checksum()
-        self._surroundings = [device.name, driver, checksum, operands.precision, seed, workspace.common_hash]
+        operands, device = self.operands, self.device
+        self._code = code
+        self._surroundings = [self.devices.topology(), device.name, driver, operands.checksum, operands.precision, seed,
+                              workspace.common.hash, timing.budget(device.backend), timing.launches, timing.timeout,
+                              timing.noise]  # fmt: skip
         self._common: Mapping[str, Any] = {
             "study": study,
-            "problem": operands.problem.name,
-            "entry": operands.problem.entry,
+            "problem": problem,
             "precision": operands.precision,
-            "floor_bytes": sum(floor_bytes(operands)),
+            "least_bytes": sum(operands.least_bytes),
+            "operations": operands.operations,
             "device": device.name,
             "device_uuid": device.uuid,
             "backend": device.backend,
@@ -76,14 +85,15 @@ class Bench:
 
     def key(self, runnable: Runnable, phase: str, effort: Effort) -> str:
         """Return the hash of all that a time depends on, so that no other time can stand in for it."""
-        parts = [*self._surroundings, runnable.kind, runnable.name, runnable.identity, phase, effort]
-        parts += [self.protocol.budget(self.device.backend), self.protocol.timeout]
+        code = self._code(type(runnable).__module__)
+        parts = [*self._surroundings, runnable.kind, runnable.name, runnable.identity, code, phase, effort]
         return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:32]
 
     def row(self, runnable: Runnable, phase: str, effort: Effort, status: str, **columns: Any) -> Row:
         """Return a row of a runnable, with what all rows have in common filled in."""
-        known = {**columns, **runnable.columns}  # what the runnable says of itself, its own preprocessing, comes first
-        moved, matrix = runnable.moved
+        # what the runnable says of itself, its own preprocessing, comes first
+        given = {**columns, **self.operands.columns, **runnable.columns}
+        common, own = split_columns(given, self.own)
         return Row(
             key=self.key(runnable, phase, effort),
             kind=runnable.kind,
@@ -92,11 +102,11 @@ class Bench:
             phase=phase,
             protocol="screen" if effort.screening else "full",
             cache="cold" if effort.cold else "warm",
-            bytes=moved or None,
-            matrix_bytes=matrix or None,
+            bytes=runnable.moved or None,
             measured_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             **self._common,
-            **known,
+            **common,
+            own=own,
         )
 
     def try_once(self, runnable: Runnable, phase: str, effort: Effort) -> Row:
@@ -106,7 +116,7 @@ class Bench:
         """
         try:
             preprocess = self.prepare(runnable)
-            error = self.verifier.check(runnable)
+            error = self.check(runnable)
             samples = self.sample(runnable, effort)
         except tuple(FAILURES) as failure:
             return self.failed(runnable, phase, effort, failure)
@@ -119,24 +129,29 @@ class Bench:
         """Prepare a runnable; return the seconds it took."""
         start = time.perf_counter()
         runnable.prepare(self.workspace)
-        self.device.synchronize()
+        self.devices.synchronize()
         return time.perf_counter() - start
+
+    def check(self, runnable: Runnable) -> float | None:
+        """Launch a prepared runnable once and hold what it leaves against what is right; see `Operands.check`."""
+        return self.operands.check(runnable, self.workspace)
 
     def sample(self, runnable: Runnable, effort: Effort) -> Samples:
         """Time a prepared runnable."""
-        return timing.take_samples(self.device, runnable.launch, effort, self.protocol)
+        return timing.take_samples(self.devices, runnable, effort, self.timing)
 
     def measured(self, runnable: Runnable, phase: str, effort: Effort, samples: Samples, **columns: Any) -> Row:
         """Return the row of samples: `ok`, or `noisy` where they lie too far apart."""
         noise = 0.0 if effort.screening else timing.spread(samples)
-        noisy = noise > self.protocol.noise
-        message = f"quartiles {noise:.0%} of the median apart" if noisy else samples.graph_message
+        noisy = noise > self.timing.noise
+        messages = [f"quartiles {noise:.0%} of the median apart"] if noisy else []
+        messages += [samples.message] if samples.message else []
         return self.row(
             runnable,
             phase,
             effort,
             "noisy" if noisy else "ok",
-            message=message,
+            message="; ".join(messages) or None,
             **{**columns, **timing.columns(samples)},
         )
 
@@ -149,7 +164,5 @@ class Bench:
 
     def release(self) -> None:
         """Give all device memory back, unless it is lost already."""
-        if self.lost:
-            return
-        self.verifier.release()
-        self.workspace.release()
+        if not self.lost:
+            self.workspace.release()

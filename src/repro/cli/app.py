@@ -37,7 +37,7 @@ COMMANDS = {
     "resolve": Command("Problems", "resolving", "resolve", "Ask a collection's index which matrices a set has."),
     "problem": Command("Problems", "problems", "problem", "Build a problem into one file."),
     "render": Command("Kernels", "kernels", "render", "Print the source of one module."),
-    "compile": Command("Kernels", "kernels", "compile_", "Compile one module, without a device."),
+    "compile": Command("Kernels", "kernels", "compile_", "Compile modules, without a device."),
     "measure": Command("Measuring", "measuring", "measure", "Verify and time everything on one problem."),
     "launch": Command("Measuring", "profiling", "launch", "Launch what is named a few times, for a profiler."),
     "counters": Command("Measuring", "profiling", "counters", "Read a profiler's counters of what is named."),
@@ -45,6 +45,7 @@ COMMANDS = {
     "figure": Command("Results", "artifacts", "figure", "Make figures of a measured campaign."),
     "report": Command("Results", "artifacts", "report", "Write the report of a measured campaign."),
     "compare": Command("Results", "comparing", "compare", "Compare two campaigns: same, faster, slower, undecided."),
+    "record": Command("Results", "recording", "record", "Keep a campaign as a record: one file a study and step."),
     "export": Command("Results", "exporting", "export", "Write a tuned kernel as a C++ library."),
     "check": Command("Results", "checking", "check", "Fail if anything of a campaign is missing or failed."),
 }

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from repro.artifacts.data import Campaign
-    from repro.artifacts.registry import Artifact, Kind
+    from repro.artifacts.registry import Kind
 
-DEFAULT_CONFIG = Path("config/config.yaml")
-
-Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Names; `repro list` prints all.")]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[STUDY/]NAME...", help="`repro list artifacts` prints all; without a study all that have it are meant."
+    ),
+]
 All = Annotated[bool, typer.Option("--all", help="All that the configuration asks for.")]
 CampaignName = Annotated[
-    str | None, typer.Option("--campaign", help="Folder below --results; the configuration's by default.")
+    str | None,
+    typer.Option("--campaign", help="A recorded campaign: a folder below --results; that of --config by default."),
 ]
 StudyName = Annotated[
     str | None, typer.Option("--study", help="A study of the campaign; all that it holds by default.")
@@ -28,7 +31,8 @@ ConfigFile = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help=f"Names the campaign and its artifacts; {DEFAULT_CONFIG} unless --campaign is given.",
+        help="Names the campaign, its problems and its artifacts; by default config/config.yaml, and with --campaign "
+        "what that campaign was run with.",
         show_default=False,
     ),
 ]
@@ -49,7 +53,9 @@ def table(
 
     Examples:
 
-        repro table table-1 table-9
+        repro table compound_spmv/table-1 compound_spmv/table-9
+
+        repro table table-targets --campaign h200
 
         repro table --all --campaign h200 --study compound_spmv
     """
@@ -71,7 +77,7 @@ def figure(
 
     Examples:
 
-        repro figure figure-5
+        repro figure compressed_coo/figure-5
 
         repro figure --all --campaign h200 --figures paper/figures
     """
@@ -92,15 +98,10 @@ def report(
 
         repro report --campaign h200
     """
-    from repro.artifacts.published import Published
-    from repro.artifacts.report import write_report
+    from repro.campaign.artifacts import Asked
+    from repro.campaign.reporting import report as write
 
-    settings = _Settings(campaign, config)
-    parts = [
-        (data, Published.load(study=data.study), settings.wanted(data.study))
-        for data in _load(results, settings.campaign, study)
-    ]
-    typer.echo(f"wrote {write_report(parts, results / settings.campaign / 'report.html')}")
+    typer.echo(f"wrote {write(Asked.of(campaign, results, config), study)}")
 
 
 def _make(
@@ -113,62 +114,23 @@ def _make(
     target: Path,
     config: Path | None,
 ) -> None:
-    from repro.artifacts import artifacts, get_artifact, studies
-    from repro.artifacts.published import Published
+    """Write tables or figures of each study that is meant below a folder, `target`."""
     from repro.artifacts.write import figures_folder, tables_folder, write
+    from repro.campaign.artifacts import Asked, all_artifacts, find_artifacts, published_of
     from repro.errors import ReproError
 
+    asked = Asked.of(campaign, results, config)
+    studies = asked.studies(study)
     if bool(names) == all_:
-        known = sorted({artifact.name for each in studies() for artifact in artifacts(each, kind)})
+        choice = [f"{name}/{artifact.name}" for name in studies for artifact in all_artifacts(name, kind)]
         raise ReproError(
             "both names and --all are given" if names else f"no {kind} is named",
-            expected=f"--all, or some of {', '.join(known)}",
+            expected=f"--all, or some of {', '.join(choice)}",
         )
-    settings = _Settings(campaign, config)
+    chosen = {name: asked.artifacts(name, kind) for name in studies} if all_ else find_artifacts(names, kind, studies)
     folder = tables_folder if kind == "table" else figures_folder
-    for data in _load(results, settings.campaign, study):
-        published = Published.load(study=data.study)
-        chosen = (
-            [artifact for artifact in settings.wanted(data.study) if artifact.kind == kind]
-            if all_
-            else [get_artifact(data.study, name, kind) for name in names]
-        )
-        for artifact in chosen:
-            for path in write(artifact, data, published, folder(target, settings.campaign, data.study)):
+    for name, artifacts in chosen.items():
+        data, published = asked.read(name), published_of(name)
+        for artifact in artifacts:
+            for path in write(artifact, data, published, folder(target, asked.campaign, name)):
                 typer.echo(f"wrote {path}")
-
-
-class _Settings:
-    """What a configuration says of campaign and artifacts, where there is one to ask."""
-
-    def __init__(self, campaign: str | None, config: Path | None) -> None:
-        from repro.config import load
-
-        given = load(config or DEFAULT_CONFIG) if config or not campaign else None
-        self.campaign = campaign or (given.campaign if given else "")
-        self._asked = {name: study.artifacts for name, study in given.studies.items()} if given else {}
-
-    def wanted(self, study: str) -> list[Artifact]:
-        """Return a study's artifacts that are asked for, in their order."""
-        from repro.artifacts import artifacts, get_artifact
-
-        asked = self._asked.get(study, "all")
-        everything = artifacts(study)
-        if asked == "all":
-            return everything
-        names = {get_artifact(study, name).name for name in asked}
-        return [artifact for artifact in everything if artifact.name in names]
-
-
-def _load(results: Path, campaign: str, study: str | None) -> list[Campaign]:
-    """Read one study of a campaign, or each that it holds."""
-    from repro.artifacts import studies
-    from repro.artifacts.data import Campaign
-    from repro.errors import ReproError
-
-    known = studies()
-    if study is not None and study not in known:
-        raise ReproError("unknown study", expected=f"one of {', '.join(known)}", actual=study)
-    raw = results / campaign / "raw"
-    held = [name for name in known if (raw / name).is_dir()]
-    return [Campaign.load(raw, name) for name in ([study] if study else held or known)]

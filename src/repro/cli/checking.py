@@ -23,20 +23,20 @@ def check(
 
         repro check --config results/default/config.yaml
     """
+    from repro.campaign.completeness import find_missing
+    from repro.campaign.plan import make_plan
     from repro.config import load
     from repro.errors import ReproError
-    from repro.studies.completeness import find_missing
-    from repro.studies.plan import make_plan
 
     plan = make_plan(load(config))
     missing = find_missing(plan)
     if not missing:
         typer.echo(f"campaign {plan.config.campaign} is complete")
         return
-    for each in missing:
-        typer.echo(f"{each.what}: {each.reason}\n", err=True)
-        if each.again is not None and not keep:
-            each.again.unlink(missing_ok=True)
+    for part in missing:
+        typer.echo(f"{part.what}: {part.reason}\n", err=True)
+        if part.again is not None and not keep:
+            part.again.unlink(missing_ok=True)
     raise ReproError(
         f"missing or failed: {len(missing)}",
         where=f"campaign {plan.config.campaign}; all else is in {plan.results} and {plan.figures}",

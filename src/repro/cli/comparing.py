@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from repro.artifacts.compare import Comparison
+    from repro.artifacts.data import Campaign
 
 RESULTS = Path("results")
 TOLERANCE = 0.02
@@ -49,8 +50,8 @@ def compare(
 
       undecided  otherwise: the medians differ, but no more than the samples scatter
 
-    by each clock; where a row has both clocks and they do not agree, it is undecided. Winners agree where they are
-    the same variant or a tie.
+    by each clock; where the clocks of a row do not agree, it is undecided. Winners agree where they are the same
+    variant or a tie, as A's configuration has it.
 
     Examples:
 
@@ -67,66 +68,74 @@ def compare(
     from repro.artifacts.compare import compare as run
     from repro.artifacts.compare import find_campaign
 
-    found = run(
+    comparison = run(
         find_campaign(first, results),
         find_campaign(second, results),
         tolerance=tolerance,
         search=search,
         across_devices=across_devices,
+        load=_read,
     )
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDE)
-    _print(found, worst, tolerance, console)
+    _print(comparison, worst, tolerance, console)
     if csv is not None:
-        _write(found, csv)
+        _write(comparison, csv)
         console.print(f"wrote {csv}")
-    if len(found.slower):
+    if len(comparison.slower):
         raise typer.Exit(1)
 
 
-def _print(found: Comparison, worst: int, tolerance: float, console: Console) -> None:
+def _read(raw: Path, study: str) -> Campaign:
+    """Read a study of a campaign as the configuration beside it says."""
+    from repro.campaign.artifacts import Asked
+
+    folder = raw.resolve().parent
+    return Asked.of(folder.name, folder.parent).read(study)
+
+
+def _print(comparison: Comparison, worst: int, tolerance: float, console: Console) -> None:
     from repro.artifacts.compare import VERDICTS
 
-    first, second = (
-        f"{name} ({device})" for name, device in zip((found.first, found.second), found.devices, strict=True)
-    )
-    console.print(f"A: {first}\nB: {second}\n")
-    _print_changes(found, console)
-    _print_groups(found, tolerance, console)
-    _print_worst(found, worst, console)
-    _print_winners(found, worst, console)
-    for why, count in found.uncompared.items():
+    for letter, name, device in zip("AB", (comparison.first, comparison.second), comparison.devices, strict=True):
+        console.print(f"{letter}: {name} ({device})")
+    console.print()
+    _print_changes(comparison, console)
+    _print_groups(comparison, tolerance, console)
+    _print_worst(comparison, worst, console)
+    _print_winners(comparison, worst, console)
+    for why, count in comparison.uncompared.items():
         console.print(f"not compared: {count} {'row' if count == 1 else 'rows'} {why}")
-    if not found.across:
-        counts = [f"{(found.rows['verdict'] == verdict).sum()} {verdict}" for verdict in VERDICTS]
-        console.print(f"{len(found.rows)} rows: {', '.join(counts)}")
+    if not comparison.across:
+        counts = [f"{(comparison.rows['verdict'] == verdict).sum()} {verdict}" for verdict in VERDICTS]
+        console.print(f"{len(comparison.rows)} rows: {', '.join(counts)}")
 
 
-def _print_changes(found: Comparison, console: Console) -> None:
-    for key, (mine, theirs) in found.changes.items():
+def _print_changes(comparison: Comparison, console: Console) -> None:
+    for key, (mine, theirs) in comparison.changes.items():
         console.print(f"differs: {key}: {mine} → {theirs}")
-    if found.changes:
+    if comparison.changes:
         console.print()
 
 
-def _print_groups(found: Comparison, tolerance: float, console: Console) -> None:
+def _print_groups(comparison: Comparison, tolerance: float, console: Console) -> None:
     """Print how many rows have which verdict (across devices: how many there are), and what the ratios are."""
     from rich.table import Table
 
     from repro.artifacts.compare import VERDICTS
-    from repro.artifacts.standing import geometric_mean
+    from repro.artifacts.numbers import geometric_mean
 
     title = f"Rows by verdict, B against A, tolerance {100 * tolerance:g} %"
-    if found.across:
+    if comparison.across:
         title = "B's time over A's; different devices, so no verdicts"
-    heads = ("rows",) if found.across else VERDICTS
+    heads = ("rows",) if comparison.across else VERDICTS
     table = Table(title=title, box=None, title_justify="left")
     for head in GROUP:
         table.add_column(head)
     for head in (*heads, "B/A, geometric mean", "least", "largest"):
         table.add_column(head, justify="right")
-    for group in found.rows[GROUP].drop_duplicates().sort_values(GROUP).to_numpy():
-        part = found.rows[(found.rows[GROUP] == group).all(axis=1)]
-        counts = [len(part)] if found.across else [int((part["verdict"] == verdict).sum()) for verdict in VERDICTS]
+    for group in comparison.rows[GROUP].drop_duplicates().sort_values(GROUP).to_numpy():
+        part = comparison.rows[(comparison.rows[GROUP] == group).all(axis=1)]
+        counts = [len(part)] if comparison.across else [int((part["verdict"] == verdict).sum()) for verdict in VERDICTS]
         ratios = list(part["ratio"])
         numbers = (geometric_mean(ratios), min(ratios), max(ratios))
         table.add_row(*group, *map(str, counts), *(f"{number:.3f}" for number in numbers))
@@ -134,19 +143,22 @@ def _print_groups(found: Comparison, tolerance: float, console: Console) -> None
     console.print()
 
 
-def _print_worst(found: Comparison, worst: int, console: Console) -> None:
+def _print_worst(comparison: Comparison, worst: int, console: Console) -> None:
     from rich.table import Table
 
-    slower = found.slower
+    from repro.bench.rows import ALL_CLOCKS
+
+    slower = comparison.slower
     if not len(slower) or not worst:
         return
     table = Table(title=f"Slower, the worst {min(worst, len(slower))} of {len(slower)}", box=None, title_justify="left")
     for head in ("problem", "precision", "name", "phase", "cache"):
         table.add_column(head, overflow="fold")
-    for head in ("event A [µs]", "B", "graph A [µs]", "B", "B/A"):
+    clocks = [clock for clock in ALL_CLOCKS if slower[f"{clock}_first"].notna().any()]
+    for head in (*(head for clock in clocks for head in (f"{clock} A [µs]", "B")), "B/A"):
         table.add_column(head, justify="right")
     for row in slower.head(worst).to_dict("records"):
-        times = [row[f"{clock}_{side}"] for clock in ("event", "graph") for side in ("first", "second")]
+        times = [row[f"{clock}_{side}"] for clock in clocks for side in ("first", "second")]
         table.add_row(
             row["problem"], row["precision"], row["name"], row["phase"], row["cache"],
             *(f"{1e6 * time:.2f}" if time > 0 else "–" for time in times), f"{row['ratio']:.3f}",
@@ -155,14 +167,14 @@ def _print_worst(found: Comparison, worst: int, console: Console) -> None:
     console.print()
 
 
-def _print_winners(found: Comparison, worst: int, console: Console) -> None:
+def _print_winners(comparison: Comparison, worst: int, console: Console) -> None:
     from rich.table import Table
 
-    apart = [winner for winner in found.winners if not winner.agree]
-    same = sum(winner.first == winner.second for winner in found.winners)
+    apart = [winner for winner in comparison.winners if not winner.agree]
+    same = sum(winner.first == winner.second for winner in comparison.winners)
     console.print(
-        f"winners: {len(found.winners)} choices in both; {same} are the same variant, "
-        f"{len(found.winners) - same - len(apart)} a tie, {len(apart)} apart"
+        f"winners: {len(comparison.winners)} choices in both; {same} are the same variant, "
+        f"{len(comparison.winners) - same - len(apart)} a tie, {len(apart)} apart"
     )
     if not apart or not worst:
         console.print()
@@ -171,15 +183,16 @@ def _print_winners(found: Comparison, worst: int, console: Console) -> None:
     for head in ("problem", "precision", "clock", "tuning", "A", "B"):
         table.add_column(head, overflow="fold")
     table.add_column("loss", justify="right")
-    for each in sorted(apart, key=lambda winner: -(winner.loss or 0))[:worst]:
-        loss = "not timed" if each.loss is None else f"{100 * each.loss:.1f} %"
-        table.add_row(each.problem, each.precision, each.clock, each.tuning, each.first, each.second, loss)
+    for winner in sorted(apart, key=lambda winner: -(winner.loss or 0))[:worst]:
+        loss = "not timed" if winner.loss is None else f"{100 * winner.loss:.1f} %"
+        choice = (winner.problem, winner.precision, winner.clock, winner.tuning)
+        table.add_row(*choice, winner.first, winner.second, loss)
     console.print(table)
     console.print()
 
 
-def _write(found: Comparison, path: Path) -> None:
+def _write(comparison: Comparison, path: Path) -> None:
     from repro.artifacts.write import replacing
 
     with replacing(path) as partial:
-        found.rows.to_csv(partial, index=False)
+        comparison.rows.to_csv(partial, index=False)

@@ -32,8 +32,8 @@ def config(
         for path in write_schemas(folder):
             typer.echo(f"wrote {path}")
         return
+    from repro.campaign.plan import as_yaml
     from repro.config import load
-    from repro.studies.plan import as_yaml
 
     typer.echo(as_yaml(load(*(files or [Path("config/config.yaml")]))), nl=False)
 
@@ -42,10 +42,10 @@ def schemas() -> dict[str, dict[str, Any]]:
     """Return the JSON schemas of configuration, study and registry files, by file name."""
     from pydantic import BaseModel
 
-    from repro.config import Config, Study
+    from repro.config import Config, StudySettings
     from repro.problems.registry import Registry
 
-    models: dict[str, type[BaseModel]] = {"config": Config, "study": Study, "problems": Registry}
+    models: dict[str, type[BaseModel]] = {"config": Config, "study": StudySettings, "problems": Registry}
     return {f"{name}.schema.json": model.model_json_schema() for name, model in models.items()}
 
 

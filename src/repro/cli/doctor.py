@@ -100,7 +100,7 @@ def check_cuda() -> Iterator[Finding]:
     gpus, compiler = find_gpus(), nvcc.find()
     launcher = find_spec("pycuda") is not None
     for gpu in gpus:
-        lacking = [name for name, there in (("PyCUDA", launcher), ("nvcc", compiler)) if not there]
+        lacking = [name for name, part in (("PyCUDA", launcher), ("nvcc", compiler)) if not part]
         yield Finding(
             f"cuda:{gpu.ordinal}",
             f"{gpu.name}, {gpu.capability}, driver {_driver()}" + f"; lacks {' and '.join(lacking)}" * bool(lacking),
@@ -110,9 +110,9 @@ def check_cuda() -> Iterator[Finding]:
         )
     if not gpus:
         asked = find_spec("pynvml") is not None
-        found = "no NVIDIA driver answers" if asked else "nvidia-ml-py is not installed, so none was looked for"
+        why = "no NVIDIA driver answers" if asked else "nvidia-ml-py is not installed, so none was looked for"
         todo = "on a machine with an NVIDIA GPU: " + ("install its driver" if asked else CUDA_EXTRA)
-        yield Finding("GPU", found, False, todo)
+        yield Finding("GPU", why, False, todo)
     if compiler:
         yield Finding("nvcc", f"{nvcc.version()} at {compiler}")
     else:

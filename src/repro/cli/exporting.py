@@ -77,7 +77,7 @@ def export(
     settings = load(config)
     campaign = campaign or settings.campaign
     if variant is not None:
-        wanted = _by_hand(variant, entry, precision.value, target, name, study)
+        wanted = _by_hand(variant, entry, precision.value, target, name)
     else:
         wanted = _of_campaign(results, campaign, study, problem, precision.value, tuning, entry, name)
     binaries = _matrix(results / campaign / "problems", problem, wanted) if matrix else {}
@@ -89,17 +89,17 @@ def _matrix(folder: Path, problem: str | None, wanted: Export) -> dict[str, Call
     """Return what writes the problem's matrix, by its file."""
     from repro.errors import ReproError
     from repro.export.matrix_file import write_matrix
-    from repro.problems.problem import Problem
+    from repro.problems.matrix import Matrix
 
     if problem is None:
         raise ReproError("--matrix needs a problem", todo="name one that the campaign has built")
-    built = Problem.load(folder / f"{problem}.npz")
+    built = Matrix.load(folder / f"{problem}.npz")
     if built.entry != wanted.entry:
         raise ReproError("the problem has another entry", where=problem, expected=wanted.entry, actual=built.entry)
     return {f"{wanted.name}.matrix": lambda path: write_matrix(built, wanted.precision, path)}
 
 
-def _by_hand(variant: str, entry: str | None, precision: str, target_name: str, name: str | None, study: str) -> Export:
+def _by_hand(variant: str, entry: str | None, precision: str, target_name: str, name: str | None) -> Export:
     from repro.codegen.targets import get_target
     from repro.entries import get_entry
     from repro.errors import ReproError
@@ -112,9 +112,14 @@ def _by_hand(variant: str, entry: str | None, precision: str, target_name: str, 
     target = get_target(target_name)
     if target.dialect != "cuda":
         raise ReproError("only kernels for GPUs can be exported", expected="--target sm_…", actual=target_name)
-    layout, schedule = parse_variant(variant, target)
-    provenance = [("chosen", "by hand"), ("layout", str(layout)), ("schedule", str(schedule)), ("target", target_name)]
-    return Export(name or f"{entry}_{precision}", study, entry, precision, layout, schedule, target, provenance)
+    id = parse_variant(variant, target)
+    provenance = [
+        ("chosen", "by hand"),
+        ("layout", str(id.layout)),
+        ("schedule", str(id.schedule)),
+        ("target", target_name),
+    ]
+    return Export(name or f"{entry}_{precision}", entry, precision, id.layout, id.schedule, target, provenance)
 
 
 def _of_campaign(
@@ -144,25 +149,24 @@ def _of_campaign(
             where=f"campaign {campaign}",
             todo="name a campaign of a GPU with --campaign, or a variant with --variant",
         )
-    layout, schedule = parse_variant(chosen.name, chosen.target)
+    id = parse_variant(chosen.name, chosen.target)
     time = "not timed again" if chosen.seconds is None else f"{chosen.seconds * 1e6:.3f} µs (median, graph clock, warm)"
     provenance = [
         ("campaign", chosen.campaign),
         ("problem", f"{problem}, {chosen.entry}, {precision} precision"),
         ("chosen", f"by {chosen.tuning} tuning"),
-        ("layout", str(layout)),
-        ("schedule", str(schedule)),
+        ("layout", str(id.layout)),
+        ("schedule", str(id.schedule)),
         ("measured time", time),
         ("GPU", f"{chosen.device or 'not recorded'} ({chosen.target.name})"),
         ("environment record", str(chosen.environment)),
     ]
     return Export(
         name or f"{chosen.entry}_{precision}",
-        study,
         chosen.entry,
         precision,
-        layout,
-        schedule,
+        id.layout,
+        id.schedule,
         chosen.target,
         provenance,
     )

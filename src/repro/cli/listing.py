@@ -99,50 +99,33 @@ def list_entries(_: Path) -> tuple[list[str], Rows]:
 
 
 def list_layouts(_: Path) -> tuple[list[str], Rows]:
-    """Every layout: the papers', then ours, study by study."""
-    from repro.codegen.coo import PAPERS, SPLITS
-    from repro.entries import entries
-    from repro.formats.layout import REFERENCE, all_layouts, extended_layouts
+    """Every layout, study by study: the papers', then ours."""
+    from repro.studies import get_study, names
 
-    papers = all_layouts()
-    ours = dict.fromkeys(layout for entry in entries().values() for layout in extended_layouts(entry.size))
-    remarks = {REFERENCE: "the reference"}
-    study = "compound_spmv"
-    rows: list[tuple[object, ...]] = [
-        (
-            layout,
-            study,
-            layout.outer,
-            layout.inner,
-            layout.vector,
-            remarks.get(layout, None if layout in papers else "ours"),
-        )
-        for layout in dict.fromkeys([*papers, *ours])
-    ]
-    rows += [(name, "compressed_coo", None, None, None, None if name in PAPERS else "ours") for name in SPLITS]
-    return ["layout", "study", "outer", "inner", "vector", "remark"], rows
+    rows = [(layout, study, remark) for study in names() for layout, remark in get_study(study).layouts()]
+    return ["layout", "study", "remark"], rows
 
 
 def list_baselines(_: Path) -> tuple[list[str], Rows]:
-    """Every baseline for each entry."""
-    from repro.baselines import for_problem
+    """Every baseline of every entry, by the device that it runs on."""
     from repro.entries import entries
+    from repro.sparse.library import for_problem
 
     rows = []
     for backend in ("cuda", "opencl"):
         for entry in entries():
-            for each in for_problem(entry, backend):
-                rows.append((each.name, backend, entry, "yes" if each.columns.get("papers_choice") else None))
+            for item in for_problem(entry, backend):
+                rows.append((item.name, backend, entry, "yes" if item.columns.get("papers_choice") else None))
     return ["baseline", "device", "entry", "the papers' choice"], rows
 
 
 def list_artifacts(_: Path) -> tuple[list[str], Rows]:
     """Every table and figure of every study."""
-    from repro.artifacts import artifacts
-    from repro.studies.registry import STUDIES
+    from repro.campaign.artifacts import all_artifacts
+    from repro.studies import names
 
-    rows = [(each.name, study, each.numbering, each.title) for study in STUDIES for each in artifacts(study)]
-    return ["artifact", "study", "in the paper", "title"], rows
+    rows = [(f"{study}/{item.name}", item.numbering, item.title) for study in names() for item in all_artifacts(study)]
+    return ["artifact", "in the paper", "title"], rows
 
 
 def list_devices(_: Path) -> tuple[list[str], Rows]:
@@ -159,11 +142,9 @@ def list_devices(_: Path) -> tuple[list[str], Rows]:
 
 def list_studies(_: Path) -> tuple[list[str], Rows]:
     """Every study with the papers it re-runs."""
-    from repro.studies.registry import STUDIES, get_study
+    from repro.studies import get_study, names
 
-    return ["study", "what it re-runs"], [
-        (name, " ".join((get_study(name).__doc__ or "").split("\n\n")[-1].split())) for name in STUDIES
-    ]
+    return ["study", "what it re-runs"], [(name, get_study(name).reference) for name in names()]
 
 
 LISTS: dict[What, Callable[[Path], tuple[list[str], Rows]]] = {

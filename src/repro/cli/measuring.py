@@ -19,19 +19,22 @@ def measure(study: StudyName, problem: ProblemName, precision: Precision, config
 
     Every variant is screened with a few launches, then those within reach of the best get the full protocol
     (search.parquet). A streaming floor, a device copy and an empty kernel are what times are held against
-    (baseline.parquet). The winners of schedule tuning alone, layout tuning and joint tuning (choices.parquet) are timed
-    again in shuffled rounds beside every routine of the library that fits (cuSPARSE on a GPU, SciPy on the CPU), warm
-    and cold; these times, which nothing was chosen by, are the reported ones (report.parquet). A run that was killed
-    goes on where it was.
+    (baseline.parquet). The winners of each tuning that the study has (choices.parquet) are timed again in shuffled
+    rounds, beside the library's routines where the study has any; these times, which nothing was chosen by, are the
+    reported ones (report.parquet). A run that was killed goes on where it was.
 
-    Example:
+    The problem has to be built and its modules to be compiled, which the workflow does by itself: `snakemake`.
 
-        repro measure compound_spmv torus double
+    Examples:
+
+        repro problem dirac_torus -o results/default/problems/dirac_torus.npz
+
+        repro measure compound_spmv dirac_torus double
     """
     from repro.bench.watchdog import ContextLost, restart
+    from repro.campaign import measuring
     from repro.cli.progress import Progress
     from repro.config import load
-    from repro.studies import measuring
 
     try:
         with Progress(f"measure {problem} {precision}") as progress:

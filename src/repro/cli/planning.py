@@ -31,10 +31,10 @@ def plan(
     from rich.console import Console
     from rich.table import Table
 
+    from repro.campaign.estimate import RATES, estimate
+    from repro.campaign.plan import make_plan
     from repro.cli.progress import duration
     from repro.config import load
-    from repro.studies.estimate import RATES, estimate
-    from repro.studies.plan import make_plan
 
     # in a pipe a line a thing, however long, for grep
     out = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else WIDE)
@@ -44,12 +44,12 @@ def plan(
         return
     cores = cores or len(os.sched_getaffinity(0))
     needs = estimate(planned, planned.target)
-    table = Table("study", "problem", "entry", "precision", "rows", "non-zeros", "size", "variants", "expected")
+    table = Table("study", "problem", "what", "precision", "rows", "non-zeros", "size", "variants", "expected")
     for job in needs.jobs:
         rows, nonzeros = (f"{number:,}" for number in job.size)
         time = duration(job.seconds)
         table.add_row(
-            job.study, job.problem, job.entry, job.precision, rows, nonzeros, job.size_from, f"{job.variants:,}", time
+            job.study, job.problem, job.what, job.precision, rows, nonzeros, job.size_from, f"{job.variants:,}", time
         )
     rates = RATES[planned.target.dialect]
     total, absent = needs.modules

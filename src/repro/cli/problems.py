@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,15 +11,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from repro.campaign.building import build_problem
+from repro.campaign.building import record_unavailable as write_unavailable
 from repro.config import Config, load
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
-from repro.formats.memory import measure_memory
-from repro.problems.build import build, find, mesh_of
+from repro.problems.build import find, mesh_of
 from repro.problems.content import mesh_checksum
 from repro.problems.fetch import Found
 from repro.problems.meshfiles import MeshFile, read_stanford, read_tetmesh, write_mesh
-from repro.problems.problem import Problem, save_unavailable
+from repro.problems.problem import Problem, load_problem
 from repro.problems.registry import Recipe, Spec, Stanford, Suitesparse, Tetmesh, load_registry
 from repro.problems.suitesparse import read_suitesparse
 
@@ -62,7 +61,7 @@ def fetch(
     for item in items:
         if not isinstance(item, OwnProblem):
             inputs = item.inputs if isinstance(item, Recipe) else ()
-            wanted.update({each.name: each for each in (*map(registry.find, inputs), item)})
+            wanted.update({spec.name: spec for spec in (*map(registry.find, inputs), item)})
     failed = []
     for name, item in wanted.items():
         try:
@@ -86,17 +85,17 @@ def _talk() -> None:
 
 def _fetch(item: Spec, config: Config) -> str:
     """Fetch one problem's file and say where it is from."""
-    found: Any
+    fetched: Any
     match item:
         case Suitesparse():
-            found = read_suitesparse(item, config.fetch)
+            fetched = read_suitesparse(item, config.fetch)
         case Stanford():
-            found = read_stanford(item, config.fetch)
+            fetched = read_stanford(item, config.fetch)
         case Tetmesh():
-            found = read_tetmesh(item, config.fetch)
+            fetched = read_tetmesh(item, config.fetch)
         case _:
             return f"{item.source}, nothing to fetch"
-    return f"{found.address} ({found.content.checksum['state']})"
+    return f"{fetched.address} ({fetched.content.checksum['state']})"
 
 
 def problem(
@@ -108,7 +107,7 @@ def problem(
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option("--record", metavar="FILE", help="Write all but the matrix itself to a JSON file as well."),
+        typer.Option("--record", metavar="FILE", help="Write all but the arrays to a JSON file as well."),
     ] = None,
     mesh: Annotated[
         Path | None,
@@ -126,7 +125,7 @@ def problem(
         ),
     ] = False,
 ) -> None:
-    """Build a problem into one file: matrix, entry, statistics, origin and checksums.
+    """Build a problem into one file: its content, statistics, origin and checksums.
 
     Examples:
 
@@ -150,76 +149,33 @@ def problem(
         return
     path = output or Path(settings.fetch.cache) / "problems" / f"{name}.npz"
     if info and path.exists() and not record:
-        _out.print(describe(Problem.load(path), path))
+        _out.print(describe(load_problem(path), path))
         return
     try:
-        built = build(name, settings)
+        built = build_problem(name, settings, path, record)
     except ReproError as error:
         if not record_unavailable:
             raise
-        reason = str(error)
-        entry = item.entry or "real"
-        _save(lambda: save_unavailable(path, name, entry, reason), path)
-        if record:
-            _write_record(record, {"name": name, "entry": entry, "status": "unavailable", "reason": reason})
-        _err.print(f"warning: {name} is unavailable\n{reason}", markup=False)
+        write_unavailable(name, settings, str(error), path, record)
+        _err.print(f"warning: {name} is unavailable\n{error}", markup=False)
         return
-    _save(lambda: built.save(path), path)
-    if record:
-        _write_record(record, _record(built))
     if not info:  # which prints them among the rest
-        for note in built.origin["notes"]:
+        for note in built.origin.get("notes", ()):
             _err.print(f"note: {note}", markup=False)
-    _out.print(describe(built, path) if info else f"{name}: {built.n} rows, {built.nnz} non-zeros -> {path}")
+    sizes = ", ".join(" ".join(row) for row in built.info())
+    _out.print(describe(built, path) if info else f"{name}: {sizes} -> {path}")
 
 
-def _write_mesh(path: Path, found: Found[MeshFile]) -> None:
-    content = found.content
+def _write_mesh(path: Path, fetched: Found[MeshFile]) -> None:
+    content = fetched.content
     write_mesh(path, content.vertices, content.cells)
     for note in content.notes:
         _err.print(f"note: {note}", markup=False)
     _out.print(
-        f"{len(content.vertices)} vertices, {len(content.cells)} cells from {found.address} -> {path}\n"
+        f"{len(content.vertices)} vertices, {len(content.cells)} cells from {fetched.address} -> {path}\n"
         f"checksum sha256 {mesh_checksum(content.vertices, content.cells)}",
         markup=False,
     )
-
-
-def _save(write: Callable[[], None], path: Path) -> None:
-    try:
-        write()
-    except OSError as error:
-        raise ReproError(
-            "cannot write the problem", where=path, actual=error, todo="make room there, or name another --output"
-        ) from None
-
-
-def _record(built: Problem) -> dict[str, Any]:
-    """Return what tables need to know of a problem, its size in every format included."""
-    return {
-        "name": built.name,
-        "entry": built.entry,
-        "status": "ok",
-        "n": built.n,
-        "nnz": built.nnz,
-        "checksum": built.checksum(),
-        "origin": dict(built.origin),
-        "statistics": dict(built.statistics),
-        "memory": measure_memory(built),
-    }
-
-
-def _write_record(path: Path, record: Mapping[str, Any]) -> None:
-    def write() -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            partial.write_text(json.dumps(record, indent=1) + "\n")
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-
-    _save(write, path)
 
 
 def describe(built: Problem, path: Path) -> Table:
@@ -228,9 +184,9 @@ def describe(built: Problem, path: Path) -> Table:
     table.add_column()
     table.add_column(overflow="fold")
     table.add_row("file", str(path))
-    table.add_row("entry", built.entry)
-    table.add_row("rows", f"{built.n:,}")
-    table.add_row("non-zeros", f"{built.nnz:,}")
+    table.add_row("kind", built.kind)
+    for row in built.info():
+        table.add_row(*row)
     table.add_row("checksum", f"sha256 {built.checksum()}", end_section=True)
     for part in (built.statistics, built.origin):
         for key, value in part.items():
@@ -245,7 +201,7 @@ def _text(value: object) -> str:
     """Write a value of the statistics or the origin on as few lines as can be read."""
     match value:
         case Mapping():
-            return ", ".join(f"{key} {_text(each)}" for key, each in value.items())
+            return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
         case list() | tuple():
             return "\n".join(map(_text, value)) or "-"
         case bool() | None:

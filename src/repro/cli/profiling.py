@@ -39,7 +39,7 @@ def launch(
 
     Examples:
 
-        repro launch compound_spmv generated/torus single CSR-AoS-AoS/static-256-4 floor
+        repro launch compound_spmv dirac_torus single CSR-AoS-AoS/static-256-4 floor
 
         compute-sanitizer repro launch compound_spmv fem/nut_37k double CSR-AoSoA-Padded/direct-64-16-w8
 
@@ -47,8 +47,8 @@ def launch(
     """
     import json
 
+    from repro.campaign import launching
     from repro.config import load
-    from repro.studies import launching
 
     rows = launching.launch(load(config), study, problem, precision, runnables, launches)
     if record is not None:
@@ -80,8 +80,8 @@ def counters(
 
         repro counters compound_spmv fem/nut_37k single CSR-AoS-AoS/static-256-4 floor cusparse/bsrmv/real3
     """
+    from repro.campaign.counting import count
     from repro.config import load
-    from repro.studies.counting import count
 
     path = count(load(config), config, study, problem, precision, runnables, launches, output)
     typer.echo(f"wrote {path}")

@@ -23,7 +23,7 @@ def resolve(
 ) -> None:
     """Ask the index of the SuiteSparse collection for the matrices of a set, and write them into its file.
 
-    The file holds the query, the date and the index's size as well, and belongs into the repository: a set stays the
+    The file holds the query, the date and the index's size as well, and belongs in the repository: a set stays the
     same until it is resolved again.
 
     Examples:
@@ -40,11 +40,11 @@ def resolve(
 
     settings = load(config)
     registry = Path(settings.registry)
-    files = [registry.parent / each for each in load_registry(registry).collections]
-    found = {each.name: (each, file) for file in files for each in [load_collection(file)]}
-    if name not in found:
-        raise ReproError("no such set that a query makes", where=registry, expected=", ".join(found), actual=name)
-    collection, file = found[name]
+    files = [registry.parent / path for path in load_registry(registry).collections]
+    collections = {collection.name: (collection, file) for file in files for collection in [load_collection(file)]}
+    if name not in collections:
+        raise ReproError("no such set that a query makes", where=registry, expected=", ".join(collections), actual=name)
+    collection, file = collections[name]
     if index is not None:
         (matrices, dated), source = read_csv(index), index.name
     else:

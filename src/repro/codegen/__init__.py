@@ -1,1 +1,1 @@
-"""From a layout and schedules to a compiled module: dialects, targets, rendering, compiling."""
+"""From a template to a compiled module: dialects, targets, rendering, compiling."""

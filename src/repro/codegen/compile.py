@@ -17,11 +17,9 @@ from repro.errors import ReproError
 MODULES = Path("modules")
 
 
-def manifest_path(
-    target: str, study: str, space: str, entry: str, precision: str, layout: str, modules: Path = MODULES
-) -> Path:
-    """Return where the manifest of a module lies that holds the schedules of a study's space for a layout."""
-    return modules / target / study / space / f"{entry}-{precision}" / f"{layout}.json"
+def manifest_path(target: str, study: str, key: str, modules: Path = MODULES) -> Path:
+    """Return where the manifest of a study's module of that key lies."""
+    return modules / target / study / f"{key}.json"
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,11 @@ class Module:
             data = json.loads(path.read_text())
             return cls(**{**data, "flags": tuple(data["flags"])})
         except FileNotFoundError:
-            raise ReproError("no such module", where=path, todo="compile it with `repro compile`") from None
+            raise ReproError(
+                "no such module",
+                where=path,
+                todo=f"compile it with `repro compile`, or with all that belongs to it: `snakemake --cores all {path}`",
+            ) from None
         except (ValueError, TypeError, KeyError) as error:
             raise ReproError("the manifest of a module is damaged", where=path, actual=error) from None
 

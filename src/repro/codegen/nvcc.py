@@ -90,11 +90,11 @@ def read_resources(log: str) -> dict[str, dict[str, int]]:
     resources: dict[str, dict[str, int]] = {}
     name = ""
     for line in log.splitlines():
-        if found := re.search(r"Compiling entry function '(\w+)'", line):
-            name = found[1]
+        if entry := re.search(r"Compiling entry function '(\w+)'", line):
+            name = entry[1]
             resources[name] = {"registers": 0, "spills": 0}
-        elif name and (found := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line)):
-            resources[name]["spills"] += int(found[1]) + int(found[2])
-        elif name and (found := re.search(r"Used (\d+) registers", line)):
-            resources[name]["registers"] = int(found[1])
+        elif name and (spilled := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line)):
+            resources[name]["spills"] += int(spilled[1]) + int(spilled[2])
+        elif name and (used := re.search(r"Used (\d+) registers", line)):
+            resources[name]["registers"] = int(used[1])
     return resources

@@ -67,8 +67,8 @@ def find_devices() -> list[Any]:
         except cl.Error:  # a platform without a CPU says so by an error
             continue
     if not devices:
-        found = ", ".join(p.name for p in platforms) or "none"
-        raise ReproError("no OpenCL device on the CPU", actual=f"platforms: {found}", todo=INSTALL)
+        names = ", ".join(p.name for p in platforms) or "none"
+        raise ReproError("no OpenCL device on the CPU", actual=f"platforms: {names}", todo=INSTALL)
     return devices
 
 
@@ -85,3 +85,32 @@ def open_device(ordinal: int) -> Any:
         names = ", ".join(f"opencl:{i} {d.name.strip()}" for i, d in enumerate(devices))
         raise ReproError("no such OpenCL device", expected=names, actual=f"opencl:{ordinal}")
     return devices[ordinal]
+
+
+def split_device(ordinal: int, count: int) -> list[Any]:
+    """Return one of the CPU devices as so many parts of equally many cores; what cannot be dealt out is left idle.
+
+    Raises
+    ------
+    ReproError
+        There is no device of that number, it has fewer cores, or its runtime cannot split it.
+    """
+    cl, device = load(), open_device(ordinal)
+    cores = int(device.max_compute_units)
+    try:
+        if cores < count:
+            raise ReproError(
+                "the CPU has too few cores for so many parts",
+                where=f"opencl:{ordinal} {device.name.strip()}",
+                expected=f"at most {cores}",
+                actual=f"opencl:{ordinal}/{count}",
+            )
+        parts = device.create_sub_devices([cl.device_partition_property.EQUALLY, cores // count])
+    except cl.Error as error:
+        raise ReproError(
+            "the OpenCL runtime cannot split the CPU",
+            where=f"opencl:{ordinal} {device.name.strip()}",
+            actual=error,
+            todo=f"`device: opencl:{ordinal}` takes it whole",
+        ) from None
+    return list(parts[:count])

@@ -1,4 +1,4 @@
-"""Limits of each device generation, as data: what a schedule may ask for.
+"""Limits of each device generation, as data: what a kernel may ask for.
 
 Source for the NVIDIA limits: CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability".
 """
@@ -20,11 +20,9 @@ class Target:
     name
         `sm_90`, …, or `cpu`.
     warp
-        Threads that run in step; rows of ELLPACK are padded to a multiple of it.
+        Threads that run in step.
     threads_per_block, threads_per_sm, blocks_per_sm
         Upper limits.
-    registers_per_sm
-        32-bit registers; 0 where there is no such limit.
     """
 
     name: str
@@ -32,7 +30,6 @@ class Target:
     threads_per_block: int
     threads_per_sm: int
     blocks_per_sm: int
-    registers_per_sm: int
 
     @property
     def dialect(self) -> str:
@@ -41,11 +38,11 @@ class Target:
 
 
 def _nvidia(capability: int, threads_per_sm: int, blocks_per_sm: int) -> Target:
-    return Target(f"sm_{capability}", 32, 1024, threads_per_sm, blocks_per_sm, 65536)
+    return Target(f"sm_{capability}", 32, 1024, threads_per_sm, blocks_per_sm)
 
 
 #: The limits of the CPU are a choice: work-groups small enough to be vectorised whole, few to a core.
-CPU = Target("cpu", warp=16, threads_per_block=64, threads_per_sm=192, blocks_per_sm=3, registers_per_sm=0)
+CPU = Target("cpu", warp=16, threads_per_block=64, threads_per_sm=192, blocks_per_sm=3)
 
 TARGETS: dict[str, Target] = {
     target.name: target
@@ -84,10 +81,10 @@ def get_target(name: str) -> Target:
         The generation is not in the table.
     """
     if name not in TARGETS:
-        known = ", ".join(sorted(TARGETS, key=lambda n: (n == "cpu", int(re.sub(r"\D", "", n) or 0))))
+        names = ", ".join(sorted(TARGETS, key=lambda n: (n == "cpu", int(re.sub(r"\D", "", n) or 0))))
         raise ReproError(
             "unknown target",
-            expected=f"one of {known}",
+            expected=f"one of {names}",
             actual=name,
             todo="add its limits to codegen/targets.py",
         )

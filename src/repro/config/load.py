@@ -58,11 +58,11 @@ def validate(model: type[M], data: Any, where: object) -> M:
             key = ".".join(str(part) for part in item["loc"]) or "(top level)"
             message = "unknown key" if item["type"] == "extra_forbidden" else item["msg"]
             problems.append(f"{key}: {message} (is {item['input']!r})")
-        known = ", ".join(model.model_fields)
+        keys = ", ".join(model.model_fields)
         raise ReproError(
             "the configuration does not fit",
             where=where,
-            expected=f"the keys that config/README.md explains; at the top level {known}",
+            expected=f"the keys that config/README.md explains; at the top level {keys}",
             actual="; ".join(problems),
             todo="`repro config --schema` writes the schema that editors can check against",
         ) from None
@@ -84,10 +84,17 @@ def resolve(data: Mapping[str, Any], where: object = "the configuration") -> Con
     for name, over in asked.items():
         path = STUDIES / f"{name}.yaml"
         if not path.exists():
-            known = ", ".join(sorted(p.stem for p in STUDIES.glob("*.yaml")))
-            raise ReproError("unknown study", where=where, expected=f"one of {known}", actual=name)
+            offered = ", ".join(sorted(p.stem for p in STUDIES.glob("*.yaml")))
+            raise ReproError("unknown study", where=where, expected=f"one of {offered}", actual=name)
         if over is False:
             continue
+        if over is not None and not isinstance(over, Mapping):
+            raise ReproError(
+                "the configuration does not fit",
+                where=f"{where}: studies.{name}",
+                expected="a mapping of what differs from the study's defaults, or false",
+                actual=over,
+            )
         defaults = read_yaml(path)
         if not defaults:
             raise ReproError("empty study", where=path, todo="give it at least `problems:`")

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
+from repro.config.device_words import MEANING, PATTERN, names_device
 from repro.entries import entries
 
 Precision = Literal["single", "double"]
@@ -19,6 +20,15 @@ def _registered(name: str) -> str:
 
 
 EntryName = Annotated[str, AfterValidator(_registered), WithJsonSchema({"enum": [*entries()], "type": "string"})]
+
+
+def _device(words: str) -> str:
+    if not names_device(words):
+        raise ValueError(f"no such device; expected {MEANING}")
+    return words
+
+
+DeviceWords = Annotated[str, AfterValidator(_device), WithJsonSchema({"pattern": PATTERN, "type": "string"})]
 
 
 class Model(BaseModel):
@@ -38,7 +48,7 @@ class Fetch(Model):
     retries: int = Field(2, ge=0, description="Times a download is tried again.")
 
 
-class Protocol(Model):
+class Timing(Model):
     """How a variant, a baseline or the floor is timed."""
 
     screen_launches: int = Field(20, ge=3, description="Launches that each variant is screened with.")
@@ -46,9 +56,7 @@ class Protocol(Model):
         0.10, ge=0, description="A variant this close to the fastest screened one gets the full protocol."
     )
     finalists: int = Field(32, ge=1, description="No more than so many of those within reach get it.")
-    per_layout: int = Field(
-        1, ge=1, description="So many best schedules of each kind (static, dynamic, …) of each layout get it as well."
-    )
+    per_group: int = Field(1, ge=1, description="So many best of each group, as the study forms them, get it as well.")
     launches: int = Field(1000, ge=10, description="Launches timed one by one in the full protocol.")
     search_graph_launches: int = Field(
         50, ge=2, description="Launches in one graph (on the CPU: in one batch) in the search."
@@ -82,7 +90,7 @@ class Protocol(Model):
         return self.gpu_budget if backend == "cuda" else self.cpu_budget
 
 
-class Study(Model):
+class StudySettings(Model):
     """What one study runs on. Defaults are in `config/studies/<study>.yaml`."""
 
     problems: str | tuple[str | OwnProblem, ...] = Field(
@@ -115,7 +123,7 @@ class Study(Model):
         ge=0,
         description="Weight w of memory in the choice `memory`, the least time·bytes^w; 0 leaves the choice out.",
     )
-    protocol: Protocol = Protocol()
+    timing: Timing = Timing()
 
 
 class OwnProblem(Model):
@@ -135,9 +143,7 @@ class Config(Model):
     campaign: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*$")] = Field(
         "default", description="Names the folders results/<campaign> and figures/<campaign>."
     )
-    device: Annotated[str, Field(pattern=r"^(auto|cuda(:\d+)?|opencl(:\d+)?)$")] = Field(
-        "auto", description="auto (a GPU if there is one, else the CPU), cuda, cuda:N, opencl or opencl:N."
-    )
+    device: DeviceWords = Field("auto", description=f"What to measure on: {MEANING}.")
     replay: bool = Field(
         False, description="Make the artifacts from the recorded results/<campaign>/raw; measure nothing."
     )
@@ -145,7 +151,7 @@ class Config(Model):
     kernels: str = Field("kernels", description="Folder of the kernel templates.")
     registry: str = Field("config/problems.yaml", description="The registry of problems.")
     fetch: Fetch = Fetch()
-    studies: dict[str, Study] = Field(
+    studies: dict[str, StudySettings] = Field(
         default_factory=dict,
         min_length=1,
         description="Studies to run, with what differs from their defaults; false leaves one out.",

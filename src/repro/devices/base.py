@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ class Buffer(Protocol):
 
 
 Kernel = Any  # a backend's own handle of a loaded kernel
-Argument = Buffer | np.integer[Any]
+Argument = Buffer | np.integer[Any] | np.floating[Any]
 
 
 class Program(Protocol):
@@ -56,15 +56,98 @@ class CaptureError(Exception):
     """What was launched cannot be captured into a graph."""
 
 
-class Device(Protocol):
+class Copy(NamedTuple):
+    """Bytes to copy from the start of one buffer to that of another.
+
+    Attributes
+    ----------
+    source, at
+        Where they are, and the index of the device whose memory that is.
+    target, to
+        Where they go, and the index of that device.
+    nbytes
+        How many.
+    """
+
+    source: Buffer
+    at: int
+    target: Buffer
+    to: int
+    nbytes: int
+
+
+class Clock(Protocol):
+    """What launches are timed on: a device, or several as one.
+
+    Attributes
+    ----------
+    backend
+        `cuda` or `opencl`.
+    """
+
+    backend: str
+
+    def synchronize(self) -> None:
+        """Wait for all that is queued.
+
+        Raises
+        ------
+        LaunchError
+            Something that was queued failed.
+        """
+
+    def flush(self) -> None:
+        """Overwrite the last-level cache, asynchronously."""
+
+    def time_events(
+        self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
+    ) -> NDArray[np.float64]:
+        """Time single launches, each between two events; seconds, `(count,)`.
+
+        What `before` does or queues, such as `flush`, comes ahead of each launch, outside the timed region. On the
+        CPU the events are readings of the host's clock around a launch and the wait for its end, for kernels and SciPy
+        alike.
+        """
+
+    def time_graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
+        """Time replays of a graph of launches; seconds per launch, `(replays,)`. On the CPU: of a batch.
+
+        Raises
+        ------
+        CaptureError
+            What is launched does not support it.
+        """
+
+    def time_host(
+        self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
+    ) -> NDArray[np.float64]:
+        """Time launches by the host's clock, each from an idle device to an idle device; seconds, `(count,)`.
+
+        For launches that need the host inside: that allocate, or read a size back. `before` and the wait for what it
+        queued come ahead of each, outside the timed region.
+        """
+
+    def time_stages(
+        self, stages: Sequence[Callable[[], None]], count: int, before: Callable[[], None] | None = None
+    ) -> NDArray[np.float64]:
+        """Time launches stage by stage, each launch all stages in their order; seconds, `(count, len(stages))`.
+
+        On a GPU by events between the stages. A stage may wait for the device, so that nothing keeps the device from
+        starting a stage before the host has queued it: a stage of a few microseconds reads what the host takes to
+        queue it. On the CPU by the host's clock, with a wait after each stage.
+        """
+
+    def clocks(self) -> tuple[float | None, str | None]:
+        """Return the current SM clock in MHz and the reasons for throttling (None: not throttled or unknown)."""
+
+
+class Device(Clock, Protocol):
     """One GPU, or the CPU through OpenCL. One in-order queue; launches are asynchronous.
 
     Attributes
     ----------
     name, uuid
         The model, and which one of its kind.
-    backend
-        `cuda` or `opencl`.
     target
         The limits of its generation.
     n_s
@@ -75,7 +158,6 @@ class Device(Protocol):
 
     name: str
     uuid: str
-    backend: str
     target: Target
     n_s: int
     l2_bytes: int
@@ -123,37 +205,6 @@ class Device(Protocol):
         The arguments are packed once, so that a launch costs the host as little as can be. The launch raises
         `LaunchError`.
         """
-
-    def synchronize(self) -> None:
-        """Wait for the queue.
-
-        Raises
-        ------
-        LaunchError
-            Something in the queue failed.
-        """
-
-    def flush(self) -> None:
-        """Overwrite the last-level cache, asynchronously."""
-
-    def time_events(self, launch: Callable[[], None], count: int, cold: bool) -> NDArray[np.float64]:
-        """Time single launches, each between two events; seconds, `(count,)`.
-
-        With `cold`, the cache is flushed before each launch, outside the timed region. On the CPU the events are
-        readings of the host's clock around a launch and the wait for its end, for kernels and SciPy alike.
-        """
-
-    def time_graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
-        """Time replays of a graph of launches; seconds per launch, `(replays,)`. On the CPU: of a batch.
-
-        Raises
-        ------
-        CaptureError
-            What is launched does not support it.
-        """
-
-    def clocks(self) -> tuple[float | None, str | None]:
-        """Return the current SM clock in MHz and the reasons for throttling (None: not throttled or unknown)."""
 
     def use_common(self, program: Program) -> None:
         """Take what the device itself needs from the common module (the kernel that blocks a stream)."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, ParamSpec, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -20,12 +19,16 @@ from repro.devices.base import Argument, Buffer, LaunchError, OutOfDeviceMemory,
 from repro.devices.cuda_blocker import Blocker, may_block
 from repro.devices.cuda_launch import bind_launch
 from repro.devices.cuda_timing import Timer
+from repro.devices.cuda_versions import cusparse_version, dotted, package_version, runtime_version
+from repro.devices.host_clock import time_host
 from repro.devices.nvml import Monitor
 from repro.errors import ReproError
 
 #: Seconds that a blocked stream waits for the host, which queues a batch of launches in a few milliseconds.
 BLOCKED_SECONDS = 1.0
 INSTALL = "pip install -e '.[cuda]'"
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class CudaBuffer:
@@ -55,16 +58,24 @@ class CudaBuffer:
 
 
 class CudaProgram:
-    """A loaded module."""
+    """A loaded module.
 
-    def __init__(self, module: Any, failure: type[Exception]) -> None:
-        self._module = module
+    Parameters
+    ----------
+    get
+        Returns the module's kernel of a name.
+    failure
+        What that raises.
+    """
+
+    def __init__(self, get: Callable[[str], Any], failure: type[Exception]) -> None:
+        self._get = get
         self._failure = failure
 
     def kernel(self, name: str) -> Any:
         """Return the kernel of that name."""
         try:
-            return self._module.get_function(name)
+            return self._get(name)
         except self._failure as error:
             raise LaunchError(f"no kernel {name} in the module: {error}") from None
 
@@ -72,7 +83,10 @@ class CudaProgram:
 class CudaDevice:
     """One GPU as a `Device`: one stream of its own, on which everything is queued.
 
-    Made by `open_cuda`.
+    Made by `open_cuda`. The context of the resident, the first of the devices that are open, is the thread's current
+    one between calls, so that its launches need not make it so. Any other device, a guest, makes its own current for
+    the length of each call. A launch of the resident within a guest's `current()` or clock would find the wrong one:
+    of several devices, time by the one that was opened first.
 
     Parameters
     ----------
@@ -80,9 +94,15 @@ class CudaDevice:
         `pycuda.driver`, initialised.
     ordinal
         Which GPU.
+
+    Attributes
+    ----------
+    monitor
+        The GPU as NVML sees it.
     """
 
     backend = "cuda"
+    _resident: ClassVar[CudaDevice | None] = None
 
     def __init__(self, cuda: Any, ordinal: int) -> None:
         self._cuda = cuda
@@ -95,24 +115,56 @@ class CudaDevice:
         self.n_s: int = gpu.get_attribute(attribute.MULTIPROCESSOR_COUNT)
         self.l2_bytes: int = gpu.get_attribute(attribute.L2_CACHE_SIZE)
         self._memory_bytes: int = gpu.total_memory()
-        self._monitor = Monitor(gpu.pci_bus_id())
+        self.monitor = Monitor(gpu.pci_bus_id())
         self._context = gpu.retain_primary_context()
-        self._context.push()
+        self._guest = CudaDevice._resident is not None
+        if not self._guest:
+            CudaDevice._resident = self
+            self._context.push()
         self._open = True
         atexit.register(self.close)  # PyCUDA aborts a process that ends with a context in use
-        self._stream = cuda.Stream()
+        with self.current():
+            self._stream = cuda.Stream()
         self._scratch: CudaBuffer | None = None
-        self._timer = Timer(cuda, self._stream, self.synchronize)
+        self._memset = self.within(cuda.memset_d8_async)
+        self._timer = Timer(cuda, self._stream, self.synchronize, self.failure)
 
     @property
     def stream(self) -> int:
         """The handle of the stream, for a library that queues its own kernels."""
         return int(self._stream.handle)
 
+    def current(self) -> AbstractContextManager[None]:
+        """Make this device's context the thread's current one, for a library that queues its own kernels."""
+        return self._pushed() if self._guest else nullcontext()
+
+    @contextmanager
+    def _pushed(self) -> Iterator[None]:
+        self._context.push()
+        try:
+            yield
+        finally:
+            self._cuda.Context.pop()
+
+    def within(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Return the function, to run with this device's context current: as it is where that always is so."""
+        if not self._guest:
+            return function
+        push, pop = self._context.push, self._cuda.Context.pop
+
+        def inside(*arguments: P.args, **named: P.kwargs) -> T:
+            push()
+            try:
+                return function(*arguments, **named)
+            finally:
+                pop()
+
+        return inside
+
     def environment(self) -> dict[str, Any]:
         """Describe GPU, driver, its settings, and the libraries between it and Python."""
-        api = _dotted(self._cuda.get_driver_version())
-        settings = self._monitor.settings()
+        api = dotted(self._cuda.get_driver_version())
+        settings = self.monitor.settings()
         return {
             "device": self.name,
             "backend": self.backend,
@@ -123,27 +175,29 @@ class CudaDevice:
             **settings,
             "driver": settings["driver"] or f"for CUDA {api}",
             "cuda_driver_api": api,
-            "cuda_runtime": _runtime_version(),
+            "cuda_runtime": runtime_version(),
             "cuda_of_pycuda": ".".join(map(str, self._cuda.get_version())),
-            "pycuda": _package("pycuda"),
-            "nvmath": _package("nvmath-python"),
-            "cusparse": _cusparse_version(),
+            "pycuda": package_version("pycuda"),
+            "nvmath": package_version("nvmath-python"),
+            "cusparse": cusparse_version(),
             "module_loading": os.environ.get("CUDA_MODULE_LOADING"),
             "blocking": may_block(os.environ),
         }
 
     def other_processes(self) -> list[str]:
         """Return the other processes that compute on the GPU, a line each."""
-        return self._monitor.other_processes()
+        return self.monitor.other_processes()
 
     def free_bytes(self) -> int:
         """Return the free memory."""
-        return int(self._cuda.mem_get_info()[0])
+        with self._mapped():
+            return int(self._cuda.mem_get_info()[0])
 
     def load(self, binary: Path) -> Program:
         """Load a compiled module."""
         with self._mapped():
-            return CudaProgram(self._cuda.module_from_file(str(binary)), self._cuda.Error)
+            module = self._cuda.module_from_file(str(binary))
+        return CudaProgram(self.within(module.get_function), self._cuda.Error)
 
     def upload(self, array: NDArray[Any]) -> CudaBuffer:
         """Copy a host array to new memory."""
@@ -173,21 +227,21 @@ class CudaDevice:
     def fill(self, buffer: Buffer, byte: int) -> None:
         """Set every byte."""
         try:
-            self._cuda.memset_d8_async(_pointer(buffer), byte, buffer.nbytes, self._stream)
+            self._memset(_pointer(buffer), byte, buffer.nbytes, self._stream)
         except self._cuda.Error as error:
-            raise self._failure(error) from None
+            raise self.failure(error) from None
 
     def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
         """Return what queues one launch."""
         values = [a if isinstance(a, np.generic) else np.uintp(_pointer(a)) for a in arguments]
-        run = bind_launch(kernel, grid, block, self._stream, values)
+        run = self.within(bind_launch(kernel, grid, block, self._stream, values))
         error = self._cuda.Error
 
         def launch() -> None:
             try:
                 run()
             except error as problem:
-                raise self._failure(problem) from None
+                raise self.failure(problem) from None
 
         return launch
 
@@ -202,25 +256,41 @@ class CudaDevice:
             self._scratch = self.allocate(2 * self.l2_bytes)
         self.fill(self._scratch, 0)
 
-    def time_events(self, launch: Callable[[], None], count: int, cold: bool) -> NDArray[np.float64]:
+    def time_events(
+        self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
+    ) -> NDArray[np.float64]:
         """Time single launches, queued while the stream is blocked, each between two events; seconds, `(count,)`."""
         with self._mapped():
-            return self._timer.events(launch, count, self.flush if cold else None)
+            return self._timer.events(launch, count, before)
 
     def time_graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
         """Time replays of a graph of launches; seconds per launch, `(replays,)`."""
         with self._mapped():
             return self._timer.graph(launch, launches, replays)
 
+    def time_host(
+        self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
+    ) -> NDArray[np.float64]:
+        """Time launches by the host's clock, from an idle stream to an idle stream; seconds, `(count,)`."""
+        return time_host(launch, count, self.synchronize, before)
+
+    def time_stages(
+        self, stages: Sequence[Callable[[], None]], count: int, before: Callable[[], None] | None = None
+    ) -> NDArray[np.float64]:
+        """Time stages by events between them, the stream not blocked; seconds, `(count, len(stages))`."""
+        with self._mapped():
+            return self._timer.stages(stages, count, before)
+
     def clocks(self) -> tuple[float | None, str | None]:
         """Return the SM clock in MHz, and why it is held down."""
-        return self._monitor.clocks()
+        return self.monitor.clocks()
 
     def use_common(self, program: Program) -> None:
         """Take the kernel that blocks the stream while launches are queued to be timed."""
         if may_block(os.environ):
             kernel = program.kernel("block_stream")
-            self._timer.blocker = Blocker(self._cuda, kernel, self._stream, BLOCKED_SECONDS)
+            with self.current():
+                self._timer.blocker = Blocker(self._cuda, kernel, self._stream, BLOCKED_SECONDS)
 
     def close(self) -> None:
         """Give everything back; a second time does nothing."""
@@ -228,28 +298,35 @@ class CudaDevice:
             return
         self._open = False
         atexit.unregister(self.close)
+        if self._guest:
+            self._context.push()  # PyCUDA leaves a context on the driver's stack if it is not current when detached
         if self._scratch is not None:
             self._scratch.release()
         self._timer.close()
         self._context.detach()  # not left to its destructor, which would detach what is no primary context
+        if not self._guest:
+            CudaDevice._resident = None
 
     @contextmanager
     def _mapped(self) -> Iterator[None]:
-        """Turn an error of PyCUDA that leaves the body into ours."""
+        """Run the body with this device's context; turn an error of PyCUDA that leaves it into ours."""
         try:
-            yield
+            with self.current():
+                yield
         except self._cuda.MemoryError as error:
             raise OutOfDeviceMemory(str(error)) from None
         except self._cuda.Error as error:
-            raise self._failure(error) from None
+            raise self.failure(error) from None
 
-    def _failure(self, error: Exception) -> LaunchError:
+    def failure(self, error: object) -> LaunchError:
+        """Return an error of the driver as ours, which says whether the context is lost with it."""
         return LaunchError(str(error), sticky=self._lost())
 
     def _lost(self) -> bool:
         """Say whether the context is beyond use: after an illegal address, every call fails with the same error."""
         try:
-            self._stream.is_done()
+            with self.current():
+                self._stream.is_done()
         except self._cuda.Error:
             return True
         return False
@@ -263,7 +340,7 @@ def open_cuda(ordinal: int) -> CudaDevice:
     ReproError
         PyCUDA, the driver or the GPU is not there, or its generation is not in the table of targets.
     """
-    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # NVML's order, so that `find_gpus` means the same
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order, so that `find_gpus` means the same
     # a kernel that is loaded at its first launch waits for the device, which a blocked stream never lets finish
     os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
     where = f"device: cuda:{ordinal}"
@@ -315,30 +392,3 @@ def _uuid(ordinal: int) -> str:
     _, gpu = driver.cuDeviceGet(ordinal)
     _, uuid = driver.cuDeviceGetUuid(gpu)
     return f"GPU-{UUID(bytes=bytes(uuid.bytes))}"
-
-
-def _dotted(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _package(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-def _runtime_version() -> str | None:
-    from cuda.bindings import runtime
-
-    _, number = runtime.cudaRuntimeGetVersion()
-    return None if number is None else _dotted(number)
-
-
-def _cusparse_version() -> str | None:
-    """Return the version of the library that nvmath-python finds; None without it."""
-    with suppress(Exception):  # not installed, or a library that does not load: the baselines say which
-        from nvmath.bindings import cusparse
-
-        return ".".join(str(cusparse.get_property(part)) for part in range(3))
-    return None

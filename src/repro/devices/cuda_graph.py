@@ -7,7 +7,8 @@ from typing import Any
 
 from cuda.bindings import driver
 
-from repro.devices.base import CaptureError, LaunchError
+from repro.devices.base import CaptureError
+from repro.devices.cuda_driver import value
 
 
 class Graph:
@@ -21,6 +22,8 @@ class Graph:
         What to capture.
     count
         How many times.
+    failure
+        Makes an error of what the driver calls it.
 
     Raises
     ------
@@ -28,20 +31,21 @@ class Graph:
         Something that `launch` does cannot be captured.
     """
 
-    def __init__(self, stream: int, launch: Callable[[], None], count: int) -> None:
+    def __init__(
+        self, stream: int, launch: Callable[[], None], count: int, failure: Callable[[str], Exception]
+    ) -> None:
         self._stream = driver.CUstream(stream)
+        self._failure = failure
         graph = _capture(self._stream, launch, count)
         try:
-            self._executable = _value(driver.cuGraphInstantiate(graph, 0), CaptureError)
+            self._executable = value(driver.cuGraphInstantiate(graph, 0), CaptureError)
         finally:
             driver.cuGraphDestroy(graph)
-        _value(driver.cuGraphUpload(self._executable, self._stream), LaunchError)
+        value(driver.cuGraphUpload(self._executable, self._stream), self._failure)
 
     def replay(self) -> None:
         """Queue all launches at once."""
-        (error,) = driver.cuGraphLaunch(self._executable, self._stream)
-        if error != driver.CUresult.CUDA_SUCCESS:
-            raise LaunchError(_name(error))
+        value(driver.cuGraphLaunch(self._executable, self._stream), self._failure)
 
     def close(self) -> None:
         """Give the graph back, once no replay is queued any more."""
@@ -51,7 +55,7 @@ class Graph:
 def _capture(stream: Any, launch: Callable[[], None], count: int) -> Any:
     # of this thread alone: what other threads do is none of its business, and what cannot be replayed is an error
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-    _value(driver.cuStreamBeginCapture(stream, mode), CaptureError)
+    value(driver.cuStreamBeginCapture(stream, mode), CaptureError)
     try:
         for _ in range(count):
             launch()
@@ -62,16 +66,4 @@ def _capture(stream: Any, launch: Callable[[], None], count: int) -> Any:
         if isinstance(error, Exception):
             raise CaptureError(str(error)) from error
         raise
-    return _value(driver.cuStreamEndCapture(stream), CaptureError)
-
-
-def _value(answer: tuple[Any, ...], failure: type[Exception]) -> Any:
-    """Return what a call of the driver gives beside its error code."""
-    error, *values = answer
-    if error != driver.CUresult.CUDA_SUCCESS:
-        raise failure(_name(error))
-    return values[0] if values else None
-
-
-def _name(error: Any) -> str:
-    return str(error.name)
+    return value(driver.cuStreamEndCapture(stream), CaptureError)

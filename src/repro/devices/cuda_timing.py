@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,12 +34,17 @@ class Timer:
         What is timed on.
     synchronize
         Waits for the stream; raises `LaunchError`.
+    failure
+        Makes an error of what the driver calls it.
     """
 
-    def __init__(self, cuda: Any, stream: Any, synchronize: Callable[[], None]) -> None:
+    def __init__(
+        self, cuda: Any, stream: Any, synchronize: Callable[[], None], failure: Callable[[str], Exception]
+    ) -> None:
         self._cuda = cuda
         self._stream = stream
         self._synchronize = synchronize
+        self._failure = failure
         self._events: list[tuple[Any, Any]] = []
         self.blocker: Blocker | None = None
 
@@ -73,7 +79,7 @@ class Timer:
 
         launch()
         self._synchronize()
-        graph = Graph(int(self._stream.handle), launch, launches)
+        graph = Graph(int(self._stream.handle), launch, launches, self._failure)
         stream = self._stream
 
         def group(start: Any, end: Any) -> None:
@@ -87,6 +93,25 @@ class Timer:
             return self._time(group, replays, max(1, GRAPH_NODES // launches)) / launches
         finally:
             graph.close()
+
+    def stages(
+        self, stages: Sequence[Callable[[], None]], count: int, before: Callable[[], None] | None = None
+    ) -> NDArray[np.float64]:
+        """Time stages of launches, each between two events; seconds, `(count, len(stages))`.
+
+        The stream is not blocked: a stage may wait for it, to read a size back, which would never end.
+        """
+        samples = [[self._cuda.Event() for _ in range(len(stages) + 1)] for _ in range(count)]
+        for start, *ends in samples:
+            if before is not None:
+                before()
+            start.record(self._stream)
+            for stage, end in zip(stages, ends, strict=True):
+                stage()
+                end.record(self._stream)
+        self._synchronize()
+        times = [[end.time_since(start) for start, end in pairwise(events)] for events in samples]
+        return np.array(times, np.float64).reshape(count, len(stages)) * 1e-3
 
     def _time(self, group: Callable[[Any, Any], None], count: int, batch: int) -> NDArray[np.float64]:
         """Time groups, up to `batch` of them queued while the stream is blocked; fewer if the blocker gives up."""

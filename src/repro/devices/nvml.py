@@ -19,6 +19,17 @@ THROTTLE_REASONS = {
     0x80: "hardware power brake",
 }
 
+#: What the least common part of two GPUs' ways to each other is (nvmlGpuTopologyLevel_t).
+COMMON_ANCESTORS = {
+    0: "board",
+    10: "one PCIe switch",
+    20: "PCIe switches",
+    30: "PCIe host bridge",
+    40: "NUMA node",
+    50: "system",
+}
+_P2P_BY_NVLINK = 2  # nvmlGpuP2PCapsIndex_t
+
 
 @cache
 def _library() -> Any | None:
@@ -37,14 +48,14 @@ def list_gpus() -> list[tuple[str, str, str]]:
     library = _library()
     if library is None:
         return []
-    found = []
+    gpus = []
     for index in range(library.nvmlDeviceGetCount()):
         with suppress(library.NVMLError):  # a GPU that fell off its bus must not hide the others
             handle = library.nvmlDeviceGetHandleByIndex(index)
             major, minor = library.nvmlDeviceGetCudaComputeCapability(handle)
             name, uuid = library.nvmlDeviceGetName(handle), library.nvmlDeviceGetUUID(handle)
-            found.append((_text(name), f"sm_{major}{minor}", _text(uuid)))
-    return found
+            gpus.append((_text(name), f"sm_{major}{minor}", _text(uuid)))
+    return gpus
 
 
 def throttle_text(reasons: int) -> str | None:
@@ -94,6 +105,30 @@ class Monitor:
             "power_limit_w": None if power is None else power / 1000,
             "persistence": _on(self._of_device(lambda n, h: n.nvmlDeviceGetPersistenceMode(h))),
         }
+
+    def link_to(self, other: Monitor) -> dict[str, Any]:
+        """Return what links the GPU to another: what their ways have in common, and NVLink.
+
+        `active_nvlinks` counts all links that are up, of the GPU that has fewer: through a switch, each leads to all.
+        """
+        level = self._of_pair(other, lambda n, a, b: n.nvmlDeviceGetTopologyCommonAncestor(a, b))
+        status = self._of_pair(other, lambda n, a, b: n.nvmlDeviceGetP2PStatus(a, b, _P2P_BY_NVLINK))
+        links = [monitor._active_nvlinks() for monitor in (self, other)]
+        return {
+            "common_ancestor": COMMON_ANCESTORS.get(level),
+            "nvlink": None if status is None else status == 0,
+            "active_nvlinks": min((count for count in links if count is not None), default=None),
+        }
+
+    def _of_pair(self, other: Monitor, question: Callable[[Any, Any, Any], Any]) -> Any:
+        return None if other._handle is None else self._of_device(lambda n, h: question(n, h, other._handle))
+
+    def _active_nvlinks(self) -> int | None:
+        def is_active(link: int) -> bool:  # one that the GPU does not have is an error, and so no answer
+            return bool(self._of_device(lambda n, h: n.nvmlDeviceGetNvLinkState(h, link)))
+
+        links = self._ask(lambda n: n.NVML_NVLINK_MAX_LINKS)
+        return None if links is None else sum(map(is_active, range(links)))
 
     def other_processes(self) -> list[str]:
         """Return the other processes that compute on the GPU, a line each."""

@@ -1,62 +1,153 @@
-"""From the words of the configuration to an open device."""
+"""From the words of the configuration to open devices."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib.util import find_spec
+
 from repro.codegen.targets import CPU, Target, get_target
-from repro.devices.base import Device
-from repro.devices.detect import find_gpus
+from repro.config.device_words import MEANING, names_device
+from repro.devices.base import Device, LaunchError
+from repro.devices.detect import Gpu, find_gpus
+from repro.devices.several import Devices
 from repro.errors import ReproError
 
 
 def resolve_device(wanted: str) -> str:
-    """Return `cuda:N` or `opencl:N` for what the configuration says; `auto` is a GPU if there is one, else the CPU.
+    """Return the words of what the configuration says that name each device: `cuda:0`, `cuda:0,1`, `opencl:0/2`.
+
+    `auto` is a GPU if there is one and what drives it is installed, else the CPU.
 
     Raises
     ------
     ReproError
-        A GPU is asked for that is not there.
+        The words name no device, or a GPU that is not there.
     """
-    backend, _, ordinal = wanted.partition(":")
-    if backend == "auto":
-        return "cuda:0" if find_gpus() else "opencl:0"
-    number = int(ordinal or 0)
-    if backend == "cuda" and number >= len(find_gpus()):
-        found = ", ".join(f"cuda:{gpu.ordinal} {gpu.name}" for gpu in find_gpus()) or "no NVIDIA GPU"
+    if not names_device(wanted):
+        raise ReproError("no such device", where="device", expected=MEANING, actual=repr(wanted))
+    backend, _, rest = wanted.partition(":")
+    if backend == "opencl":
+        return ":".join([backend, "/".join(str(int(number)) for number in (rest or "0").split("/"))])
+    gpus = find_gpus()
+    if wanted == "auto":
+        return "cuda:0" if gpus and find_spec("pycuda") else "opencl:0"
+    numbers = range(max(len(gpus), 1)) if rest == "all" else [int(number) for number in (rest or "0").split(",")]
+    if max(numbers) >= len(gpus):
         raise ReproError(
             "no such GPU",
             where="device",
-            expected=f"{wanted}",
-            actual=found,
+            expected=wanted,
+            actual=_names(gpus) or "no NVIDIA GPU",
             todo="`repro doctor` says what was found; `device: auto` takes the CPU where there is no GPU",
         )
-    return f"{backend}:{number}"
+    return f"cuda:{','.join(map(str, numbers))}"
+
+
+def parts(resolved: str) -> list[str]:
+    """Return the words of each single device of a resolved one; parts of a CPU are that CPU."""
+    backend, _, numbers = resolved.partition(":")
+    return [f"{backend}:{number}" for number in numbers.partition("/")[0].split(",")]
+
+
+def identities(resolved: str) -> list[str]:
+    """Return what tells each single device of a resolved one from any other: a GPU's UUID, `opencl:0` for a CPU.
+
+    A GPU's number does not, as `CUDA_VISIBLE_DEVICES` changes it.
+    """
+    if not resolved.startswith("cuda:"):
+        return parts(resolved)
+    listed = find_gpus()
+    return [listed[int(part.partition(":")[2])].uuid for part in parts(resolved)]
 
 
 def target_of(resolved: str) -> Target:
-    """Return the limits of a resolved device without opening it.
+    """Return the limits of a resolved device, or of all that it names, without opening any.
 
     Raises
     ------
     ReproError
-        The GPU's generation is not in the table.
+        A GPU's generation is not in the table, or GPUs are of several.
     """
-    backend, _, ordinal = resolved.partition(":")
-    return CPU if backend == "opencl" else get_target(find_gpus()[int(ordinal)].capability)
+    backend, _, numbers = resolved.partition(":")
+    if backend == "opencl":
+        return CPU
+    listed = find_gpus()
+    gpus = [listed[int(number)] for number in numbers.split(",")]
+    capabilities = {gpu.capability for gpu in gpus}
+    if len(capabilities) > 1:
+        raise ReproError(
+            "the GPUs are of several generations",
+            where=f"device: {resolved}",
+            expected="one, since all run the same binaries",
+            actual=", ".join(f"cuda:{gpu.ordinal} {gpu.name} ({gpu.capability})" for gpu in gpus),
+            todo="name GPUs of one generation",
+        )
+    return get_target(capabilities.pop())
+
+
+def open_devices(wanted: str) -> Devices:
+    """Open all devices that the configuration names.
+
+    Raises
+    ------
+    ReproError
+        One is not there, GPUs are of several generations or cannot be brought together, or what drives them is not
+        installed.
+    """
+    resolved = resolve_device(wanted)
+    if len(parts(resolved)) > 1:
+        target_of(resolved)
+    opened = _open(resolved)
+    try:
+        return Devices(opened)
+    except LaunchError as error:
+        for device in reversed(opened):
+            device.close()
+        raise ReproError("the devices cannot be brought together", where=f"device: {resolved}", actual=error) from None
 
 
 def open_device(wanted: str) -> Device:
-    """Open the device that the configuration names.
+    """Open the one device that the configuration names.
 
     Raises
     ------
     ReproError
-        It is not there, or what drives it is not installed.
+        It is not there, what drives it is not installed, or the words name several.
     """
-    backend, _, ordinal = resolve_device(wanted).partition(":")
+    resolved = resolve_device(wanted)
+    if "," in resolved or "/" in resolved:
+        raise ReproError(
+            "this runs on one device",
+            where="device",
+            expected="one, such as cuda:0 or opencl:0",
+            actual=wanted if wanted == resolved else f"{wanted}, which is {resolved}",
+        )
+    return _open(resolved)[0]
+
+
+def _open(resolved: str) -> list[Device]:
+    backend, _, numbers = resolved.partition(":")
     if backend == "cuda":
-        from repro.devices.cuda import open_cuda
+        return _open_gpus([int(number) for number in numbers.split(",")])
+    from repro.devices.opencl import OpenClDevice, open_parts
 
-        return open_cuda(int(ordinal))
-    from repro.devices.opencl import OpenClDevice
+    ordinal, _, count = numbers.partition("/")
+    return [*open_parts(int(ordinal), int(count))] if count else [OpenClDevice(int(ordinal))]
 
-    return OpenClDevice(int(ordinal))
+
+def _open_gpus(ordinals: Sequence[int]) -> list[Device]:
+    from repro.devices.cuda import open_cuda
+
+    opened: list[Device] = []
+    try:
+        for ordinal in ordinals:
+            opened.append(open_cuda(ordinal))
+    except ReproError:
+        for device in reversed(opened):
+            device.close()
+        raise
+    return opened
+
+
+def _names(gpus: Sequence[Gpu]) -> str:
+    return ", ".join(f"cuda:{gpu.ordinal} {gpu.name}" for gpu in gpus)

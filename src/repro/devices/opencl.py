@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import platform
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from repro.codegen import opencl_runtime
 from repro.codegen.opencl_build import FLAGS
 from repro.codegen.targets import CPU
 from repro.devices.base import Argument, Buffer, LaunchError, OutOfDeviceMemory, Program
+from repro.devices.host_clock import time_host, time_stages
 
 _FALLBACK_CACHE = 64 << 20
 
@@ -49,20 +51,47 @@ class OpenClProgram:
         return opencl_runtime.load().Kernel(self._handle, name)
 
 
+@dataclass(frozen=True)
+class Part:
+    """One of the equal parts of a CPU.
+
+    Attributes
+    ----------
+    handle
+        OpenCL's own.
+    index, count
+        Which, of how many.
+    """
+
+    handle: Any
+    index: int
+    count: int
+
+
 class OpenClDevice:
-    """The CPU as a `Device`; both clocks are readings of the host's, for kernels and SciPy alike."""
+    """The CPU as a `Device`; all clocks are readings of the host's, for kernels and SciPy alike.
+
+    Parameters
+    ----------
+    ordinal
+        Which of the CPU devices.
+    part
+        The part of it, where it is split; see `open_parts`.
+    """
 
     backend = "opencl"
     target = CPU
 
-    def __init__(self, ordinal: int = 0) -> None:
+    def __init__(self, ordinal: int = 0, part: Part | None = None) -> None:
         self._cl = opencl_runtime.load()
-        self._device = opencl_runtime.open_device(ordinal)
+        self._device = opencl_runtime.open_device(ordinal) if part is None else part.handle
         self._context = self._cl.Context([self._device])
         self._queue = self._cl.CommandQueue(self._context)
         self._scratch: NDArray[np.uint8] | None = None
         self.name = _processor() or self._device.name.strip()
         self.uuid = f"{platform.node()}/{ordinal}"
+        if part is not None:
+            self.uuid += f"/{part.index}of{part.count}"
         self.n_s = int(self._device.max_compute_units)
         self.l2_bytes = _last_level_cache() or _FALLBACK_CACHE
 
@@ -108,7 +137,8 @@ class OpenClDevice:
 
     def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
         """Copy a host array to the start of a buffer."""
-        self._cl.enqueue_copy(self._queue, _handle(buffer), np.ascontiguousarray(array), is_blocking=True)
+        with self._mapped():
+            self._cl.enqueue_copy(self._queue, _handle(buffer), np.ascontiguousarray(array), is_blocking=True)
 
     def allocate(self, nbytes: int) -> Buffer:
         """Return a new buffer."""
@@ -124,11 +154,26 @@ class OpenClDevice:
 
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
         """Copy the first bytes of a buffer into a host array."""
-        self._cl.enqueue_copy(self._queue, array, _handle(buffer), is_blocking=True)
+        with self._mapped():
+            self._cl.enqueue_copy(self._queue, array, _handle(buffer), is_blocking=True)
+
+    def receive(self, target: Buffer, sender: OpenClDevice, source: Buffer, nbytes: int) -> None:
+        """Copy the first bytes of another device's buffer, behind what is queued on both; wait for it."""
+        with self._mapped():
+            seen, _ = self._cl.enqueue_map_buffer(
+                sender._queue, _handle(source), self._cl.map_flags.READ, 0, (nbytes,), np.uint8
+            )
+            try:
+                self._cl.enqueue_copy(self._queue, _handle(target), seen, is_blocking=True)
+            finally:
+                seen.base.release(sender._queue)
 
     def fill(self, buffer: Buffer, byte: int) -> None:
         """Set every byte."""
-        self._cl.enqueue_fill_buffer(self._queue, _handle(buffer), np.uint8(byte), 0, buffer.nbytes)
+        try:  # part of what is timed, as the wait is: a context manager would take longer
+            self._cl.enqueue_fill_buffer(self._queue, _handle(buffer), np.uint8(byte), 0, buffer.nbytes)
+        except self._cl.Error as error:
+            raise LaunchError(str(error)) from None
 
     def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
         """Return what queues one launch."""
@@ -154,36 +199,46 @@ class OpenClDevice:
         except self._cl.Error as error:
             raise LaunchError(str(error)) from None
 
+    @contextmanager
+    def _mapped(self) -> Iterator[None]:
+        """Turn an error of OpenCL that leaves the body into ours."""
+        try:
+            yield
+        except self._cl.Error as error:
+            raise LaunchError(str(error)) from None
+
     def flush(self) -> None:
         """Overwrite twice the last-level cache."""
         if self._scratch is None:
             self._scratch = np.zeros(2 * self.l2_bytes, np.uint8)
         self._scratch += np.uint8(1)
 
-    def time_events(self, launch: Callable[[], None], count: int, cold: bool) -> NDArray[np.float64]:
+    def time_events(
+        self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
+    ) -> NDArray[np.float64]:
         """Time single launches and the wait for their end by the host's clock."""
-        times = np.empty(count)
-        self.synchronize()
-        for i in range(count):
-            if cold:
-                self.flush()
-            start = time.perf_counter()
-            launch()
-            self._queue.finish()
-            times[i] = time.perf_counter() - start
-        return times
+        return time_host(launch, count, self.synchronize, before)
 
     def time_graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
         """Time batches of launches, queued back to back, by the host's clock."""
-        times = np.empty(replays)
-        self.synchronize()
-        for i in range(replays):
-            start = time.perf_counter()
+
+        def batch() -> None:
             for _ in range(launches):
                 launch()
-            self._queue.finish()
-            times[i] = time.perf_counter() - start
-        return times / launches
+
+        return time_host(batch, replays, self.synchronize) / launches
+
+    def time_host(
+        self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
+    ) -> NDArray[np.float64]:
+        """Time single launches by the host's clock: what `time_events` does on this device."""
+        return time_host(launch, count, self.synchronize, before)
+
+    def time_stages(
+        self, stages: Sequence[Callable[[], None]], count: int, before: Callable[[], None] | None = None
+    ) -> NDArray[np.float64]:
+        """Time stages and the wait for the end of each by the host's clock."""
+        return time_stages(stages, count, self.synchronize, before)
 
     def clocks(self) -> tuple[float | None, str | None]:
         """Return the processor's clock in MHz, where the system tells it."""
@@ -196,6 +251,18 @@ class OpenClDevice:
     def close(self) -> None:
         """Wait for what is queued."""
         self._queue.finish()
+
+
+def open_parts(ordinal: int, count: int) -> list[OpenClDevice]:
+    """Open a CPU as so many equal parts, each with a context of its own.
+
+    Raises
+    ------
+    ReproError
+        It cannot be split so.
+    """
+    handles = opencl_runtime.split_device(ordinal, count)
+    return [OpenClDevice(ordinal, Part(handle, index, count)) for index, handle in enumerate(handles)]
 
 
 def _handle(buffer: Any) -> Any:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from pkgutil import iter_modules
-
 from repro.entries.base import Entry, entries, register
 from repro.errors import ReproError
+from repro.scan import import_all
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+import_all(__name__, __path__)
 
 
 def get_entry(name: str) -> Entry:
@@ -20,10 +17,10 @@ def get_entry(name: str) -> Entry:
     ReproError
         There is none.
     """
-    known = entries()
-    if name not in known:
-        raise ReproError("unknown entry", expected=f"one of {', '.join(sorted(known))}", actual=name)
-    return known[name]
+    registered = entries()
+    if name not in registered:
+        raise ReproError("unknown entry", expected=f"one of {', '.join(sorted(registered))}", actual=name)
+    return registered[name]
 
 
 __all__ = ["Entry", "entries", "get_entry", "register"]

@@ -37,6 +37,11 @@ class Entry:
     expand: Callable[[Array], Array]
 
     @property
+    def operations(self) -> int:
+        """Multiplications and additions of a multiply-accumulate."""
+        return sum(statement.count("*") + statement.count("=") for statement in self.mac)
+
+    @property
     def size(self) -> int:
         """k, the rows of the real k×k expansion."""
         return len(self.vector_members)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
-
+from repro.bench.recorded import read_case, read_rows
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
 
@@ -66,27 +64,28 @@ def find_chosen(
     ReproError
         There is no such campaign, problem or choice, or a record of it is missing or damaged.
     """
-    folder = results / campaign / "raw" / study / problem / precision
-    choices = _read(folder / "choices.parquet", results / campaign / "raw" / study)
+    study_folder = results / campaign / "raw" / study
+    choices = read_case(study_folder, "choices", problem, precision)
+    if not choices:
+        raise _nothing(study_folder, problem, precision)
     by_tuning = {str(row["tuning"]): row for row in choices if row["clock"] == CLOCK}
-    wanted = next((t for t in TUNINGS if t in by_tuning), TUNINGS[-1]) if tuning is None else tuning
+    wanted = next((word for word in TUNINGS if word in by_tuning), TUNINGS[-1]) if tuning is None else tuning
     if wanted not in by_tuning:
         raise ReproError(
             "the campaign has no such choice",
-            where=folder / "choices.parquet",
-            expected=f"one of {', '.join(by_tuning)}" if by_tuning else "a problem that could be measured",
-            actual=wanted,
+            where=f"{study_folder}: {problem}, {precision}",
+            expected=f"one of {', '.join(by_tuning)}" if by_tuning else "winners by the graph clock, with a warm cache",
+            actual=wanted if by_tuning else "winners by the event clock alone, with a cold cache",
         )
-    choice = by_tuning[wanted]
-    name = str(choice["name"])
-    rows = [row for row in _read(folder / "report.parquet") if row["name"] == name and row.get("cache") != "cold"]
-    row = rows[0] if rows else {}
+    name = str(by_tuning[wanted]["name"])
+    report = read_case(study_folder, "report", problem, precision)
+    row = next((row for row in report if row["name"] == name and row["cache"] != "cold"), {})
     environment = row.get("environment")
     target = get_target(_target(results / campaign / "raw" / "environment" / f"{environment}.json"))
     median = row.get(f"{CLOCK}_median")
     return Chosen(
         name=name,
-        entry=str(choice["entry"]),
+        entry=str(row.get("entry")),
         target=target,
         campaign=campaign,
         problem=problem,
@@ -98,21 +97,21 @@ def find_chosen(
     )
 
 
-def _read(path: Path, study: Path | None = None) -> list[dict[str, Any]]:
-    try:
-        frame = pd.read_parquet(path).astype(object)
-    except FileNotFoundError:
-        known = sorted(str(p.parent.relative_to(study)) for p in study.rglob("choices.parquet")) if study else []
-        raise ReproError(
-            "the campaign has no such result",
-            where=path,
-            expected=f"one of {', '.join(known)}" if known else None,
-            todo="measure it, name another campaign with --campaign, or a variant with --variant",
-        ) from None
-    except (OSError, ValueError) as error:
-        raise ReproError("results cannot be read", where=path, actual=error) from None
-    frame = frame.where(frame.notna(), None)
-    return [{str(column): value for column, value in row.items()} for row in frame.to_dict("records")]
+def _nothing(study: Path, problem: str, precision: str) -> ReproError:
+    """Return the error that a campaign chose nothing for a problem, with those that it chose something for."""
+    chosen = read_rows(study, "choices") if study.is_dir() else None
+    pairs = (
+        zip(chosen["problem"].to_pylist(), chosen["precision"].to_pylist(), strict=True)
+        if chosen and chosen.num_rows
+        else ()
+    )
+    cases = sorted({f"{name}/{word}" for name, word in pairs})
+    return ReproError(
+        "the campaign has no such result",
+        where=f"{study}: {problem}, {precision}",
+        expected=f"one of {', '.join(cases)}" if cases else None,
+        todo="measure it, name another campaign with --campaign, or a variant with --variant",
+    )
 
 
 def _target(path: Path) -> str:

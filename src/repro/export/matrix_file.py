@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.bench.workspace import DTYPES
-from repro.problems.problem import Problem
+from repro.codegen.precisions import DTYPES
+from repro.problems.matrix import Matrix
 
 
 def kind_of_file(entry: str, precision: str) -> str:
@@ -15,7 +15,7 @@ def kind_of_file(entry: str, precision: str) -> str:
     return f"sparse-repro CSR {entry} {precision}"
 
 
-def write_matrix(problem: Problem, precision: str, path: Path) -> None:
+def write_matrix(problem: Matrix, precision: str, path: Path) -> None:
     """Write a problem for the example of an exported kernel.
 
     Format, little-endian: a line of text; rows and non-zeros as int64; row pointers and columns as int32; the members

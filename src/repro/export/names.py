@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from repro.codegen.names import read_variant
-from repro.codegen.schedules import Schedule
+from dataclasses import replace
+
 from repro.codegen.targets import Target
 from repro.errors import ReproError
-from repro.formats.layout import Layout
+from repro.studies.compound_spmv.variant_id import VariantId, fitting
 
 
-def parse_variant(name: str, target: Target) -> tuple[Layout, Schedule]:
-    """Return layout and schedule of a variant that a kernel can be exported of.
+def parse_variant(name: str, target: Target) -> VariantId:
+    """Return the variant of a name that a kernel can be exported of.
 
     Raises
     ------
     ReproError
         The name is not a variant's, the target cannot hold the schedule, or the layout renumbers the unknowns.
     """
-    layout = Layout.parse(name.partition("/")[0])
-    if layout.unknowns != "natural":
+    variant = VariantId.parse(name)
+    if variant.layout.unknowns != "natural":
         raise ReproError(
             "a layout that renumbers the unknowns cannot be exported",
             expected="a variant in natural ordering, or clustered",
             actual=name,
-            todo=f"reorder matrix and vectors yourself, and export {layout.stored}/{name.partition('/')[2]}",
+            todo=f"reorder matrix and vectors yourself, and export {replace(variant, layout=variant.layout.stored)}",
         )
-    return read_variant(name, target)
+    return fitting(variant, target)

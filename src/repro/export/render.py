@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from repro import __version__
-from repro.codegen.render import SCALARS, kernel_name, render_module, render_template
-from repro.codegen.schedules import Schedule
+from repro.codegen.precisions import SCALARS
 from repro.codegen.targets import Target
+from repro.codegen.templates import render_template
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.matrix_file import kind_of_file
-from repro.formats.layout import Layout
-from repro.formats.ordering import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
-from repro.formats.outer import get_outer
-from repro.formats.pack import STEPS, padded_size
-from repro.formats.tiles import TILE, chunks
+from repro.sparse.vectors import padded_size
+from repro.studies.compound_spmv.clusters import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
+from repro.studies.compound_spmv.layout import Layout
+from repro.studies.compound_spmv.outer import get_outer
+from repro.studies.compound_spmv.pack import STEPS
+from repro.studies.compound_spmv.render import kernel_name, render_module
+from repro.studies.compound_spmv.schedules import Schedule
+from repro.studies.compound_spmv.tiles import TILE, chunks
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -32,14 +35,11 @@ class Export:
     ----------
     name
         Namespace, library and files are named so.
-    study
-        Whose template the kernel is rendered from.
     provenance
         (label, value) pairs: where layout and schedule come from.
     """
 
     name: str
-    study: str
     entry: str
     precision: str
     layout: Layout
@@ -78,9 +78,7 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
             todo=f"write {templates}/export/outer/{outer.template}.j2",
         )
     context = _context(export)
-    module = render_module(
-        templates, export.study, export.entry, export.precision, export.layout, [export.schedule], export.target
-    )
+    module = render_module(templates, export.entry, export.precision, export.layout, [export.schedule], export.target)
     includes = [line for line in module.splitlines() if line.startswith("#include")]
     kernel = "\n".join(line for line in module.splitlines() if line not in includes) + "\n"
     files = {
@@ -100,6 +98,7 @@ def _context(export: Export) -> dict[str, Any]:
     stride = padded_size(entry.size) if export.layout.vector == "Padded" else entry.size
     return {
         "library": export.name,
+        "dialect": export.target.dialect,
         "title": f"y = A x for sparse matrices with {export.entry} entries in {export.precision} precision, layout "
         f"{export.layout}, schedule {export.schedule}",
         "made_by": f"Written by `repro export` of sparse-repro {__version__}",
@@ -136,8 +135,8 @@ def _where(order: str, spare: int) -> str:
 
 def _members(names: Sequence[str], scalar_bytes: int) -> list[dict[str, Any]]:
     """Return the members of a matrix entry with their place in it, and the chunk that holds each in a tile."""
-    found = []
-    for first, size in chunks(len(names), scalar_bytes):
-        for offset in range(first, first + size):
-            found.append({"name": names[offset], "offset": offset, "chunk": {"first": first, "size": size}})
-    return found
+    return [
+        {"name": names[offset], "offset": offset, "chunk": {"first": first, "size": size}}
+        for first, size in chunks(len(names), scalar_bytes)
+        for offset in range(first, first + size)
+    ]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from repro.bench.workspace import DTYPES
+from repro.codegen.precisions import DTYPES
 from repro.devices.base import Buffer, Device
 from repro.entries import Entry, get_entry
 from repro.errors import ReproError

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from repro.codegen.names import read_variant
-from repro.codegen.schedules import Schedule
+from repro.bench.runnable import Unsupported
 from repro.codegen.targets import Target
 from repro.errors import ReproError
 from repro.export.chosen import find_chosen
-from repro.formats.layout import Layout
-from repro.operators.product import STUDY, Product
+from repro.operators.product import Product
 from repro.operators.runtime import Runtime
-from repro.problems.problem import Problem
+from repro.problems.matrix import Matrix
+from repro.studies.compound_spmv.paper import STUDY
+from repro.studies.compound_spmv.variant_id import VariantId, fitting
 
 #: By entry and precision, of the variants that read and write a user's vectors as they are, the one that loses least
 #: over the problems of the campaign `h200`, both spaces, by the geometric mean: 8 to 12 %, at most 32 % on one problem.
@@ -45,10 +46,8 @@ CPU_QUICK = ("Sl-16-AoS-AoS/static-64-3", "Sl-16-SoA-AoS/static-64-3", "ELL-SoA-
 LAUNCHES, REPLAYS = 20, 5
 
 
-def find_variant(
-    tuned: str, problem: Problem, precision: str, target: Target, results: Path
-) -> tuple[Layout, Schedule]:
-    """Return layout and schedule for a word of the user's.
+def find_variant(tuned: str, problem: Matrix, precision: str, target: Target, results: Path) -> VariantId:
+    """Return the variant for a word of the user's.
 
     Parameters
     ----------
@@ -76,16 +75,23 @@ def find_variant(
                 todo="name a problem like this matrix",
             )
         tuned = chosen.name
-    return read_variant(tuned, target)
+    return fitting(VariantId.parse(tuned), target)
 
 
-def fastest(runtime: Runtime, problem: Problem, precision: str) -> tuple[Layout, Schedule]:
-    """Time the default and a few others on this matrix, and return the best: seconds, most of them compiling."""
+def fastest(runtime: Runtime, problem: Matrix, precision: str) -> VariantId:
+    """Time the default and a few others on this matrix, and return the best: seconds, most of them compiling.
+
+    Those that the matrix or the device has no room for are left out; if that is all of them it is the default, which
+    then says why.
+    """
     target = runtime.device.target
-    quick = QUICK if target.dialect == "cuda" else CPU_QUICK
-    names = (_default(problem.entry, precision, target), *quick)
-    times = [_seconds(Product(runtime, problem, precision, *read_variant(name, target))) for name in names]
-    return read_variant(names[int(np.argmin(times))], target)
+    default = _default(problem.entry, precision, target)
+    seconds: dict[str, float] = {}
+    for name in (default, *(QUICK if target.dialect == "cuda" else CPU_QUICK)):
+        with suppress(ReproError, Unsupported, MemoryError):
+            variant = fitting(VariantId.parse(name), target)
+            seconds[name] = _seconds(Product(runtime, problem, precision, variant))
+    return VariantId.parse(min(seconds, key=seconds.__getitem__, default=default))
 
 
 def _default(entry: str, precision: str, target: Target) -> str:

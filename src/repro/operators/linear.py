@@ -17,7 +17,7 @@ from repro.operators.matrix import as_problem
 from repro.operators.product import Product
 from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.vectors import Vectors
-from repro.problems.problem import Problem
+from repro.problems.matrix import Matrix
 
 
 class SpmvOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
@@ -40,12 +40,12 @@ class SpmvOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         Bytes of the matrix on the device.
     """
 
-    def __init__(self, problem: Problem, product: Product) -> None:
+    def __init__(self, problem: Matrix, product: Product) -> None:
         kind = product.vectors.kind
         size = problem.n * kind.numbers
         super().__init__(kind.dtype, (size, size))
         self._product, self._kind, self._runtime = product, kind, product.runtime
-        self.name = f"{product.layout}/{product.schedule}"
+        self.name = str(product.id)
         self.device_name = self._runtime.device.name
         self.entry, self.precision, self.n, self.nbytes = problem.entry, kind.precision, problem.n, product.nbytes
 
@@ -166,7 +166,7 @@ def operator(
     Parameters
     ----------
     matrix
-        A square SciPy sparse matrix or array, or a `repro.problems.problem.Problem`. Real BSR of 3×3 blocks is
+        A square SciPy sparse matrix or array, or a `repro.problems.matrix.Matrix`. Real BSR of 3×3 blocks is
         multiplied block by block, real BSR of 4×4 blocks as quaternions (each block has to be the expansion of one),
         complex and other real matrices number by number.
     tuned
@@ -188,13 +188,13 @@ def operator(
     ReproError
         The matrix, the variant or the device is none that can be used, there is no compiler, or not enough memory.
     """
-    problem, chosen = as_problem(matrix, entry, precision)
+    problem, precision = as_problem(matrix, entry, precision)
     runtime: Runtime = open_runtime(device)
     if tuned == "now":
-        layout, schedule = fastest(runtime, problem, chosen)
+        variant = fastest(runtime, problem, precision)
     else:
-        layout, schedule = find_variant(tuned, problem, chosen, runtime.device.target, Path(results))
-    return SpmvOperator(problem, Product(runtime, problem, chosen, layout, schedule))
+        variant = find_variant(tuned, problem, precision, runtime.device.target, Path(results))
+    return SpmvOperator(problem, Product(runtime, problem, precision, variant))
 
 
 def _overlap(x: Any, y: Any) -> bool:

@@ -7,23 +7,23 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from repro.bench.workspace import DTYPES
+from repro.codegen.precisions import DTYPES
 from repro.entries import entries
 from repro.errors import ReproError
 from repro.problems.fold import fold
-from repro.problems.problem import Problem
+from repro.problems.matrix import Matrix
 
 BLOCKS = {(3, 3): "block3", (4, 4): "quaternion"}
 PRECISIONS = {np.dtype(real): name for name, real in DTYPES.items()}
 
 
-def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[Problem, str]:
+def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
     """Return a matrix as a problem, and the precision to multiply in.
 
     Parameters
     ----------
     matrix
-        A `Problem`, or a square SciPy sparse matrix or array. Real BSR of 3×3 blocks has the entry `block3`, real BSR
+        A `Matrix`, or a square SciPy sparse matrix or array. Real BSR of 3×3 blocks has the entry `block3`, real BSR
         of 4×4 blocks `quaternion` (every block has to be the expansion of one), other real matrices `real`, complex
         ones `complex`.
     entry
@@ -38,24 +38,24 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[P
     """
     if precision not in (None, *DTYPES):
         raise ReproError("unknown precision", expected="single or double", actual=precision)
-    if isinstance(matrix, Problem):
+    if isinstance(matrix, Matrix):
         if entry not in (None, matrix.entry):
             raise ReproError("the problem has another entry", expected=matrix.entry, actual=entry)
-        return matrix.validate(), precision or "double"
+        return matrix.validate().require_product(), precision or "double"
     if not sp.issparse(matrix):
         raise ReproError(
             "this is no sparse matrix",
-            expected="a repro Problem, or a SciPy sparse matrix or array",
+            expected="a repro Matrix, or a SciPy sparse matrix or array",
             actual=type(matrix).__name__,
             todo="wrap a dense matrix in scipy.sparse.csr_array",
         )
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ReproError("the matrix is not square", expected="as many columns as rows", actual=matrix.shape)
-    found = entry or _entry_of(matrix)
-    if found not in entries():
-        raise ReproError("unknown entry", expected=f"one of {', '.join(sorted(entries()))}", actual=found)
-    problem = _from_blocks(matrix) if found == "block3" and _blocks(matrix) == (3, 3) else _folded(matrix, found)
-    return problem.validate(), precision or _precision_of(matrix.dtype)
+    stored = entry or _entry_of(matrix)
+    if stored not in entries():
+        raise ReproError("unknown entry", expected=f"one of {', '.join(sorted(entries()))}", actual=stored)
+    problem = _from_blocks(matrix) if stored == "block3" and _blocks(matrix) == (3, 3) else _folded(matrix, stored)
+    return problem.validate().require_product(), precision or _precision_of(matrix.dtype)
 
 
 def _blocks(matrix: Any) -> tuple[int, int] | None:
@@ -72,22 +72,22 @@ def _precision_of(dtype: np.dtype[Any]) -> str:
     return PRECISIONS.get(np.empty(0, dtype).real.dtype, "double")
 
 
-def _from_blocks(matrix: Any) -> Problem:
+def _from_blocks(matrix: Any) -> Matrix:
     """Take the blocks as they are: all that are stored, zeros too."""
     blocks = sp.bsr_array(matrix, copy=True)
     blocks.sum_duplicates()
     n = matrix.shape[0] // 3
     values = blocks.data.reshape(-1, 9).astype(np.float64)
-    return Problem("matrix", "block3", n, blocks.indptr.astype(np.int32), blocks.indices.astype(np.int32), values)
+    return Matrix("matrix", "block3", n, blocks.indptr.astype(np.int32), blocks.indices.astype(np.int32), values)
 
 
-def _folded(matrix: Any, entry: str) -> Problem:
+def _folded(matrix: Any, entry: str) -> Matrix:
     wide = np.complex128 if matrix.dtype.kind == "c" else np.float64
     rows = sp.csr_array(matrix, dtype=wide, copy=True)
     rows.sum_duplicates()
     # the tolerance is for blocks that were computed in single precision
     folded = fold(rows, entry, "the matrix", tolerance=float(np.finfo(_real(matrix.dtype)).eps))
-    return Problem("matrix", entry, folded.n, folded.indptr, folded.indices, folded.values)
+    return Matrix("matrix", entry, folded.n, folded.indptr, folded.indices, folded.values)
 
 
 def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:

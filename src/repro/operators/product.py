@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from pathlib import Path
-from typing import cast
 
 import numpy as np
 
-from repro.bench.variant import Variant
-from repro.bench.workspace import Operands, Workspace
-from repro.codegen.render import render_module
-from repro.codegen.schedules import Schedule
-from repro.devices.base import Buffer, OutOfDeviceMemory, Program
-from repro.formats.layout import Layout
+from repro.bench.runnable import Unsupported
+from repro.bench.workspace import Workspace
+from repro.devices.base import Buffer, OutOfDeviceMemory
+from repro.errors import ReproError
 from repro.operators.arrays import Kind
 from repro.operators.runtime import Runtime, templates
 from repro.operators.vectors import Vectors
-from repro.problems.problem import Problem
+from repro.problems.matrix import Matrix
+from repro.sparse.operands import ProductOperands
+from repro.studies.compound_spmv.paper import STUDY
+from repro.studies.compound_spmv.render import render_module
+from repro.studies.compound_spmv.variant import Variant
+from repro.studies.compound_spmv.variant_id import VariantId
 
-STUDY = "compound_spmv"
 #: Pairs of vectors whose launches are kept: those of an iterative solver are always the same.
 KEPT = 64
 
@@ -32,9 +32,9 @@ class Product:
     ----------
     runtime
         The device.
-    problem, precision
+    matrix, precision
         The matrix, rounded to the precision.
-    layout, schedule
+    id
         The variant.
 
     Attributes
@@ -52,28 +52,33 @@ class Product:
         The kernel cannot be compiled, or the matrix is too large for the device or for 32-bit indices.
     """
 
-    def __init__(self, runtime: Runtime, problem: Problem, precision: str, layout: Layout, schedule: Schedule) -> None:
-        self.runtime, self.layout, self.schedule = runtime, layout, schedule
-        kind = Kind(problem.entry, precision)
-        source = render_module(templates(), STUDY, problem.entry, precision, layout, [schedule], runtime.device.target)
-        name = f"{STUDY}/{problem.entry}-{precision}/{layout.stored}-{schedule}"
-        self._variant = Variant(layout, schedule, *runtime.compiled(source, name))
-        self._workspace = _Workspace(runtime, problem, kind)
+    def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, id: VariantId) -> None:
+        self.runtime, self.id, layout = runtime, id, id.layout
+        kind = Kind(matrix.entry, precision)
+        source = render_module(templates(), matrix.entry, precision, layout, [id.schedule], runtime.device.target)
+        name = f"{STUDY}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
+        self._variant = Variant(id, *runtime.compiled(source, name))
+        # x and y are a user's, and nothing is verified here
+        none = np.empty((0, kind.algebra.size))
+        operands = ProductOperands(matrix, precision, none.astype(kind.scalar), none, none)
+        self._workspace = Workspace(runtime.devices, operands)
         try:
-            packed, _ = self._workspace.matrix(layout)
+            self._variant.bind(self._workspace)
         except OutOfDeviceMemory as error:
             raise runtime.no_room(error) from None
-        self.nbytes = packed.nbytes
+        except Unsupported as error:
+            raise ReproError(
+                "the variant cannot hold the matrix", where=id, actual=error, todo="choose another variant"
+            ) from None
+        self.nbytes = self._variant.matrix_bytes
         self.direct = layout.unknowns == "natural" and layout.vector == "AoS"
-        rows = None if layout.unknowns == "natural" else self._workspace.permutation(layout.unknowns)
-        self.vectors = Vectors(runtime, problem.n, kind, layout.vector, rows)
+        rows = None if layout.unknowns == "natural" else operands.permutation(layout.unknowns)
+        self.vectors = Vectors(runtime, matrix.n, kind, layout.vector, rows)
         self._bound: OrderedDict[tuple[int, int], Callable[[], None]] = OrderedDict()
 
     def bind(self, x: Buffer, y: Buffer) -> Callable[[], None]:
         """Return what queues one product of vectors in the layout's order."""
-        self._workspace.given = x, y
-        self._variant.prepare(self._workspace)
-        return self._variant.launch
+        return self._variant.product(x, y)
 
     def multiply(self, x: Buffer, y: Buffer) -> None:
         """Queue one product of vectors in the layout's order."""
@@ -86,35 +91,3 @@ class Product:
                 self._bound.popitem(last=False)
             self._bound[key] = self.bind(x, y)
         self._bound[key]()
-
-
-class _Workspace(Workspace):
-    """A workspace that has no operands of its own: x and y are a user's.
-
-    Attributes
-    ----------
-    given
-        x and y, in the order of the layout that is bound next.
-    """
-
-    given: tuple[Buffer, Buffer]
-
-    def __init__(self, runtime: Runtime, problem: Problem, kind: Kind) -> None:
-        none = np.empty((0, kind.algebra.size))
-        operands = Operands(problem, kind.precision, none.astype(kind.scalar), none, none)
-        # nothing is verified or timed here: that is what the common module is for
-        super().__init__(runtime.device, operands, cast(Program, None), "")
-        self._runtime = runtime
-
-    def program(self, binary: Path) -> Program:
-        """Return a module, loaded once for all operators."""
-        return self._runtime.load(binary)
-
-    def x(self, order: str, ordering: str = "natural") -> Buffer:
-        """Return the x that is given."""
-        return self.given[0]
-
-    @property
-    def y(self) -> Buffer:
-        """The y that is given."""
-        return self.given[1]

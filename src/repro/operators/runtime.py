@@ -17,6 +17,7 @@ from repro.codegen import nvcc
 from repro.codegen.compile import Module, compile_module
 from repro.devices.base import Buffer, Device, OutOfDeviceMemory, Program
 from repro.devices.open import open_device, resolve_device
+from repro.devices.several import Devices
 from repro.errors import ReproError
 from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, View, on_device, view
 
@@ -32,6 +33,7 @@ class Runtime:
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        self.devices = Devices([device])
         self._programs: dict[Path, Program] = {}
         self._streams = _Streams(device) if device.backend == "cuda" else None
 
@@ -143,16 +145,17 @@ class _Streams:
 
         self._driver = driver
         self._ours = device.stream
-        self._context = self._call(driver.cuCtxGetCurrent)
         flags = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
-        self._event = self._call(driver.cuEventCreate, flags)
-        self._ordinal = int(self._call(driver.cuCtxGetDevice))
+        with device.current():
+            self._context = self._call(driver.cuCtxGetCurrent)
+            self._event = self._call(driver.cuEventCreate, flags)
+            self._ordinal = int(self._call(driver.cuCtxGetDevice))
 
     def holds(self, pointer: int) -> bool:
         """Say whether an address is that of memory of this GPU."""
         ordinal = self._driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        status, found = self._driver.cuPointerGetAttribute(ordinal, pointer)
-        return not int(status) and int(found) == self._ordinal
+        status, holder = self._driver.cuPointerGetAttribute(ordinal, pointer)
+        return not int(status) and int(holder) == self._ordinal
 
     @contextmanager
     def ordered(self, streams: set[int]) -> Iterator[None]:
@@ -194,7 +197,7 @@ def open_runtime(device: str = "auto") -> Runtime:
     Raises
     ------
     ReproError
-        It is not there, or what drives it is not installed.
+        The words name no device or several, it is not there, or what drives it is not installed.
     """
     return _open(resolve_device(device))
 

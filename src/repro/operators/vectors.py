@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from repro.codegen.vectors import BLOCKS, N_T, render_vectors
 from repro.devices.base import Argument, Buffer
 from repro.errors import ReproError
-from repro.formats.pack import pack_vector, padded_size
 from repro.operators.arrays import DeviceArray, Kind, View
 from repro.operators.runtime import Runtime, open_runtime, templates
+from repro.sparse.vectors import BLOCKS, N_T, pack_vector, padded_size, render_vectors
 
 ORDERS = ("AoS", "SoA", "Padded")
 

@@ -17,18 +17,20 @@ Integers = NDArray[np.signedinteger[Any]]
 
 @dataclass(frozen=True)
 class Assembled:
-    """A square sparse matrix with compound entries, before it has a name and an origin.
+    """A sparse matrix with compound entries, before it has a name and an origin.
 
     Attributes
     ----------
     n
-        Rows and columns, counted in entries.
+        Rows, counted in entries.
     indptr, indices
         int32 `(n + 1,)` and `(nnz,)`, columns sorted within each row.
     values
         float64 `(nnz, members)`, members in the entry's storage order.
     notes
         What a reader of the results should know about how the matrix came about, one sentence each.
+    columns
+        Columns, counted in entries; None: as many as rows.
     """
 
     n: int
@@ -36,6 +38,7 @@ class Assembled:
     indices: NDArray[np.int32]
     values: Floats
     notes: tuple[str, ...] = ()
+    columns: int | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from repro.problems.elasticity import assemble_elasticity
 from repro.problems.fetch import Found
 from repro.problems.fold import fold
 from repro.problems.generated import KINDS, generate
+from repro.problems.matrix import Matrix
 from repro.problems.meshfiles import MeshFile, read_stanford, read_tetmesh
 from repro.problems.own import assemble_own
 from repro.problems.problem import Problem
@@ -29,7 +30,6 @@ from repro.problems.registry import (
     load_registry,
     own_name,
 )
-from repro.problems.statistics import describe
 from repro.problems.suitesparse import read_suitesparse
 
 # How far a rebuilt mesh's matrix may be from the published size, relatively
@@ -67,16 +67,16 @@ def build(problem: str | OwnProblem, config: Config) -> Problem:
         raise ReproError("not enough memory to build the problem", where=name) from None
     if not isinstance(item, OwnProblem):
         _check_size(item, assembled)
-    return Problem(
+    return Matrix(
         name=name,
         entry=entry,
         n=assembled.n,
         indptr=assembled.indptr,
         indices=assembled.indices,
         values=assembled.values,
+        columns=assembled.columns,
         origin={**_description(item), **origin, "notes": list(assembled.notes)},
-        statistics=describe(assembled.indptr, assembled.indices),
-    ).validate()
+    ).complete()
 
 
 def find(name: str, config: Config) -> Spec | OwnProblem:
@@ -145,32 +145,32 @@ def _assemble(item: Spec | OwnProblem, config: Config) -> Result:
 
 
 def _suitesparse(item: Suitesparse, config: Config) -> Result:
-    found = read_suitesparse(item, config.fetch)
-    file = found.content.file
+    obtained = read_suitesparse(item, config.fetch)
+    file = obtained.content.file
     notes = []
     if file.counts["explicit_zeros"]:
         notes.append(f"{file.counts['explicit_zeros']} explicit zeros dropped")
     if file.counts["duplicates"]:
         notes.append(f"{file.counts['duplicates']} duplicate entries added up")
-    folded = fold(file.matrix, item.entry, found.paths[0])
+    folded = fold(file.matrix, item.entry, obtained.paths[0])
     origin = {
-        "address": found.address,
+        "address": obtained.address,
         "group": item.group,
         "matrix": item.matrix,
         "header": file.header,
-        "index": found.details.get("index"),
-        "checksum": found.content.checksum,
+        "index": obtained.details.get("index"),
+        "checksum": obtained.content.checksum,
         "counts": file.counts,
     }
     return item.entry, replace(folded, notes=(*notes, *folded.notes)), origin
 
 
 def _from_mesh(
-    found: Found[MeshFile], assembled: Assembled, parameters: dict[str, Any]
+    obtained: Found[MeshFile], assembled: Assembled, parameters: dict[str, Any]
 ) -> tuple[Assembled, dict[str, Any]]:
-    mesh = found.content
+    mesh = obtained.content
     origin = {
-        "address": found.address,
+        "address": obtained.address,
         "checksum": mesh.checksum,
         "counts": {"vertices": len(mesh.vertices), "cells": len(mesh.cells)},
         "parameters": parameters,
@@ -214,17 +214,25 @@ def _description(item: Spec | OwnProblem) -> dict[str, Any]:
 def _check_size(item: Spec, assembled: Assembled) -> None:
     if item.published is None:
         return
-    for what, found, published, tolerance in (
+    if assembled.columns not in (None, assembled.n):
+        raise ReproError(
+            "the matrix is not square, as all of published size are",
+            where=item.name,
+            expected=f"{item.published.rows} columns",
+            actual=f"{assembled.columns} columns",
+            todo="leave out `published:`, or correct the matrix",
+        )
+    for what, built, published, tolerance in (
         ("rows", assembled.n, item.published.rows, ROWS_TOLERANCE),
         ("non-zeros", len(assembled.indices), item.published.nonzeros, NONZEROS_TOLERANCE),
     ):
         allowed = tolerance * published if item.rebuilt else 0
-        if abs(found - published) > allowed:
+        if abs(built - published) > allowed:
             raise ReproError(
                 "the matrix is of another size than published",
                 where=item.name,
                 expected=f"{published} {what}" + (f" within {tolerance:.0%}" if item.rebuilt else ""),
-                actual=f"{found} {what}",
+                actual=f"{built} {what}",
                 todo="the input is another one than the papers': delete it and fetch it again"
                 if not item.rebuilt
                 else "a newer meshing package may cut differently: try the versions in pyproject.toml",

@@ -97,7 +97,7 @@ class Collection(Model):
 
     @model_validator(mode="after")
     def _resolved_means_all_of_it(self) -> Collection:
-        if any(bool(each) != self.resolved for each in (self.problems, self.date, self.index)):
+        if any(bool(part) != self.resolved for part in (self.problems, self.date, self.index)):
             raise ValueError("resolved is true with a date, an index and problems, and false without")
         return self
 
@@ -105,17 +105,17 @@ class Collection(Model):
         """Return the matrices as items of the registry, `<group>/<matrix>` by name."""
         return [
             {
-                "name": f"{each.group}/{each.matrix}",
+                "name": f"{member.group}/{member.matrix}",
                 "source": "suitesparse",
                 "entry": "real",
-                "group": each.group,
-                "matrix": each.matrix,
-                "published": {"rows": each.rows, "nonzeros": each.nonzeros},
+                "group": member.group,
+                "matrix": member.matrix,
+                "published": {"rows": member.rows, "nonzeros": member.nonzeros},
                 "licence": LICENCE,
                 "credit": CREDIT,
                 "sets": [self.name],
             }
-            for each in self.problems
+            for member in self.problems
         ]
 
     def resolve(self, matrices: Iterable[Indexed], source: str, dated: str | None, asked: str) -> Collection:
@@ -152,8 +152,10 @@ class Collection(Model):
             date=asked,
             index=Source(name=source, matrices=len(everything), dated=dated, fitting=len(fitting)),
             problems=tuple(
-                Member(group=each.group, matrix=each.name, rows=each.rows, nonzeros=each.nonzeros, kind=each.kind)
-                for each in spread(fitting, self.query.matrices)
+                Member(
+                    group=matrix.group, matrix=matrix.name, rows=matrix.rows, nonzeros=matrix.nonzeros, kind=matrix.kind
+                )
+                for matrix in spread(fitting, self.query.matrices)
             ),
         )
 
@@ -188,14 +190,14 @@ def load_collection(path: Path) -> Collection:
 def select(matrices: Iterable[Indexed], more_rows_than: int) -> list[Indexed]:
     """Return the real, square matrices of more rows than that which are not graphs, by non-zeros."""
     fitting = [
-        each
-        for each in matrices
-        if each.rows == each.columns
-        and each.rows > more_rows_than
-        and each.dtype == "real"
-        and not _GRAPH.search(each.kind)
+        matrix
+        for matrix in matrices
+        if matrix.rows == matrix.columns
+        and matrix.rows > more_rows_than
+        and matrix.dtype == "real"
+        and not _GRAPH.search(matrix.kind)
     ]
-    return sorted(fitting, key=lambda each: (each.nonzeros, each.group, each.name))
+    return sorted(fitting, key=lambda matrix: (matrix.nonzeros, matrix.group, matrix.name))
 
 
 def spread(ordered: list[Indexed], count: int) -> list[Indexed]:

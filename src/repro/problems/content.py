@@ -101,7 +101,9 @@ def _damaged(path: Path, error: Exception) -> ReproError:
 def matrix_checksum(matrix: sp.csr_array) -> str:
     """SHA-256 of a matrix in CSR with sorted columns and no explicit zeros, the same on every machine."""
     kind = "complex" if np.iscomplexobj(matrix.data) else "real"
-    digest = hashlib.sha256(f"matrix {kind} {matrix.shape[0]} {matrix.nnz}".encode())
+    rows, columns = matrix.shape
+    size = f"{rows}" if rows == columns else f"{rows} {columns}"
+    digest = hashlib.sha256(f"matrix {kind} {size} {matrix.nnz}".encode())
     digest.update(matrix.indptr.astype("<i8").tobytes())
     digest.update(matrix.indices.astype("<i8").tobytes())
     values = matrix.data + 0.0  # makes a zero of a -0, which not every program writes as such
@@ -167,17 +169,17 @@ def check_content(name: str, sha256: str, pinned: str | None, cache: Path, where
     ReproError
         They differ.
     """
-    known = pinned or read_record(cache, name).get("sha256")
-    if known not in (None, sha256):
+    expected = pinned or read_record(cache, name).get("sha256")
+    if expected not in (None, sha256):
         raise ReproError(
             "wrong checksum",
             where=where,
-            expected=f"{known} ({'registry' if pinned else 'recorded at first use'})",
+            expected=f"{expected} ({'registry' if pinned else 'recorded at first use'})",
             actual=sha256,
             todo="delete the file and fetch it again"
             + ("" if pinned else f"; if the new content is right, delete {record_path(cache, name)} too"),
         )
-    if pinned is None and known is None:
+    if pinned is None and expected is None:
         update_record(cache, name, {"sha256": sha256, "first_used_at": now()})
     return {"sha256": sha256, "state": "pinned" if pinned else "unpinned"}
 

@@ -143,12 +143,12 @@ def obtain(wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T
         file by hand.
     """
     failures = _Failures()
-    if found := _look(wanted, settings, read, failures):
-        return found
+    if obtained := _look(wanted, settings, read, failures):
+        return obtained
     for address in wanted.addresses():
         suffixes = _suffixes_of(address, wanted)
-        if found := _download_all(wanted, address, suffixes, settings, read, failures):
-            return found
+        if obtained := _download_all(wanted, address, suffixes, settings, read, failures):
+            return obtained
     raise ReproError(
         f"{wanted.name} could not be fetched",
         expected=f"the file at one of {len(failures.lines)} places",
@@ -175,8 +175,8 @@ def obtain_or_make(
         It is not there, and making it failed. The message is the latter's, with each path tried and its reason.
     """
     failures = _Failures()
-    if found := _look(wanted, settings, read, failures):
-        return found
+    if obtained := _look(wanted, settings, read, failures):
+        return obtained
     for line in failures.refused:
         log.warning("%s: making it anew", line)
     try:
@@ -196,13 +196,13 @@ def _look(
 ) -> Found[T] | None:
     """Look in the download folder and in the mirrors."""
     for place in [settings.cache, *mirrors(settings)]:
-        found = (
+        obtained = (
             _from_web_mirror(wanted, place, settings, read, failures)
             if _is_url(place)
             else _from_folder(wanted, Path(place), Path(settings.cache), read, failures)
         )
-        if found:
-            return found
+        if obtained:
+            return obtained
     return None
 
 
@@ -252,8 +252,8 @@ def _from_web_mirror(
 ) -> Found[T] | None:
     for suffixes in wanted.suffixes:
         address = Address(tuple(f"{root.rstrip('/')}/{wanted.stem}{suffix}" for suffix in suffixes))
-        if found := _download_all(wanted, address, suffixes, settings, read, failures):
-            return found
+        if obtained := _download_all(wanted, address, suffixes, settings, read, failures):
+            return obtained
     return None
 
 

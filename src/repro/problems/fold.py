@@ -11,16 +11,16 @@ from repro.problems.assembled import Assembled
 
 
 def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0) -> Assembled:
-    """Turn a square scalar matrix into one with the given entry.
+    """Turn a scalar matrix into one with the given entry.
 
-    A real kn×kn matrix becomes n×n entries of size k where every k×k block is the expansion of one: a 3n×3n matrix
-    n×n blocks, and a 4n×4n matrix n×n quaternions where every 4×4 block has the form of eq. 1 of Mueller-Roemer et al.
+    A real kn×km matrix becomes n×m entries of size k where every k×k block is the expansion of one: a 3n×3m matrix
+    n×m blocks, and a 4n×4m matrix n×m quaternions where every 4×4 block has the form of eq. 1 of Mueller-Roemer et al.
     2020. Real and complex matrices stay what they are. A matrix of ones has the entry `pattern`.
 
     Parameters
     ----------
     matrix
-        Square, float64 or complex128, columns sorted.
+        float64 or complex128, columns sorted.
     entry
         Name of the entry.
     where
@@ -44,7 +44,7 @@ def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0
         )
     indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
     notes: tuple[str, ...] = ()
-    n = matrix.shape[0]
+    n, columns = matrix.shape
     if entry == "complex":
         values = np.stack([data.real, data.imag], axis=1)
     elif entry == "real":
@@ -54,14 +54,15 @@ def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0
     else:
         k = get_entry(entry).size
         blocks = _blocks(matrix, k, entry, where)
-        n //= k
+        n, columns = n // k, columns // k
         indptr, indices = blocks.indptr, blocks.indices
         values = _members(blocks, entry, where, tolerance)
-        filled = matrix.nnz / blocks.data.size
-        notes = (f"folded from a real {k * n} x {k * n} matrix; {filled:.1%} of the blocks' values are non-zeros",)
-    return Assembled(
-        n, indptr.astype(np.int32), indices.astype(np.int32), np.ascontiguousarray(values, np.float64), notes
-    )
+        filled = matrix.nnz / max(blocks.data.size, 1)
+        size = "{} x {}".format(*matrix.shape)
+        notes = (f"folded from a real {size} matrix; {filled:.1%} of the blocks' values are non-zeros",)
+    indptr, indices = indptr.astype(np.int32), indices.astype(np.int32)
+    values = np.ascontiguousarray(values, np.float64)
+    return Assembled(n, indptr, indices, values, notes, None if columns == n else columns)
 
 
 def unfold(assembled: Assembled, entry: str) -> Assembled:
@@ -70,7 +71,7 @@ def unfold(assembled: Assembled, entry: str) -> Assembled:
     Zeros within the blocks are left out, as the SuiteSparse collection does.
     """
     k = get_entry(entry).size
-    n = k * assembled.n
+    shape = (k * assembled.n, k * (assembled.n if assembled.columns is None else assembled.columns))
     if len(assembled.indices) * k**2 >= 2**31:
         raise ReproError(
             "the matrix written out is too large for 32-bit indices",
@@ -78,11 +79,12 @@ def unfold(assembled: Assembled, entry: str) -> Assembled:
             actual=len(assembled.indices),
         )
     blocks = get_entry(entry).expand(assembled.values)
-    matrix = sp.csr_array(sp.bsr_array((blocks, assembled.indices, assembled.indptr), shape=(n, n)))
+    matrix = sp.csr_array(sp.bsr_array((blocks, assembled.indices, assembled.indptr), shape=shape))
     matrix.eliminate_zeros()
     matrix.sort_indices()
     indptr, indices = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
-    return Assembled(n, indptr, indices, matrix.data[:, None], assembled.notes)
+    columns = None if assembled.columns is None else shape[1]
+    return Assembled(shape[0], indptr, indices, matrix.data[:, None], assembled.notes, columns)
 
 
 def _no_values(
@@ -101,14 +103,15 @@ def _no_values(
 
 
 def _blocks(matrix: sp.csr_array, k: int, entry: str, where: object) -> sp.bsr_array:
-    if matrix.shape[0] % k:
-        raise ReproError(
-            f"the matrix cannot be folded into {k} x {k} blocks",
-            where=where,
-            expected=f"a multiple of {k} rows for the entry {entry}",
-            actual=f"{matrix.shape[0]} rows",
-            todo="give the problem `entry: real`",
-        )
+    for count, what in zip(matrix.shape, ("rows", "columns"), strict=True):
+        if count % k:
+            raise ReproError(
+                f"the matrix cannot be folded into {k} x {k} blocks",
+                where=where,
+                expected=f"a multiple of {k} {what} for the entry {entry}",
+                actual=f"{count} {what}",
+                todo="give the problem `entry: real`",
+            )
     blocks = sp.bsr_array(matrix, blocksize=(k, k))
     blocks.sort_indices()
     return blocks
@@ -125,7 +128,7 @@ def _members(
     bare = (form == 1) & (np.count_nonzero(form, axis=0) == 1)
     # for each member the first place, down the columns, where it stands alone
     place = bare.transpose(0, 2, 1).reshape(len(form), -1).argmax(axis=1)
-    members = np.ascontiguousarray(data.transpose(0, 2, 1).reshape(len(data), -1)[:, place])
+    members = np.ascontiguousarray(data.transpose(0, 2, 1).reshape(len(data), entry.size**2)[:, place])
     excess = np.abs(data - entry.expand(members)).max(axis=(1, 2))
     bad = np.flatnonzero(excess > tolerance * np.abs(data).max(axis=(1, 2)))
     if bad.size:

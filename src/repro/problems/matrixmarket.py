@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ class MatrixFile:
     Attributes
     ----------
     matrix
-        Square, float64 or complex128, columns sorted, without explicit zeros; the symmetric half expanded.
+        float64 or complex128, columns sorted, without explicit zeros; the symmetric half expanded.
     counts
         `stored` lines in the file, non-zeros `expanded` from them, `explicit_zeros` dropped, `duplicates` added up.
     header
@@ -37,14 +38,9 @@ class MatrixFile:
     header: str
 
     @property
-    def is_complex(self) -> bool:
-        """Whether the values are complex numbers."""
-        return bool(np.iscomplexobj(self.matrix.data))
-
-    @property
-    def is_pattern(self) -> bool:
-        """Whether the file has no values, and no entry twice."""
-        return "pattern" in self.header.split() and not self.counts["duplicates"]
+    def field(self) -> str:
+        """What the header says that the values are: `real`, `complex`, `integer` or `pattern`, say."""
+        return self.header.split()[1]
 
     def checksum(self) -> str:
         """SHA-256 of the matrix, whatever the wrapping."""
@@ -59,45 +55,42 @@ def is_matrix_market(path: Path) -> bool:
 def read_matrix(path: Path) -> MatrixFile:
     """Read a Matrix Market file, bare, packed with gzip or xz, or in a tar archive under the archive's own name.
 
-    Real, integer and complex values are taken as they are; the entries of a pattern are 1.
+    Real, integer and complex values are taken as they are; the entries of a pattern are 1. The matrix may be
+    rectangular, and empty.
 
     Raises
     ------
     ReproError
-        The file is missing, truncated, corrupt or not Matrix Market; the matrix is not square, has NaN or infinite
-        values, no entries, or too many for 32-bit indices.
+        The file is missing, truncated, corrupt or not Matrix Market; the matrix has NaN or infinite values, or is too
+        large for 32-bit indices; it is said to be symmetric, skew or Hermitian, but is not square.
     """
     data = unpack(path, f"{path.name.split('.', 1)[0]}.mtx")
-    try:
-        rows, columns, stored, *kind = scipy.io.mminfo(io.BytesIO(data))
-        header = " ".join(kind)
-        if rows == columns and max(rows, stored) <= LARGEST:
-            read: Any = scipy.io.mmread(io.BytesIO(data))
-    except (ValueError, OverflowError, TypeError) as error:
+    rows, columns, stored, *kind = _ask(scipy.io.mminfo, data, path)
+    form, field, symmetry = kind
+    if symmetry != "general" and rows != columns:
         raise ReproError(
-            "the file is not a complete Matrix Market file",
+            "the matrix is not square",
             where=path,
-            actual=error,
-            todo="delete it and fetch it again, or write it anew",
-        ) from None
-    if rows != columns:
-        raise ReproError(
-            "the matrix is not square", where=path, expected="as many columns as rows", actual=f"{rows} x {columns}"
+            expected=f"as many columns as rows, since the file calls it {symmetry}",
+            actual=f"{rows} x {columns}",
         )
-    if max(rows, stored) > LARGEST:
+    if max(rows, columns, stored) > LARGEST:
         raise ReproError(
-            "the matrix is too large for 32-bit indices", where=path, expected=f"at most {LARGEST}", actual=stored
+            "the matrix is too large for 32-bit indices",
+            where=path,
+            expected=f"at most {LARGEST} rows, columns and entries",
+            actual=f"{rows} x {columns}, {stored} entries",
         )
+    if form == "array" and not stored:  # SciPy 1.17 ends the process on a dense matrix without rows or columns
+        read = sp.coo_array((rows, columns), dtype=complex if field == "complex" else float)
+    else:
+        read = _ask(scipy.io.mmread, data, path)
     loose = sp.coo_array(read)
     _refuse_infinite(loose, path)
     matrix = sp.csr_array(loose)
     expanded, summed = loose.nnz, matrix.nnz
     matrix.eliminate_zeros()
     matrix.sort_indices()
-    if matrix.nnz == 0:
-        raise ReproError(
-            "the matrix has no entries", where=path, actual=f"{rows} x {columns}, {expanded} stored, all zero"
-        )
     counts = {
         "stored": int(stored),
         "expanded": int(expanded),
@@ -106,7 +99,20 @@ def read_matrix(path: Path) -> MatrixFile:
         "nonzeros": int(matrix.nnz),
     }
     kept = np.complex128 if np.iscomplexobj(matrix.data) else np.float64
-    return MatrixFile(sp.csr_array(matrix.astype(kept)), counts, header)
+    return MatrixFile(sp.csr_array(matrix.astype(kept)), counts, " ".join(kind))
+
+
+def _ask(read: Callable[[io.BytesIO], Any], data: bytes, path: Path) -> Any:
+    """Let SciPy read a file, or say that it is damaged."""
+    try:
+        return read(io.BytesIO(data))
+    except (ValueError, OverflowError, TypeError) as error:
+        raise ReproError(
+            "the file is not a complete Matrix Market file",
+            where=path,
+            actual=error,
+            todo="delete it and fetch it again, or write it anew",
+        ) from None
 
 
 def _refuse_infinite(matrix: sp.coo_array, path: Path) -> None:

@@ -136,6 +136,15 @@ def tetrahedron_volumes(points: Floats, tets: Integers) -> Floats:
     return volumes
 
 
+def longest_edges(corners: Floats) -> Floats:
+    """Return the length `(c,)` of the longest edge of each cell, whose corners are `(c, k, d)`."""
+    longest = np.zeros(len(corners))
+    for i in range(corners.shape[1]):
+        for j in range(i):
+            np.maximum(longest, np.linalg.norm(corners[:, i] - corners[:, j], axis=1), out=longest)
+    return longest
+
+
 def _read(path: Path) -> tuple[Floats, list[tuple[str, NDArray[np.int64]]]]:
     """Return points `(p, 3)` and the cell blocks of a file, unchecked but for their shape."""
     suffix = _format(path)
@@ -241,14 +250,14 @@ def _start(start: bytes, suffix: str, path: Path) -> bytes:
     return start
 
 
-def _missing(plain: Path, suffix: str, found: int) -> str | None:
+def _missing(plain: Path, suffix: str, cells: int) -> str | None:
     """Say what a truncated file lacks, in the formats of which meshio takes what is there for the whole."""
     content = plain.read_bytes() if suffix in (".ply", ".stl", ".msh") else b""
     match suffix:
         case ".ply":
             declared = re.search(rb"element face +(\d+)", content)
-            if declared and int(declared[1]) != found:
-                return f"{found} of {int(declared[1])} faces"
+            if declared and int(declared[1]) != cells:
+                return f"{cells} of {int(declared[1])} faces"
         case ".stl":
             binary = len(content) == 84 + 50 * int.from_bytes(content[80:84], "little")
             if not binary and b"endsolid" not in content[-1024:]:
@@ -282,9 +291,9 @@ def _join(
 ) -> NDArray[np.int64]:
     elements = np.concatenate(blocks) if blocks else np.empty((0, 3), np.int64)
     if not len(elements):
-        found = ", ".join(sorted({kind for kind, data in cells if len(data)})) or "no elements"
+        kinds = ", ".join(sorted({kind for kind, data in cells if len(data)})) or "no elements"
         todo = "quaternion problems need a surface, block3 problems a volume"
-        raise ReproError(f"the mesh has no {what}", where=path, expected=what, actual=found, todo=todo)
+        raise ReproError(f"the mesh has no {what}", where=path, expected=what, actual=kinds, todo=todo)
     return elements
 
 
@@ -317,12 +326,7 @@ def _referenced(
 
 def _refuse_degenerate(measures: Floats, corners: Floats, power: int, what: str, path: Path) -> None:
     """Refuse elements whose area (power 2) or volume (power 3) vanishes beside their longest edge."""
-    k = corners.shape[1]
-    longest = np.zeros(len(corners))
-    for i in range(k):
-        for j in range(i):
-            np.maximum(longest, np.linalg.norm(corners[:, i] - corners[:, j], axis=1), out=longest)
-    bad = np.flatnonzero(measures <= DEGENERATE * longest**power)
+    bad = np.flatnonzero(measures <= DEGENERATE * longest_edges(corners) ** power)
     if bad.size:
         raise ReproError(
             f"the mesh has degenerate {what}",

@@ -53,15 +53,15 @@ def read_stanford(item: Stanford, settings: Fetch) -> Found[MeshFile]:
         suffixes=tuple((f".ply{wrapping}",) for wrapping in WRAPPINGS),
         addresses=lambda: [Address((url,), item.member if _is_archive(url) else None) for url in item.urls],
     )
-    found = obtain(wanted, settings, _reader(item, settings, read_surface))
+    obtained = obtain(wanted, settings, _reader(item, settings, read_surface))
     if not item.subdivide:
-        return found
-    read = found.content
+        return obtained
+    read = obtained.content
     vertices, faces = read.vertices, read.cells
     for _ in range(item.subdivide):
         vertices, faces = subdivide(vertices, faces)
     note = f"each triangle cut into {4**item.subdivide}"
-    return replace(found, content=replace(read, vertices=vertices, cells=faces, notes=(*read.notes, note)))
+    return replace(obtained, content=replace(read, vertices=vertices, cells=faces, notes=(*read.notes, note)))
 
 
 def read_tetmesh(item: Tetmesh, settings: Fetch) -> Found[MeshFile]:

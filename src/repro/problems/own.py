@@ -14,6 +14,7 @@ from repro.problems.elasticity import assemble_elasticity
 from repro.problems.fold import fold
 from repro.problems.matrixmarket import ENDINGS, is_matrix_market, read_matrix
 from repro.problems.meshes import FORMATS, read_surface, read_tetrahedra
+from repro.problems.own_header import ENTRIES
 
 
 def assemble_own(path: Path, entry: str | None, seed: int = 1) -> tuple[str, Assembled, dict[str, Any]]:
@@ -22,10 +23,10 @@ def assemble_own(path: Path, entry: str | None, seed: int = 1) -> tuple[str, Ass
     Parameters
     ----------
     path
-        A Matrix Market file, whose matrix is folded where the entry asks for it; or a mesh, whose matrix is the
-        Dirac operator (`quaternion`, a surface) or linear elasticity (`block3`, tetrahedra).
+        A Matrix Market file, whose matrix, be it rectangular or empty, is folded where the entry asks for it; or a
+        mesh, whose matrix is the Dirac operator (`quaternion`, a surface) or linear elasticity (`block3`, tetrahedra).
     entry
-        What its non-zeros are; for a matrix None means what the file holds, `real`, `complex` or `pattern`.
+        What its non-zeros are; for a matrix None means what its header says, `real`, `complex` or `pattern`.
     seed
         That of the Dirac operator's curvature potential.
 
@@ -44,7 +45,7 @@ def assemble_own(path: Path, entry: str | None, seed: int = 1) -> tuple[str, Ass
         raise ReproError("no such file", where=path, todo="correct the problem's `path:`")
     if is_matrix_market(path):
         file = read_matrix(path)
-        entry = entry or ("complex" if file.is_complex else "pattern" if file.is_pattern else "real")
+        entry = entry or ENTRIES[file.field]
         origin = {"checksum": {"sha256": file.checksum(), "state": "own"}, "counts": file.counts}
         return entry, fold(file.matrix, entry, path), origin
     if not any(suffix in FORMATS for suffix in map(str.lower, path.suffixes)):

@@ -1,169 +1,218 @@
-"""A problem, and the one file it is kept in."""
+"""What can be run on: the envelope that all kinds of problems share, and the one file that a problem is kept in."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.entries import get_entry
 from repro.errors import ReproError
 
-SCHEMA = 1
+SCHEMA = 2
+
+_KINDS: dict[str, type[Problem]] = {}
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One square sparse matrix with compound entries, in CSR with sorted column indices.
+class Problem(ABC):
+    """What a study runs on, with where it came from and what there is to say of it.
+
+    A kind is a frozen dataclass below this one, in the module of this folder that has the kind's name. Its fields are
+    what `arrays` and `traits` return, under the same names: a file is read back by handing them to the class.
 
     Attributes
     ----------
-    name, entry
-        Its name in the registry and the name of its entry.
-    n
-        Rows and columns, counted in entries.
-    indptr, indices
-        int32 `(n + 1,)` and `(nnz,)`.
-    values
-        float64 `(nnz, members)`, members in the entry's storage order.
+    kind
+        The name of the kind, the same for all problems of a class.
+    name
+        Its name in the registry.
     origin
         Where it came from: source, address, parameters, counts, licence; `stand_in` or `rebuilt` where it is one.
     statistics
-        What `repro.problems.statistics.describe` says of the pattern.
+        What `describe` says of the content.
     """
 
+    kind: ClassVar[str]
+
     name: str
-    entry: str
-    n: int
-    indptr: NDArray[np.int32]
-    indices: NDArray[np.int32]
-    values: NDArray[np.float64]
-    origin: Mapping[str, Any] = field(default_factory=dict)
-    statistics: Mapping[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    statistics: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
-    @property
-    def nnz(self) -> int:
-        """Stored entries."""
-        return len(self.indices)
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        if "kind" in vars(cls):
+            _KINDS[cls.kind] = cls
 
-    @property
-    def row_lengths(self) -> NDArray[np.int32]:
-        """int32 `(n,)`, entries in each row."""
-        return np.diff(self.indptr).astype(np.int32)
+    @abstractmethod
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """Return the arrays that the problem consists of, by the names of their fields."""
 
-    def checksum(self) -> str:
-        """SHA-256 of entry, sizes, pattern and values: the content, whatever wrapping it came in."""
-        digest = hashlib.sha256(f"{self.entry} {self.n} {self.nnz}".encode())
-        for array in (self.indptr, self.indices, self.values):
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
+    @abstractmethod
+    def traits(self) -> Mapping[str, Any]:
+        """Return the other fields of the content, plain data for JSON."""
 
-    def validate(self) -> Problem:
-        """Return the problem itself if it is one that every kernel can run on.
+    @abstractmethod
+    def validate(self) -> Self:
+        """Return the problem itself if its content is sound.
 
         Raises
         ------
         ReproError
-            No entries, NaN or infinite values, indices out of range or not sorted, or arrays that do not fit.
+            It is not; the first thing wrong is named.
         """
-        members = len(get_entry(self.entry).members)
-        if self.nnz == 0 or self.n == 0:
-            raise ReproError("the matrix has no entries", where=self.name)
-        if self.values.shape != (self.nnz, members):
-            raise ReproError(
-                "values do not fit the entry",
-                where=self.name,
-                expected=f"({self.nnz}, {members})",
-                actual=self.values.shape,
-            )
-        bad = np.flatnonzero(~np.isfinite(self.values).all(axis=1))
-        if bad.size:
-            row = int(np.searchsorted(self.indptr, bad[0], side="right")) - 1
-            raise ReproError(
-                "the matrix has NaN or infinite values",
-                where=f"{self.name}, first at row {row}, column {self.indices[bad[0]]} (counted from 0)",
-                expected="finite values",
-                actual=f"{bad.size} entries that are not",
-            )
-        if len(self.indptr) != self.n + 1 or self.indptr[-1] != self.nnz:
-            raise ReproError("row pointers do not fit the matrix", where=self.name)
-        if self.indices.min() < 0 or self.indices.max() >= self.n:
-            raise ReproError(
-                "column index out of range",
-                where=self.name,
-                expected=f"0 to {self.n - 1}",
-                actual=f"{self.indices.min()} to {self.indices.max()}",
-            )
-        return self
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return statistics of the content, plain data for JSON."""
+
+    @abstractmethod
+    def summary(self) -> dict[str, Any]:
+        """Return the sizes that records and tables show, plain data for JSON."""
+
+    @abstractmethod
+    def info(self) -> list[tuple[str, str]]:
+        """Return the same for a reader: heads and texts."""
+
+    def complete(self) -> Self:
+        """Return the problem with its statistics, after checking it.
+
+        Raises
+        ------
+        ReproError
+            As `validate`.
+        """
+        return replace(self.validate(), statistics=self.describe())
+
+    def checksum(self) -> str:
+        """SHA-256 of the content, whatever name and wrapping it came with."""
+        digest = hashlib.sha256(self._heading().encode())
+        for array in self.arrays().values():
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def _heading(self) -> str:
+        """Return what the checksum has to cover beside the bytes of the arrays."""
+        shapes = {name: [array.dtype.str, *array.shape] for name, array in self.arrays().items()}
+        return json.dumps([self.kind, dict(self.traits()), shapes], sort_keys=True)
 
     def save(self, path: Path) -> None:
         """Write the problem to one `.npz` file, whole or not at all."""
         meta = {
             "schema": SCHEMA,
             "status": "ok",
+            "kind": self.kind,
             "name": self.name,
-            "entry": self.entry,
-            "n": self.n,
+            "traits": dict(self.traits()),
             "origin": dict(self.origin),
             "statistics": dict(self.statistics),
             "checksum": self.checksum(),
         }
-        _write(path, meta, indptr=self.indptr, indices=self.indices, values=self.values)
+        _write(path, meta, self.arrays())
 
     @classmethod
-    def load(cls, path: Path) -> Problem:
-        """Read a problem back and check its content against its checksum.
+    def load(cls, path: Path) -> Self:
+        """Read a problem of this kind back.
 
         Raises
         ------
         Unavailable
             The file records that the problem could not be had.
         ReproError
-            The file is missing, truncated, of another schema or does not match its checksum.
+            The problem is of another kind, or as `load_problem`.
         """
-        meta, arrays = _read(path)
-        if meta["status"] == "unavailable":
-            raise Unavailable(meta["name"], meta["entry"], meta["reason"])
-        problem = cls(
-            name=meta["name"],
-            entry=meta["entry"],
-            n=meta["n"],
-            origin=meta["origin"],
-            statistics=meta["statistics"],
-            **arrays,
-        )
-        if problem.checksum() != meta["checksum"]:
-            raise ReproError(
-                "wrong checksum",
-                where=path,
-                expected=meta["checksum"],
-                actual=problem.checksum(),
-                todo="delete the file and build it again",
-            )
+        problem = load_problem(path)
+        if not isinstance(problem, cls):
+            raise ReproError("the problem is of another kind", where=path, expected=cls.kind, actual=problem.kind)
         return problem
 
 
 class Unavailable(ReproError):
     """A problem that could not be fetched or built, with the reason."""
 
-    def __init__(self, name: str, entry: str, reason: str) -> None:
-        self.name, self.entry, self.reason = name, entry, reason
+    def __init__(self, name: str, reason: str) -> None:
+        self.name, self.reason = name, reason
         super().__init__(f"problem {name} is unavailable", actual=reason)
 
 
-def save_unavailable(path: Path, name: str, entry: str, reason: str) -> None:
-    """Write, in place of the problem, the record that it could not be had and why."""
-    _write(path, {"schema": SCHEMA, "status": "unavailable", "name": name, "entry": entry, "reason": reason})
+def load_problem(path: Path) -> Problem:
+    """Read a problem of any kind back and check its content against its checksum.
+
+    Raises
+    ------
+    Unavailable
+        The file records that the problem could not be had.
+    ReproError
+        The file is missing, damaged, of another schema or an unknown kind, or does not match its checksum.
+    """
+    meta, arrays = _read(path)
+    try:
+        if meta["status"] == "unavailable":
+            raise Unavailable(meta["name"], meta["reason"])
+        kind = _find_kind(meta["kind"], path)
+        problem = kind(
+            name=meta["name"], origin=meta["origin"], statistics=meta["statistics"], **meta["traits"], **arrays
+        )
+        expected = meta["checksum"]
+    except (KeyError, TypeError) as error:  # a part is missing, or one too many
+        raise _damaged(path, error) from error
+    actual = problem.checksum()
+    if actual != expected:
+        raise ReproError(
+            "wrong checksum",
+            where=path,
+            expected=expected,
+            actual=actual,
+            todo="delete the file and build it again",
+        )
+    return problem
 
 
-def _write(path: Path, meta: Mapping[str, Any], **arrays: NDArray[Any]) -> None:
+def save_unavailable(path: Path, name: str, kind: str, entry: str | None, reason: str) -> None:
+    """Write, in place of the problem, the record that it could not be had and why.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+    name, kind
+        Of the problem.
+    entry
+        Of a matrix; None for every other kind.
+    reason
+        Why it could not be had.
+    """
+    meta = {
+        "schema": SCHEMA,
+        "status": "unavailable",
+        "kind": kind,
+        "name": name,
+        "entry": entry,
+        "reason": reason,
+    }
+    _write(path, meta, {})
+
+
+def _find_kind(name: str, path: Path) -> type[Problem]:
+    """Return the class of a kind, from the module of that name if it was not imported yet."""
+    module = f"{__package__}.{name}"
+    if name not in _KINDS and name.isidentifier() and find_spec(module):
+        import_module(module)
+    if name not in _KINDS:
+        raise ReproError("the problem file is of an unknown kind", where=path, actual=name)
+    return _KINDS[name]
+
+
+def _write(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -181,11 +230,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             meta = json.loads(str(file["meta"]))
             arrays = {name: file[name] for name in file.files if name != "meta"}
     except FileNotFoundError:
-        raise ReproError("no such problem file", where=path, todo="build it with `repro problem NAME`") from None
-    except Exception as error:  # np.load raises a dozen kinds on a damaged archive
         raise ReproError(
-            "the problem file is damaged", where=path, actual=error, todo="delete the file and build it again"
-        ) from error
+            "no such problem file", where=path, todo=f"build it there: `repro problem NAME --output {path}`"
+        ) from None
+    except Exception as error:  # np.load raises a dozen kinds on a damaged archive
+        raise _damaged(path, error) from error
     if meta.get("schema") != SCHEMA:
         raise ReproError(
             "the problem file has another schema",
@@ -195,3 +244,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             todo="delete the file and build it again",
         )
     return meta, arrays
+
+
+def _damaged(path: Path, error: Exception) -> ReproError:
+    return ReproError(
+        "the problem file is damaged", where=path, actual=error, todo="delete the file and build it again"
+    )

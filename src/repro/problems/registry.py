@@ -189,19 +189,19 @@ class Registry(Model):
             An unknown name or set, one whose query has not been asked yet, or a problem of the user's own under a
             name that is taken.
         """
-        found: dict[str, Spec | OwnProblem] = {}
+        problems: dict[str, Spec | OwnProblem] = {}
         for wish in [asked] if isinstance(asked, str) else asked:
             if isinstance(wish, OwnProblem):
                 name = own_name(wish)
-                if name in self.names() or found.get(name, wish) != wish:
+                if name in self.names() or problems.get(name, wish) != wish:
                     raise ReproError(
                         "the name of a problem is taken", where=wish.path, actual=name, todo="give it a `name:`"
                     )
-                found[name] = wish
+                problems[name] = wish
             elif wish in self.sets():
-                found.update({item.name: item for item in self.problems if wish in item.sets})
+                problems.update({item.name: item for item in self.problems if wish in item.sets})
             elif wish in self.names():
-                found[wish] = self.find(wish)
+                problems[wish] = self.find(wish)
             elif wish in self._unresolved:
                 raise ReproError(
                     "the set is not resolved: its matrices have not been asked for",
@@ -213,16 +213,16 @@ class Registry(Model):
                 )
             else:
                 raise self._unknown(wish, [*self.names(), *sorted(self.sets())])
-        return list(found.values())
+        return list(problems.values())
 
-    def _unknown(self, name: str, known: list[str]) -> ReproError:
+    def _unknown(self, name: str, names: list[str]) -> ReproError:
         # people remember `bunny`, the papers print `surfaces/bunny`: compare with the last part as well
-        last = {each.rsplit("/", 1)[-1]: each for each in known}
-        close = [last[each] for each in get_close_matches(name, list(last), n=3)]
-        close = list(dict.fromkeys([*close, *get_close_matches(name, known, n=3)]))
+        last = {full.rsplit("/", 1)[-1]: full for full in names}
+        close = [last[part] for part in get_close_matches(name, list(last), n=3)]
+        close = list(dict.fromkeys([*close, *get_close_matches(name, names, n=3)]))
         return ReproError(
             "unknown problem",
-            expected=f"{', '.join(close)}?" if close else f"one of {', '.join(known)}",
+            expected=f"{', '.join(close)}?" if close else f"one of {', '.join(names)}",
             actual=name,
             todo="`repro list problems` prints all names and sets",
         )
@@ -263,5 +263,12 @@ def load_registry(path: Path = REGISTRY) -> Registry:
     files = {path.parent / name: load_collection(path.parent / name) for name in registry.collections}
     queried = [item for collection in files.values() for item in collection.items()]
     registry = validate(Registry, {**data, "problems": [*data["problems"], *queried]}, path)
-    registry._unresolved.update({each.name: file for file, each in files.items() if not each.resolved})
+    registry._unresolved.update(
+        {collection.name: file for file, collection in files.items() if not collection.resolved}
+    )
     return registry
+
+
+def problem_names(registry: Registry, asked: str | Iterable[str | OwnProblem]) -> list[str]:
+    """Return the names of the problems that a study's `problems:` means; see `Registry.expand`."""
+    return [own_name(item) if isinstance(item, OwnProblem) else item.name for item in registry.expand(asked)]

@@ -119,7 +119,7 @@ def assemble_diffusion(
 def _offsets(dimensions: int, stencil: int) -> list[tuple[int, ...]]:
     """Return where the points of a stencil are, in the order of their numbers, the centre in the middle."""
     around = product((-1, 0, 1), repeat=dimensions)
-    return [each for each in around if stencil == 3**dimensions or np.count_nonzero(each) <= 1]
+    return [offset for offset in around if stencil == 3**dimensions or np.count_nonzero(offset) <= 1]
 
 
 def _pointers(lengths: NDArray[np.integer]) -> NDArray[np.int32]:

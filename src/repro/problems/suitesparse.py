@@ -32,10 +32,10 @@ except Exception as error:
         error = error.__context__
     sys.exit(f"{type(error).__name__}: {error}")
 names = sys.argv[1:]  # none: all of the index
-found = ssgetpy.search(**({"name": names[0]} if names else {}), limit=100000)
-found = [m for m in found if not names or m.name == names[0]]
+matrices = ssgetpy.search(**({"name": names[0]} if names else {}), limit=100000)
+matrices = [m for m in matrices if not names or m.name == names[0]]
 fields = ("id", "group", "name", "rows", "cols", "nnz", "dtype", "kind")
-print(json.dumps([{**{f: getattr(m, f) for f in fields}, "url": m.url("MM")} for m in found]))
+print(json.dumps([{**{f: getattr(m, f) for f in fields}, "url": m.url("MM")} for m in matrices]))
 """
 
 
@@ -95,16 +95,16 @@ def look_up(group: str, matrix: str, settings: Fetch) -> dict[str, Any]:
     ReproError
         The index cannot be reached or read, or does not have the matrix.
     """
-    found = _ask_index(settings, matrix)
-    for entry in found:
+    entries = _ask_index(settings, matrix)
+    for entry in entries:
         if entry["group"] == group:
             return entry
-    if len(found) != 1:
-        groups = ", ".join(entry["group"] for entry in found)
+    if len(entries) != 1:
+        groups = ", ".join(entry["group"] for entry in entries)
         raise ReproError(
             "the SuiteSparse index does not have the matrix", expected=f"{group}/{matrix}", actual=groups or "none"
         )
-    return found[0]
+    return entries[0]
 
 
 def read_index(settings: Fetch) -> list[Indexed]:
@@ -116,8 +116,10 @@ def read_index(settings: Fetch) -> list[Indexed]:
         It cannot be reached or read.
     """
     return [
-        Indexed(each["group"], each["name"], each["rows"], each["cols"], each["nnz"], each["dtype"], each["kind"])
-        for each in _ask_index(settings)
+        Indexed(
+            entry["group"], entry["name"], entry["rows"], entry["cols"], entry["nnz"], entry["dtype"], entry["kind"]
+        )
+        for entry in _ask_index(settings)
     ]
 
 
@@ -134,8 +136,8 @@ def _ask_index(settings: Fetch, *names: str) -> list[dict[str, Any]]:
             timeout=settings.timeout,
             check=True,
         )
-        found: list[dict[str, Any]] = json.loads(done.stdout)
-        return found
+        entries: list[dict[str, Any]] = json.loads(done.stdout)
+        return entries
     except subprocess.TimeoutExpired:
         raise _unreachable(f"no answer in {settings.timeout:g} s") from None
     except subprocess.CalledProcessError as error:

@@ -33,13 +33,11 @@ class Belief:
         `(f, n)`: the covariance that is known beforehand is their product.
     likeness
         Returns the likeness of all variants to one, `(n,)`; see `repro.tuning.space.Likeness`.
-    layouts
-        `(n,)`, equal where the layout is: what fails mostly fails for its layout's sake.
+    groups
+        `(n,)`, equal where the group is: what fails mostly fails for its group's sake, its layout's say.
     """
 
-    def __init__(
-        self, mean: Array, factors: Array, likeness: Callable[[int], Array], layouts: NDArray[np.intp]
-    ) -> None:
+    def __init__(self, mean: Array, factors: Array, likeness: Callable[[int], Array], groups: NDArray[np.intp]) -> None:
         self.mean = mean.copy()
         self._factors = np.vstack([factors, np.full(len(mean), WHOLE)])
         self._likeness = likeness
@@ -47,8 +45,8 @@ class Belief:
         self._learnt = np.empty((0, len(mean)))
         self._tried = np.zeros(len(mean), dtype=bool)
         self._best: float | None = None
-        self._layouts = layouts
-        self._failed = np.zeros(layouts.max() + 1)  # by how many more of a layout failed than worked
+        self._groups = groups
+        self._failed = np.zeros(groups.max() + 1)  # by how many more of a group failed than worked
 
     def fastest(self, among: NDArray[np.bool_] | None = None) -> int:
         """Return the variant of the least mean, of those that are `among`."""
@@ -56,7 +54,7 @@ class Belief:
 
     def most_promising(self) -> int:
         """Return the untried variant whose improvement on the best time so far is expected to be largest."""
-        failed = self._failed[self._layouts]
+        failed = self._failed[self._groups]
         if self._best is None:
             return self.fastest(failed == failed[~self._tried].min(initial=np.inf))
         deviation = np.sqrt(np.maximum(self.variance, 0) + 1e-12)
@@ -68,7 +66,7 @@ class Belief:
     def observe(self, index: int, seconds: float | None) -> None:
         """Learn one time; None where the variant failed."""
         self._tried[index] = True
-        self._failed[self._layouts[index]] += 1 if seconds is None else -1
+        self._failed[self._groups[index]] += 1 if seconds is None else -1
         if seconds is None:
             return
         value = float(np.log(seconds))

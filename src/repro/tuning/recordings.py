@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from repro.bench.workspace import DTYPES
+from repro.bench.recorded import read_rows
 from repro.codegen.targets import TARGETS
-from repro.entries import get_entry
 from repro.errors import ReproError
 
 Array = NDArray[np.float64]
-COLUMNS = ("problem", "entry", "precision", "kind", "name", "status", "protocol", "event_median", "backend",
+COLUMNS = ("problem", "precision", "kind", "name", "status", "protocol", "event_median", "backend",
            "environment")  # fmt: skip
 
 
@@ -43,27 +41,9 @@ class Machine:
         )
 
 
-def features(statistics: Mapping[str, Any], entry: str, precision: str, machine: Machine) -> Array:
-    """Return what problems are compared by, free of units so that devices of one kind can be compared too: `(9,)`.
-
-    Logarithms of rows per thread that the device can hold, mean length of a row, longest over mean row, bytes of the
-    matrix (CSR-AoS) over those of the cache, entry's bytes, members, vector members and number's bytes; median
-    bandwidth as a share of the rows (2020 paper, equation 3).
-    """
-    kind, number = get_entry(entry), np.dtype(DTYPES[precision]).itemsize
-    rows, nonzeros = max(statistics["rows"], 1), max(statistics["nonzeros"], 1)
-    entry_bytes = len(kind.members) * number
-    logarithms = np.log2([
-        rows / (machine.n_s * machine.threads_per_sm),
-        nonzeros / rows,
-        max(statistics["ell_factor"], 1.0),
-        (nonzeros * (entry_bytes + 4) + rows * 4) / machine.cache_bytes,
-        entry_bytes,
-        len(kind.members),
-        kind.size,
-        number,
-    ])  # fmt: skip
-    return np.append(logarithms, statistics["bandwidth_percent"]["median"] / 100)
+#: Returns what problems are compared by, of a problem's record, a precision and a machine; free of units, so that
+#: devices of one kind can be compared too.
+FeaturesOf = Callable[[Mapping[str, Any], str, Machine], Array]
 
 
 @dataclass(frozen=True)
@@ -72,10 +52,12 @@ class Recording:
 
     Attributes
     ----------
-    problem, entry, precision, backend
+    problem, precision, backend
         What was searched, and where.
+    family
+        The kind of problem, within which times tell more of each other: of a matrix its entry.
     features
-        See `features`.
+        What `FeaturesOf` returns of it.
     seconds
         Median by the event clock of each variant that was tried, None where it failed.
     full
@@ -83,7 +65,7 @@ class Recording:
     """
 
     problem: str
-    entry: str
+    family: str
     precision: str
     backend: str
     features: Array
@@ -114,7 +96,10 @@ class Recording:
 
 
 def recordings(
-    search: pd.DataFrame, problems: Mapping[str, Mapping[str, Any]], environments: Mapping[str, Mapping[str, Any]]
+    search: pd.DataFrame,
+    problems: Mapping[str, Mapping[str, Any]],
+    environments: Mapping[str, Mapping[str, Any]],
+    features_of: FeaturesOf,
 ) -> list[Recording]:
     """Return a recording for each problem and precision of which a search has timed anything.
 
@@ -123,35 +108,38 @@ def recordings(
     search
         Rows of the phase `search`, with `COLUMNS` at least.
     problems
-        Statistics by the problem's name; problems without are left out.
+        Records by the problem's name; problems without statistics are left out.
     environments
         Environment records by hash.
+    features_of
+        What problems are compared by.
     """
-    found = []
+    searched = []
     variants = search[search["kind"] == "variant"]
     for (problem, precision), rows in variants.groupby(["problem", "precision"], sort=True):
         timed = rows["status"].isin(["ok", "noisy"]) & rows["event_median"].notna()
-        if str(problem) not in problems or not timed.any():
+        record = problems.get(str(problem), {})
+        if not record.get("statistics") or not timed.any():
             continue
         first = rows.iloc[0]
         times = zip(rows["name"], rows["event_median"], timed, strict=True)
         machine = Machine.of(environments.get(first["environment"], {}))
-        found.append(
+        searched.append(
             Recording(
                 problem=str(problem),
-                entry=first["entry"],
+                family=str(record.get("entry", record.get("kind"))),
                 precision=str(precision),
                 backend=first["backend"],
-                features=features(problems[str(problem)], first["entry"], str(precision), machine),
+                features=features_of(record, str(precision), machine),
                 seconds={name: float(median) if ok else None for name, median, ok in times},
                 full=frozenset(rows["name"][rows["protocol"] == "full"]),
             )
         )
-    return found
+    return searched
 
 
 def load_recordings(
-    results: Path, study: str, backend: str, campaigns: Sequence[str] | None, without: str
+    results: Path, study: str, backend: str, campaigns: Sequence[str] | None, without: str, features_of: FeaturesOf
 ) -> list[Recording]:
     """Read what campaigns have recorded of a study on a backend.
 
@@ -163,6 +151,8 @@ def load_recordings(
         Those to read; None for all that there are.
     without
         The campaign that is being measured: it does not learn from itself, or its jobs' order would matter.
+    features_of
+        What problems are compared by.
 
     Raises
     ------
@@ -179,8 +169,9 @@ def load_recordings(
                 expected=f"campaigns with rows of {study}: {', '.join(there) or 'there are none'}",
                 actual=name,
             )
-    found = [each for name in wanted for each in _campaign(results / name / "raw", study) if each.backend == backend]
-    if not found:
+    recorded = [one for name in wanted for one in _campaign(results / name / "raw", study, features_of)]
+    recorded = [one for one in recorded if one.backend == backend]
+    if not recorded:
         raise ReproError(
             "no recorded campaign to learn from",
             where=results,
@@ -188,22 +179,17 @@ def load_recordings(
             actual=", ".join(there) or "no campaigns",
             todo="measure a campaign with `search: exhaustive` first",
         )
-    return found
+    return recorded
 
 
-def _campaign(raw: Path, study: str) -> list[Recording]:
-    frames = []
-    for path in sorted((raw / study).rglob("search.parquet")):
-        held = set(pq.read_schema(path).names)
-        if held >= set(COLUMNS):  # else a problem that could not be had
-            frames.append(pd.read_parquet(path, columns=list(COLUMNS)))
-    frames = [frame for frame in frames if frame["event_median"].notna().any()]
-    if not frames:
+def _campaign(raw: Path, study: str, features_of: FeaturesOf) -> list[Recording]:
+    rows = read_rows(raw / study, "search")
+    if not rows.num_rows:
         return []
+    search = rows.select(list(COLUMNS)).to_pandas()
     problems = {}
     for path in sorted((raw / "problems").rglob("*.json")):
         record = json.loads(path.read_text())
-        if record.get("statistics"):
-            problems[record["name"]] = record["statistics"]
+        problems[record["name"]] = record
     environments = {path.stem: json.loads(path.read_text()) for path in (raw / "environment").glob("*.json")}
-    return recordings(pd.concat(frames, ignore_index=True), problems, environments)
+    return recordings(search, problems, environments, features_of)

@@ -14,13 +14,11 @@ from repro.bench.store import Store
 from repro.bench.timing import Effort, Samples
 from repro.bench.trial import FAILURES, Bench
 from repro.bench.watchdog import ContextLost, Watchdog
-from repro.config.models import Protocol
+from repro.config.models import Timing
 from repro.tuning.search import PATIENCE, Progress, given_up
 
 PHASE = "report"
 COLD_ROUNDS = 2
-#: Times of a copy and of an empty kernel say nothing of a cache.
-COLD_KINDS = frozenset({"variant", "baseline", "floor"})
 TIMED = frozenset({"ok", "noisy"})
 
 
@@ -33,19 +31,19 @@ class Rounds:
     effort: Effort
 
 
-def warm_rounds(protocol: Protocol) -> Rounds:
+def warm_rounds(timing: Timing) -> Rounds:
     """Return rounds that come to the full protocol: launches one by one, and replays of a graph."""
     effort = Effort(
-        -(-protocol.launches // protocol.rounds),
-        protocol.graph_launches,
-        -(-protocol.graph_replays // protocol.rounds),
+        -(-timing.launches // timing.rounds),
+        timing.graph_launches,
+        -(-timing.graph_replays // timing.rounds),
     )
-    return Rounds("rounds", protocol.rounds, effort)
+    return Rounds("rounds", timing.rounds, effort)
 
 
-def cold_rounds(protocol: Protocol) -> Rounds:
+def cold_rounds(timing: Timing) -> Rounds:
     """Return rounds of launches before which the cache is flushed; what a graph does between its launches is warm."""
-    return Rounds("cold rounds", COLD_ROUNDS, Effort(-(-protocol.cold_launches // COLD_ROUNDS), cold=True))
+    return Rounds("cold rounds", COLD_ROUNDS, Effort(-(-timing.cold_launches // COLD_ROUNDS), cold=True))
 
 
 def shuffled_rounds(
@@ -58,11 +56,11 @@ def shuffled_rounds(
     says why.
     """
     stage = _Stage(bench, store, np.random.default_rng(seed), progress)
-    with Watchdog(PATIENCE * bench.protocol.timeout) as stage.watchdog:
+    with Watchdog(PATIENCE * bench.timing.timeout) as stage.watchdog:
         try:
-            warm = stage.time(runnables, warm_rounds(bench.protocol))
-            timed = [r for r in runnables if r.kind in COLD_KINDS and warm[r.name].status in TIMED]
-            cold = stage.time(timed, cold_rounds(bench.protocol))
+            warm = stage.time(runnables, warm_rounds(bench.timing))
+            timed = [r for r in runnables if r.cold and warm[r.name].status in TIMED]
+            cold = stage.time(timed, cold_rounds(bench.timing))
         finally:
             if not bench.lost:
                 for runnable in runnables:
@@ -85,16 +83,16 @@ class _Stage:
     def time(self, runnables: Sequence[Runnable], rounds: Rounds) -> dict[str, Row]:
         """Return a row of each; where the store has them all, nothing is measured."""
         bench, effort = self._bench, rounds.effort
-        known = {r.name: row for r in runnables if (row := self._store.get(bench.key(r, PHASE, effort)))}
-        if len(known) == len(runnables):
-            return known
+        stored = {r.name: row for r in runnables if (row := self._store.get(bench.key(r, PHASE, effort)))}
+        if len(stored) == len(runnables):
+            return stored
         # times taken in another process are not compared with these: only what failed is not tried again
-        rows = {name: row for name, row in known.items() if row.status not in TIMED}
+        rows = {name: row for name, row in stored.items() if row.status not in TIMED}
         todo = {r.name: r for r in runnables if r.name not in rows}
         for name, runnable in list(todo.items()):
             with self._failing_alone(runnable, effort, todo, rows):
                 if name not in self._ready:
-                    self._ready[name] = bench.prepare(runnable), bench.verifier.check(runnable)
+                    self._ready[name] = bench.prepare(runnable), bench.check(runnable)
         samples: dict[str, Samples] = {}
         for number in range(rounds.count):
             self._progress(rounds.name, number, rounds.count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 
 from repro.bench.rows import Row
 from repro.bench.runnable import Runnable
@@ -11,8 +11,7 @@ from repro.bench.store import Store
 from repro.bench.timing import Effort, full, screen
 from repro.bench.trial import Bench
 from repro.bench.watchdog import ContextLost, Watchdog, restart
-from repro.config.models import Protocol
-from repro.tuning.choose import choose_layout_and_schedule
+from repro.config.models import Timing
 from repro.tuning.strategies import Strategy, allowed
 from repro.tuning.strategies.exhaustive import Exhaustive
 
@@ -37,28 +36,36 @@ class Search:
     def __init__(self, bench: Bench, store: Store, cold: bool, progress: Progress = lambda *_: None) -> None:
         self._bench = bench
         self._store = store
-        self._screen = screen(bench.protocol, cold)
-        self._full = full(bench.protocol, cold)
+        self._screen = screen(bench.timing, cold)
+        self._full = full(bench.timing, cold)
         self._progress = progress
 
     def exhaustive(self, runnables: Sequence[Runnable], what: str = "variants") -> list[Row]:
         """Try every runnable; return a row each, of the full protocol where it got that far."""
         return self.by(Exhaustive(), runnables, what)
 
-    def by(self, strategy: Strategy, runnables: Sequence[Runnable], what: str = "variants") -> list[Row]:
-        """Try what a strategy asks for; return a row each, of the full protocol where it got that far."""
+    def by(
+        self,
+        strategy: Strategy,
+        runnables: Sequence[Runnable],
+        what: str = "variants",
+        also: Callable[[Sequence[Row]], Container[str]] = lambda rows: (),
+    ) -> list[Row]:
+        """Try what a strategy asks for; return a row each, of the full protocol where it got that far.
+
+        Parameters
+        ----------
+        also
+            Returns the names, by the rows so far, that are asked for in full whatever their time.
+        """
         rows = {row.name: row for row in self._try(runnables, self._screen, f"screening {what}", strategy)}
         runnables = [runnable for runnable in runnables if runnable.name in rows]
-        finalists = within_reach(rows.values(), self._bench.protocol)
+        groups = {runnable.name: getattr(runnable, "group", None) for runnable in runnables}
+        finalists = within_reach(rows.values(), groups, self._bench.timing)
         rows |= self._timed([r for r in runnables if r.name in finalists], what)
-        # layout tuning alone asks how the best schedule of the reference layout does in every other layout
-        fixed = {
-            _schedule(rows[c.name])
-            for c in choose_layout_and_schedule(list(rows.values()), 0)
-            if c.tuning == "schedule"
-        }
-        missing = [r for r in runnables if r.name not in finalists and _schedule(rows[r.name]) in fixed]
-        rows |= self._timed([r for r in missing if rows[r.name].status == "ok"], what)
+        wanted = also(list(rows.values()))
+        missing = [r for r in runnables if r.name in wanted and r.name not in finalists and rows[r.name].status == "ok"]
+        rows |= self._timed(missing, what)
         return list(rows.values())
 
     def screened(self, runnables: Sequence[Runnable], what: str = "variants") -> list[Row]:
@@ -71,13 +78,13 @@ class Search:
     def _try(self, runnables: Sequence[Runnable], effort: Effort, stage: str, strategy: Strategy) -> list[Row]:
         rows: list[Row] = []
         names = [runnable.name for runnable in runnables]
-        with Watchdog(PATIENCE * self._bench.protocol.timeout) as watchdog:
+        with Watchdog(PATIENCE * self._bench.timing.timeout) as watchdog:
 
             def measure(index: int) -> float | None:
                 self._progress(stage, len(rows), allowed(names, strategy.budget))
                 row = self._store.get(self._bench.key(runnables[index], PHASE, effort))
                 rows.append(row or self._try_one(runnables[index], effort, watchdog))
-                return rows[-1].event_median if rows[-1].status == "ok" else None
+                return rows[-1].screened_by if rows[-1].status == "ok" else None
 
             strategy(names, measure)
         self._progress(stage, len(rows), len(rows))
@@ -95,35 +102,37 @@ def given_up(bench: Bench, store: Store, runnable: Runnable, phase: str, effort:
     """Return what to do when a runnable does not end: store that, and go on in a new process."""
 
     def expired() -> None:
-        reason = f"{runnable.name} did not end within {PATIENCE * bench.protocol.timeout:g} s"
+        reason = f"{runnable.name} did not end within {PATIENCE * bench.timing.timeout:g} s"
         store.add(bench.row(runnable, phase, effort, "timeout", message=reason))
         restart(reason)
 
     return expired
 
 
-def _schedule(row: Row) -> str:
-    return row.name.partition("/")[2]
-
-
-def within_reach(rows: Iterable[Row], protocol: Protocol) -> set[str]:
+def within_reach(rows: Iterable[Row], groups: Mapping[str, Hashable], timing: Timing) -> set[str]:
     """Return the names that deserve the full protocol.
 
-    Those within `reach` of the fastest, at most `finalists` of them, and the best `per_layout` of each layout and kind
-    of schedule, so that tables by layout and by kind stand on full measurements as well.
+    Those within `reach` of the fastest, at most `finalists` of them, and the best `per_group` of each group (layout and
+    kind of schedule, say), so that tables by group stand on full measurements as well.
+
+    Parameters
+    ----------
+    groups
+        The group of each name.
     """
     ranked = sorted((r for r in rows if r.status == "ok"), key=_time)
     if not ranked:
         return set()
-    limit = _time(ranked[0]) * (1 + protocol.reach)
-    names = {row.name for row in ranked[: protocol.finalists] if _time(row) <= limit}
-    taken: Counter[tuple[str | None, str | None]] = Counter()
+    limit = _time(ranked[0]) * (1 + timing.reach)
+    names = {row.name for row in ranked[: timing.finalists] if _time(row) <= limit}
+    taken: Counter[Hashable] = Counter()
     for row in ranked:
-        taken[row.layout, row.schedule] += 1
-        if taken[row.layout, row.schedule] <= protocol.per_layout:
+        group = groups[row.name]
+        taken[group] += 1
+        if taken[group] <= timing.per_group:
             names.add(row.name)
     return names
 
 
 def _time(row: Row) -> float:
-    return row.event_median or 0.0
+    return row.screened_by or 0.0

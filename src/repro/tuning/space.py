@@ -1,22 +1,17 @@
-"""Where a variant lies in its space, read from its name, and how much alike two variants are."""
+"""Where a variant lies in its space, and how much alike two variants are."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log2
 
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.codegen.coo import SPLITS, Blocking
-from repro.formats.layout import Layout
-
 Array = NDArray[np.float64]
 
-#: Two variants whose n_t, n_b, width, unroll or slice differ by a factor of two are alike by exp(-1/2) …
+#: Two variants of which one size differs by a factor of two are alike by exp(-1/2) …
 OCTAVE = 1.0
 #: … and by a half for each word that differs: the format, an order, the kind of schedule.
 UNLIKE = 0.5
@@ -24,44 +19,25 @@ UNLIKE = 0.5
 
 @dataclass(frozen=True)
 class Point:
-    """A variant's place: what it is, and how much of it.
+    """A variant's place in its space: what it is, and how much of it.
 
     Attributes
     ----------
+    group
+        What fails mostly fails for its sake: the layout, say.
     words
-        Outer format without its number, inner order, vector order, ordering, kind of schedule, further marks of it; of
-        coordinates how chunks are cut, and the cache hint.
+        What it is, in as many words for each variant of a space.
     numbers
-        Binary logarithms of the rows of a slice (1 for other formats), n_t, n_b, width and unroll; of coordinates of B,
-        K and the chunks of a block.
+        Binary logarithms of its sizes, as many for each.
     """
 
+    group: str
     words: tuple[str, ...]
     numbers: tuple[float, ...]
 
 
-@lru_cache(maxsize=1 << 15)
-def point(name: str) -> Point:
-    """Read a variant's name, `Sl-8-AoS-SoA/static-256-4-w4-u2` or `CCOO-aligned/b128-k8-c2-cs`.
-
-    Raises
-    ------
-    ReproError
-        It starts with no layout.
-    """
-    head, _, tail = name.partition("/")
-    if head in SPLITS:
-        blocking = Blocking.parse(tail)
-        sizes = (blocking.threads, blocking.entries, blocking.chunks)
-        return Point((SPLITS[head], blocking.load), tuple(log2(size) for size in sizes))
-    layout = Layout.parse(head)
-    outer, _, rows = layout.outer.partition("-")
-    kind, n_t, n_b, *marks = tail.split("-")
-    named = {mark[0]: int(mark[1:]) for mark in marks if re.fullmatch(r"[wu]\d+", mark)}
-    others = "-".join(mark for mark in marks if mark[0] not in named)
-    numbers = (int(rows or 1), int(n_t), int(n_b), named.get("w", 1), named.get("u", 1))
-    words = (outer, layout.inner, layout.vector, layout.ordering, kind, others)
-    return Point(words, tuple(log2(number) for number in numbers))
+#: Reads the text of a variant.
+PointOf = Callable[[str], Point]
 
 
 class Likeness:
@@ -69,16 +45,16 @@ class Likeness:
 
     Parameters
     ----------
-    space
-        Names of n variants.
+    points
+        The places of n variants.
     """
 
-    def __init__(self, space: Sequence[str]) -> None:
-        points = [point(name) for name in space]
+    def __init__(self, points: Sequence[Point]) -> None:
         codes: dict[str, int] = {}
-        self._words = np.array([[codes.setdefault(word, len(codes)) for word in each.words] for each in points])
-        self._numbers = np.array([each.numbers for each in points])
-        self._known: dict[int, Array] = {}
+        self.groups = [point.group for point in points]
+        self._words = np.array([[codes.setdefault(word, len(codes)) for word in point.words] for point in points])
+        self._numbers = np.array([point.numbers for point in points])
+        self._computed: dict[int, Array] = {}
 
     def words(self) -> Array:
         """Return for each word that some variants have and others lack which have it, 1 or 0: `(words, n)`."""
@@ -87,9 +63,9 @@ class Likeness:
 
     def __call__(self, index: int) -> Array:
         """Return the likeness of all variants to one: `(n,)`, kept for the next time that it is asked for."""
-        if index not in self._known:
-            self._known[index] = self._compute(index)
-        return self._known[index]
+        if index not in self._computed:
+            self._computed[index] = self._compute(index)
+        return self._computed[index]
 
     def _compute(self, index: int) -> Array:
         octaves = ((self._numbers - self._numbers[index]) ** 2).sum(axis=1) / (2 * OCTAVE**2)
@@ -99,6 +75,6 @@ class Likeness:
 
 
 @lru_cache(maxsize=4)
-def likeness_of(space: tuple[str, ...]) -> Likeness:
-    """Return the likeness of a space, shared between searches of the same: judging makes many."""
-    return Likeness(space)
+def likeness_of(space: tuple[str, ...], point_of: PointOf) -> Likeness:
+    """Return the likeness of a space of variants, given by their texts; shared between searches of the same."""
+    return Likeness([point_of(text) for text in space])

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +23,9 @@ from repro.problems.meshfiles import MeshFile, mesh, obtain_recorded
 from repro.problems.recipes.base import Recipe, recipes, register, row_lengths
 from repro.problems.registry import REGISTRY
 from repro.problems.registry import Recipe as Item
+from repro.scan import import_all
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+import_all(__name__, __path__)
 
 
 def names() -> list[str]:
@@ -55,8 +53,8 @@ def obtain_mesh(item: Item, settings: Fetch, registry: Path = REGISTRY) -> Found
     """
     recipe = _find(item.recipe)
 
-    def with_shape(found: MeshFile, *notes: str) -> MeshFile:
-        return replace(found, notes=(*notes, *found.notes, _shape(recipe, found.cells)))
+    def with_shape(mesh: MeshFile, *notes: str) -> MeshFile:
+        return replace(mesh, notes=(*notes, *mesh.notes, _shape(recipe, mesh.cells)))
 
     def make() -> Found[MeshFile]:
         vertices, tets, notes = build(item.recipe, settings, registry)
@@ -65,11 +63,11 @@ def obtain_mesh(item: Item, settings: Fetch, registry: Path = REGISTRY) -> Found
         made = MeshFile(vertices, tets, (*notes, *same), {"sha256": sha256, "state": "rebuilt"})
         return Found((), f"recipe: {item.recipe}", with_shape(made))
 
-    found = obtain_recorded(item, settings, make)
-    if not found.paths:
-        return found
+    obtained = obtain_recorded(item, settings, make)
+    if not obtained.paths:
+        return obtained
     made_before = (f"made before, {item.made}",) if item.made and item.checksum else ()
-    return replace(found, content=with_shape(found.content, *made_before))
+    return replace(obtained, content=with_shape(obtained.content, *made_before))
 
 
 def build(name: str, settings: Fetch, registry: Path = REGISTRY) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:

@@ -48,12 +48,12 @@ def first_of(source: Source, *problems: str) -> tuple[Surface, tuple[str, ...]]:
     missing: ReproError | None = None
     for name in problems:
         try:
-            found = source(name)
+            mesh = source(name)
         except ReproError as error:
             missing = missing or error
             continue
-        solid = found.cells.shape[1] == 4
-        surface = boundary(found.vertices, found.cells) if solid else Surface(found.vertices, found.cells)
+        solid = mesh.cells.shape[1] == 4
+        surface = boundary(mesh.vertices, mesh.cells) if solid else Surface(mesh.vertices, mesh.cells)
         note = f"made from {'the boundary of ' if solid else ''}{name}"
         return surface, (note + (f", which stands in for {problems[0]}" if missing else ""),)
     assert missing is not None  # recipes name at least one

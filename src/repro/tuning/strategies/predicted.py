@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.errors import ReproError
-from repro.formats.layout import REFERENCE
 from repro.tuning.belief import WORD, Belief
 from repro.tuning.recordings import Recording
-from repro.tuning.space import Likeness, likeness_of
+from repro.tuning.space import Likeness, PointOf, likeness_of
 from repro.tuning.strategies import Measure, allowed
 
 Array = NDArray[np.float64]
@@ -36,31 +35,38 @@ class Predicted:
     recordings
         Problems that were searched before.
     features
-        Of the problem to search; see `repro.tuning.recordings.features`.
+        Of the problem to search; as `repro.tuning.recordings.FeaturesOf` returns them.
     budget
         Share of the space that may be measured.
+    point_of
+        Reads the text of a variant.
+    reference
+        The group that the first variant is taken from, where it has any: every other time is compared with that.
     """
 
     recordings: Sequence[Recording]
     features: Array
     budget: float
+    point_of: PointOf
+    reference: str | None = None
 
     def __call__(self, space: Sequence[str], measure: Measure) -> None:
         """Measure the most promising variant, learn its time, and so on until the budget is spent.
 
-        The first is one of the reference layout, where there is one: every other time is compared with that. Halfway
-        the words that have not been tried have their turn, the variant of the least mean with each: where the recorded
-        problems speak against all of a kind, one look tells whether this problem is like them.
+        The first is one of the reference, where there is one. Halfway the words that have not been tried have their
+        turn, the variant of the least mean with each: where the recorded problems speak against all of a kind, one look
+        tells whether this problem is like them.
 
         Raises
         ------
         ReproError
             No recorded problem was searched for most of this space.
         """
-        belief = prior(space, self.recordings, self.features)
-        reference = np.array([name.startswith(f"{REFERENCE}/") for name in space])
+        likeness = likeness_of(tuple(space), self.point_of)
+        belief = prior(space, self.recordings, self.features, likeness)
+        reference = np.array([group == self.reference for group in likeness.groups])
         index = belief.fastest(reference if reference.any() else None)
-        words = likeness_of(tuple(space)).words().astype(bool)
+        words = likeness.words().astype(bool)
         tries = allowed(space, self.budget)
         for trial in range(tries):
             belief.observe(index, measure(index))
@@ -69,7 +75,7 @@ class Predicted:
             index = belief.fastest(untried) if untried.any() else belief.most_promising()
 
 
-def prior(space: Sequence[str], recordings: Sequence[Recording], target: Array) -> Belief:
+def prior(space: Sequence[str], recordings: Sequence[Recording], target: Array, likeness: Likeness) -> Belief:
     """Return what the recorded problems make expect: mean and covariance of their log times over their best.
 
     Problems count by how alike they are to the one of the features `target`.
@@ -79,21 +85,20 @@ def prior(space: Sequence[str], recordings: Sequence[Recording], target: Array) 
     ReproError
         None of them was searched for most of this space.
     """
-    known = [each for each in recordings if covers(each, space)]
-    if not known:
+    covering = [recording for recording in recordings if covers(recording, space)]
+    if not covering:
         raise ReproError(
             "no recorded campaign has searched this space",
             expected=f"times of at least half of its {len(space)} variants, from {space[0]} to {space[-1]}",
             actual=f"{len(recordings)} recorded problems of other spaces, or searched in part",
             todo="measure a campaign of this space with `search: exhaustive` first",
         )
-    likeness = likeness_of(tuple(space))
-    losses = np.array([_losses(each, space, likeness) for each in known])
-    weights = _weights(np.array([each.features for each in known]), target)
+    losses = np.array([_losses(recording, space, likeness) for recording in covering])
+    weights = _weights(np.array([recording.features for recording in covering]), target)
     mean = weights @ losses
-    layouts = np.unique([name.partition("/")[0] for name in space], return_inverse=True)[1]
+    groups = np.unique(likeness.groups, return_inverse=True)[1]
     factors = np.vstack([np.sqrt(weights)[:, None] * (losses - mean), WORD * likeness.words()])
-    return Belief(mean, factors, likeness, layouts)
+    return Belief(mean, factors, likeness, groups)
 
 
 def covers(recording: Recording, space: Sequence[str]) -> bool:

@@ -1,0 +1,1 @@
+"""The report: one page of HTML that opens without a network."""

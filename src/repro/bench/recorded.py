@@ -1,0 +1,124 @@
+"""Reading what was measured of a study: a file for each case while a campaign runs, one for all in what is kept of it.
+
+A campaign is measured into `raw/<study>/<problem>/<precision>/<step>.parquet`, a file for each problem, precision and
+step, so that jobs can run side by side; kept, it is `raw/<study>/<step>.parquet`. Where a study has both, a problem
+that was measured again counts, and not what the merged file holds of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from repro.bench.rows import SCHEMA
+from repro.errors import ReproError
+
+#: Folders of `raw` that are no study's.
+SHARED = ("problems", "environment")
+
+
+def case_files(study: Path, step: str) -> list[Path]:
+    """Return the files of a step that hold one problem in one precision each, sorted; `study` is `raw/<study>`."""
+    return sorted(path for path in study.rglob(f"{step}.parquet") if path.parent != study)
+
+
+def read_rows(study: Path, step: str) -> pa.Table:
+    """Read a step of all problems, merged or not: sorted by problem and precision, and in each as they were written.
+
+    Parameters
+    ----------
+    study
+        `results/<campaign>/raw/<study>`.
+    step
+        The name of the step, `search` say.
+
+    Returns
+    -------
+    pa.Table
+        Columns of all files, null where a file does not have one; without columns where there is no file.
+
+    Raises
+    ------
+    ReproError
+        A file is damaged, of another schema, or of another problem than its folder says.
+    """
+    files = case_files(study, step)
+    measured = {path.parent.relative_to(study).parts: _read(path) for path in files}
+    for (case, rows), path in zip(measured.items(), files, strict=True):
+        if foreign := set(_cases(rows)) - {case}:
+            raise ReproError(
+                "rows of another problem",
+                where=path,
+                expected="/".join(case),
+                actual=", ".join(sorted("/".join(other) for other in foreign)),
+                todo="measure the problem again: its folder says what it is",
+            )
+    tables = list(measured.values())
+    if (path := study / f"{step}.parquet").exists():
+        kept = _read(path)
+        tables.append(kept.filter(pa.array([case not in measured for case in _cases(kept)], pa.bool_())))
+    tables = [table for table in tables if table.num_rows] or tables[:1]
+    if not tables:
+        return pa.table({})
+    merged = pa.concat_tables(tables, promote_options="permissive")
+    cases = list(_cases(merged))
+    order = sorted(range(len(cases)), key=cases.__getitem__)
+    return merged.take(pa.array(order, pa.int64()))
+
+
+def _read(path: Path) -> pa.Table:
+    try:
+        rows = pq.read_table(path, use_threads=False, partitioning=None)
+    except (ValueError, OSError) as error:
+        raise ReproError(
+            "unreadable rows",
+            where=path,
+            actual=" ".join(str(error).split()),
+            todo="delete the file and let the workflow make it again",
+        ) from error
+    versions = set(rows["schema"].to_pylist()) if "schema" in rows.column_names else {"none"}
+    if rows.num_rows and versions != {SCHEMA}:
+        raise ReproError(
+            "rows of another schema",
+            where=path,
+            expected=SCHEMA,
+            actual=", ".join(sorted(map(str, versions))),
+            todo="measure again with this version, or read them with the version that wrote them",
+        )
+    return rows.replace_schema_metadata()
+
+
+def _cases(rows: pa.Table) -> Iterator[tuple[str, ...]]:
+    """Return for each row the folder that it is measured into: the parts of its problem's name, and its precision."""
+    if rows.num_rows:
+        for problem, precision in zip(rows["problem"].to_pylist(), rows["precision"].to_pylist(), strict=True):
+            yield (*problem.split("/"), precision)
+
+
+def read_case(study: Path, step: str, problem: str, precision: str) -> list[dict[str, Any]]:
+    """Read a step of one problem in one precision, merged or not; a row a mapping, absent values None.
+
+    Parameters
+    ----------
+    study, step
+        As `read_rows`.
+
+    Raises
+    ------
+    ReproError
+        As `read_rows`.
+    """
+    path = study / problem / precision / f"{step}.parquet"
+    rows = _read(path) if path.exists() else read_rows(study, step)
+    if not rows.num_rows:
+        return []
+    return [row for row in rows.to_pylist() if (row["problem"], row["precision"]) == (problem, precision)]
+
+
+def recorded_studies(raw: Path) -> list[str]:
+    """Return the names of the studies that a campaign's `raw` holds anything of."""
+    return sorted(path.name for path in raw.iterdir() if path.is_dir() and path.name not in SHARED)

@@ -1,0 +1,164 @@
+"""Reading a campaign as its configuration says, and finding the artifacts that are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from repro.artifacts.data import Campaign
+from repro.artifacts.published import Published
+from repro.artifacts.registry import Artifact, Kind, artifacts, get_artifact
+from repro.bench.recorded import recorded_studies
+from repro.config import Config, load
+from repro.errors import ReproError
+from repro.problems.registry import load_registry, problem_names
+from repro.studies import get_study, load_artifacts
+from repro.studies import names as study_names
+
+#: What is read where neither a campaign nor a configuration is named.
+DEFAULT_CONFIG = Path("config/config.yaml")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What of a campaign is asked for.
+
+    Attributes
+    ----------
+    campaign
+        The folder below `results`.
+    results
+        That folder.
+    config
+        Says which problems, artifacts and tie each study has; None where the campaign is kept without it.
+    """
+
+    campaign: str
+    results: Path
+    config: Config | None
+
+    @classmethod
+    def of(cls, campaign: str | None, results: Path, config: Path | None = None) -> Asked:
+        """Return what is asked for of a campaign.
+
+        Parameters
+        ----------
+        campaign
+            The folder below `results`; None: that of the configuration.
+        results
+            Folder of all campaigns.
+        config
+            A configuration file; None: the one that the campaign was run with, or without a campaign the default one.
+
+        Raises
+        ------
+        ReproError
+            The configuration cannot be read.
+        """
+        if campaign is None:
+            settings = load(config or DEFAULT_CONFIG)
+            return cls(settings.campaign, results, settings)
+        recorded = results / campaign / "config.yaml"
+        path = config or (recorded if recorded.exists() else None)
+        return cls(campaign, results, load(path) if path else None)
+
+    @property
+    def raw(self) -> Path:
+        """Where all lies that artifacts are made from."""
+        return self.results / self.campaign / "raw"
+
+    def studies(self, study: str | None = None) -> list[str]:
+        """Return the studies to show: the one that is named, or all that are configured and were measured.
+
+        Where none was measured yet these are all that are configured.
+
+        Raises
+        ------
+        ReproError
+            There is no such study, or no such campaign.
+        """
+        if study is not None:
+            return [get_study(study).name]
+        if not self.raw.is_dir():
+            raise ReproError("no such campaign", where=self.raw, todo="measure it first, or name another campaign")
+        configured = sorted(set(study_names()) & set(self.config.studies)) if self.config else list(study_names())
+        recorded = recorded_studies(self.raw)
+        return [name for name in configured if name in recorded] or configured
+
+    def read(self, study: str) -> Campaign:
+        """Read a study of the campaign: of the problems that the configuration gives it, and with its tie.
+
+        Raises
+        ------
+        ReproError
+            As `Campaign.load`.
+        """
+        own = get_study(study).columns
+        settings = self.config.studies.get(study) if self.config else None
+        if self.config is None or settings is None:
+            return Campaign.load(self.raw, study, own)
+        problems = problem_names(load_registry(Path(self.config.registry)), settings.problems)
+        return Campaign.load(self.raw, study, own, problems, settings.timing.tie)
+
+    def artifacts(self, study: str, kind: Kind | None = None) -> list[Artifact]:
+        """Return a study's artifacts that the configuration asks for, in their order.
+
+        Raises
+        ------
+        ReproError
+            The configuration names one that there is not.
+        """
+        everything = all_artifacts(study)
+        settings = self.config.studies.get(study) if self.config else None
+        if settings is not None and settings.artifacts != "all":
+            wanted = [get_artifact(study, name) for name in settings.artifacts]
+            everything = [artifact for artifact in everything if artifact in wanted]
+        return [artifact for artifact in everything if kind in (None, artifact.kind)]
+
+
+def all_artifacts(study: str, kind: Kind | None = None) -> list[Artifact]:
+    """Return all artifacts of a study: tables before figures, by their numbers, ours last."""
+    load_artifacts(study)
+    return artifacts(study, kind)
+
+
+def published_of(study: str) -> Published:
+    """Return the papers' numbers of a study, and our targets."""
+    contract = get_study(study)
+    return Published.load(study, contract.published, contract.targets)
+
+
+def find_artifacts(texts: list[str], kind: Kind, studies: list[str]) -> dict[str, list[Artifact]]:
+    """Return by study what `study/name`, or `name` for all studies that have it, stands for; each once.
+
+    Parameters
+    ----------
+    texts
+        As they are given.
+    kind
+        Whether tables or figures are meant.
+    studies
+        The studies that are meant where none is named.
+
+    Raises
+    ------
+    ReproError
+        There is no such study, or no study has an artifact of that name and kind.
+    """
+    chosen: dict[str, list[Artifact]] = {}
+    for text in texts:
+        study, slash, name = text.rpartition("/")
+        candidates = [
+            artifact
+            for owner in ([get_study(study).name] if slash else studies)
+            for artifact in all_artifacts(owner, kind)
+        ]
+        matching = [artifact for artifact in candidates if artifact.name == name]
+        if not matching:
+            names = ", ".join(f"{artifact.study}/{artifact.name}" for artifact in candidates)
+            raise ReproError(f"unknown {kind}", expected=f"one of {names or '(there are none)'}", actual=text)
+        for artifact in matching:
+            of_study = chosen.setdefault(artifact.study, [])
+            if artifact not in of_study:
+                of_study.append(artifact)
+    return chosen

@@ -1,0 +1,82 @@
+"""Building one problem of a campaign: its file, and the record that tables read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from repro.config import Config
+from repro.errors import ReproError
+from repro.problems.build import build, find
+from repro.problems.matrix import Matrix
+from repro.problems.problem import Problem, save_unavailable
+from repro.studies import facts_of
+
+
+def build_problem(name: str, config: Config, path: Path, record: Path | None) -> Problem:
+    """Build a problem into a file; with `record` write all but its arrays to a JSON file as well.
+
+    Raises
+    ------
+    ReproError
+        The problem cannot be had or built, or a file cannot be written.
+    """
+    built = build(name, config)
+    _save(lambda: built.save(path), path)
+    if record:
+        _write_record(record, record_of(built))
+    return built
+
+
+def record_unavailable(name: str, config: Config, reason: str, path: Path, record: Path | None) -> None:
+    """Write, in place of a problem, that it could not be had and why.
+
+    Raises
+    ------
+    ReproError
+        A file cannot be written.
+    """
+    kind, entry = Matrix.kind, find(name, config).entry or "real"  # all sources give matrices
+    _save(lambda: save_unavailable(path, name, kind, entry, reason), path)
+    if record:
+        status = {"status": "unavailable", "reason": reason}
+        _write_record(record, {"name": name, "kind": kind, "entry": entry, **status})
+
+
+def record_of(built: Problem) -> dict[str, Any]:
+    """Return what tables need to know of a problem, the facts that studies ask for included."""
+    return {
+        "name": built.name,
+        "kind": built.kind,
+        "status": "ok",
+        **built.summary(),
+        "checksum": built.checksum(),
+        "origin": dict(built.origin),
+        "statistics": dict(built.statistics),
+        "facts": facts_of(built),
+    }
+
+
+def _save(write: Callable[[], None], path: Path) -> None:
+    try:
+        write()
+    except OSError as error:
+        raise ReproError(
+            "cannot write the problem", where=path, actual=error, todo="make room there, or name another --output"
+        ) from None
+
+
+def _write_record(path: Path, record: Mapping[str, Any]) -> None:
+    def write() -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            partial.write_text(json.dumps(record, indent=1) + "\n")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    _save(write, path)

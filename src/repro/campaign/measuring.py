@@ -1,0 +1,96 @@
+"""Measuring one problem of a study in one precision: open, operands, the study's steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from repro.bench.parquet import write_table
+from repro.bench.rows import SCHEMA, Row
+from repro.bench.store import Store, write_rows
+from repro.campaign.folders import RESULTS, Folders, check_study
+from repro.campaign.session import open_bench
+from repro.config.models import Config
+from repro.errors import ReproError
+from repro.problems.problem import Unavailable
+from repro.studies import Given, Study, get_study
+from repro.tuning.choose import Choice
+from repro.tuning.search import Progress
+from repro.tuning.session import Place, Session
+
+CHOICES = pa.schema(
+    [
+        *((name, pa.string()) for name in ("study", "problem", "precision", "clock", "tuning", "name")),
+        ("ties", pa.list_(pa.string())),
+        ("schema", pa.int64()),
+    ],
+    metadata={"schema": str(SCHEMA)},
+)
+
+
+def measure(config: Config, study_name: str, name: str, precision: str, progress: Progress) -> list[Path]:
+    """Measure a problem in one precision; return the paths of all that was written, a file a step of the study.
+
+    Rows that an earlier, killed run stored are not measured again. A problem that could not be had, or that the study
+    cannot take, becomes one row that says so.
+
+    Raises
+    ------
+    ReproError
+        A study or a baseline that there is not, a problem that is not built, a module that is not compiled, or a device
+        that cannot be opened.
+    """
+    check_study(config, study_name)
+    study, folders = get_study(study_name), Folders(config, study_name, name, precision)
+    try:
+        problem = folders.load_problem()
+    except Unavailable as reason:
+        return _write_unavailable(study, name, precision, reason.reason, folders.raw)
+    try:
+        operands = study.operands(problem, precision, config.seed)
+    except ReproError as refusal:
+        return _write_unavailable(study, name, precision, str(refusal), folders.raw)
+    with (
+        Store(folders.store / "rows.jsonl") as store,
+        open_bench(config, study, name, operands, folders) as bench,
+    ):
+        place = Place(study_name, config.campaign, RESULTS)
+        settings = config.studies[study_name]
+        session = Session(problem, bench, store, settings, config.seed, place, progress)
+        return [write_step(study, name, precision, step, rows, folders.raw) for step, rows in study.measure(session)]
+
+
+def write_step(study: Study, problem: str, precision: str, step: str, given: Given, folder: Path) -> Path:
+    """Write the rows or the choices of one step to `<step>.parquet`."""
+    path = folder / f"{step}.parquet"
+    choices = [choice for choice in given if isinstance(choice, Choice)]
+    rows = [row for row in given if isinstance(row, Row)]
+    if step != "choices":
+        return write_rows(rows, study.columns, path)
+    case = {"study": study.name, "problem": problem, "precision": precision, "schema": SCHEMA}
+    return write_table(pa.Table.from_pylist([case | _plain(choice) for choice in choices], schema=CHOICES), path)
+
+
+def _plain(choice: Choice) -> dict[str, object]:
+    return {"clock": choice.clock, "tuning": choice.tuning, "name": choice.name, "ties": list(choice.ties)}
+
+
+def _write_unavailable(study: Study, problem: str, precision: str, reason: str, folder: Path) -> list[Path]:
+    """Write the files of all steps, each but the choices with the row of a problem that could not be measured."""
+    row = Row(
+        key=f"unavailable {problem}",
+        study=study.name,
+        problem=problem,
+        precision=precision,
+        kind="variant",
+        name="-",
+        status="unavailable",
+        phase="report",
+        message=reason,
+    )
+    rows: Sequence[Row] = [row]
+    return [
+        write_step(study, problem, precision, step, [] if step == "choices" else rows, folder) for step in study.outputs
+    ]

@@ -1,0 +1,44 @@
+"""The report of a campaign: all its studies on one page."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from repro.artifacts.report.page import Part, write_report
+from repro.campaign.artifacts import Asked, published_of
+from repro.studies import get_study
+
+#: In a study's folder: how its tables are read.
+WORDS = "words.html.j2"
+
+
+def report(asked: Asked, study: str | None = None) -> Path:
+    """Write the page with all studies of a campaign, or with one of them; return its path.
+
+    Raises
+    ------
+    ReproError
+        There is no such campaign or study, or its records cannot be read.
+    """
+    parts = [_part(asked, name) for name in asked.studies(study)]
+    return write_report(parts, asked.results / asked.campaign / "report.html")
+
+
+def _part(asked: Asked, name: str) -> Part:
+    study, campaign = get_study(name), asked.read(name)
+    return Part(
+        campaign,
+        published_of(name),
+        asked.artifacts(name),
+        study.headline,
+        study.libraries.get(campaign.backend or "", ""),
+        study.glance,
+        _words(name),
+    )
+
+
+def _words(study: str) -> Path | None:
+    spec = find_spec(f"repro.studies.{study}.study")
+    words = Path(str(spec.origin)).parent / WORDS if spec else None
+    return words if words and words.exists() else None

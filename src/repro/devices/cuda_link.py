@@ -1,0 +1,130 @@
+"""GPUs of one process among each other: the order of their streams, and copies from one's memory to another's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import combinations, permutations
+from typing import Any
+
+from cuda.bindings import driver
+
+from repro.devices.base import Copy, LaunchError
+from repro.devices.cuda import CudaDevice
+from repro.devices.cuda_driver import value
+
+
+class CudaLink:
+    """A `Link` of GPUs; nothing waits on the host.
+
+    Each GPU has an event of its own, recorded anew whenever another is to wait for what it has queued so far.
+
+    Parameters
+    ----------
+    devices
+        GPUs of one host, each with its primary context. Peer access is enabled between all pairs that can have it.
+    """
+
+    def __init__(self, devices: Sequence[CudaDevice]) -> None:
+        self._devices = devices
+        self._contexts = [_call(device, driver.cuCtxGetCurrent) for device in devices]
+        self._gpus = [_call(device, driver.cuCtxGetDevice) for device in devices]
+        pairs = list(permutations(range(len(devices)), 2))
+        self._peers = {pair for pair in pairs if self._enable_peer(*pair)}
+        no_clock = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
+        self._events = [_call(device, driver.cuEventCreate, no_clock) for device in devices]
+        self._record = [
+            _bind(device, driver.cuEventRecord, event, device.stream)
+            for device, event in zip(devices, self._events, strict=True)
+        ]
+        self._wait = {
+            (later, earlier): _bind(
+                devices[later], driver.cuStreamWaitEvent, devices[later].stream, self._events[earlier], 0
+            )
+            for later, earlier in pairs
+        }
+
+    def fork(self) -> None:
+        """Hold all others back until what is queued on the first is done."""
+        self._record[0]()
+        for other in range(1, len(self._devices)):
+            self._wait[other, 0]()
+
+    def join(self) -> None:
+        """Hold the first back until what is queued on all others is done."""
+        for other in range(1, len(self._devices)):
+            self._record[other]()
+            self._wait[0, other]()
+
+    def exchange(self, copies: Sequence[Copy]) -> None:
+        """Queue each copy on the stream of its target; see `Devices.exchange`."""
+        pairs = list(dict.fromkeys((copy.at, copy.to) for copy in copies if copy.at != copy.to))
+        for index in dict.fromkeys(index for pair in pairs for index in pair):
+            self._record[index]()
+        for at, to in pairs:
+            self._wait[to, at]()
+        for copy in copies:
+            self._copy(copy)
+        for to in dict.fromkeys(to for _, to in pairs):
+            self._record[to]()
+        for at, to in pairs:
+            self._wait[at, to]()  # what comes later on the source's device may overwrite the source
+
+    def _copy(self, copy: Copy) -> None:
+        source, target = _pointer(copy.source), _pointer(copy.target)
+        device = self._devices[copy.to]
+        if copy.at == copy.to or (copy.to, copy.at) in self._peers:
+            _call(device, driver.cuMemcpyDtoDAsync, target, source, copy.nbytes, device.stream)
+        else:  # the driver goes through the host's memory
+            _call(
+                device,
+                driver.cuMemcpyPeerAsync,
+                *(target, self._contexts[copy.to], source, self._contexts[copy.at]),
+                *(copy.nbytes, device.stream),
+            )
+
+    def _enable_peer(self, at: int, peer: int) -> bool:
+        """Let a GPU reach the memory of another; say whether it can."""
+        device = self._devices[at]
+        if not _call(device, driver.cuDeviceCanAccessPeer, self._gpus[at], self._gpus[peer]):
+            return False
+        codes = driver.CUresult
+        (status,) = device.within(driver.cuCtxEnablePeerAccess)(self._contexts[peer], 0)
+        if status == codes.CUDA_ERROR_TOO_MANY_PEERS:  # without a switch between them a GPU can have eight
+            return False
+        if status != codes.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED:
+            value((status,), device.failure)
+        return True
+
+    def topology(self) -> list[dict[str, Any]]:
+        """Return what links each pair."""
+        return [
+            {
+                "devices": [a, b],
+                "peer_access": {(a, b), (b, a)} <= self._peers,
+                **self._devices[a].monitor.link_to(self._devices[b].monitor),
+            }
+            for a, b in combinations(range(len(self._devices)), 2)
+        ]
+
+    def close(self) -> None:
+        """Give the events back, as far as that can be: after a fault on a GPU the driver refuses."""
+        for device, event in zip(self._devices, self._events, strict=True):
+            with suppress(LaunchError):
+                _call(device, driver.cuEventDestroy, event)
+        self._events.clear()
+
+
+def _bind(device: CudaDevice, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+    """Return what calls a function of the driver with a device's context current."""
+    run = device.within(partial(function, *arguments))
+    return lambda: value(run(), device.failure)
+
+
+def _call(device: CudaDevice, function: Callable[..., Any], *arguments: Any) -> Any:
+    return _bind(device, function, *arguments)()
+
+
+def _pointer(buffer: Any) -> int:
+    return int(buffer.pointer)

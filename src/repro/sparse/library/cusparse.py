@@ -1,0 +1,339 @@
+"""cuSPARSE: every routine for y = A x that fits an entry, in every representation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.runnable import Unsupported
+from repro.bench.workspace import Workspace
+from repro.codegen.precisions import INDEX_BYTES
+from repro.devices.base import Buffer, LaunchError
+from repro.devices.cuda import CudaDevice
+from repro.sparse.expansions import Representation, representations
+from repro.sparse.library.cusparse_library import TYPES, address, gpu, load, refusals, version
+from repro.sparse.library.registry import baseline, suffix
+from repro.sparse.library.resident import SLICE_ROWS, Resident
+from repro.sparse.operands import Multiplies, operands_of, y_on
+
+#: 1 and 0 of each type, which calls point to for as long as they may be made.
+SCALARS = {dtype: np.array([1, 0], dtype) for dtype in TYPES}
+
+#: What calls a routine with the matrix for some x and y.
+_Bind = Callable[[Buffer, Buffer], Callable[[], None]]
+
+#: What the papers compare with, by entry. csrmv, which they use for complex numbers, left the library with CUDA 11;
+#: SpMV with CSR is what took its place.
+PAPERS_CHOICE = {
+    "real": "spmv-csr-alg1/real",
+    "complex": "spmv-csr-alg1/complex",
+    "quaternion": "bsrmv/real4",
+    "block3": "bsrmv/real3",
+}
+
+
+@dataclass(frozen=True)
+class Routine:
+    """A routine of the library.
+
+    Attributes
+    ----------
+    name
+        As in a row: `spmv-csr-alg1`, …, `bsrmv`.
+    format
+        `csr`, `coo`, `sell` or `bsr`.
+    algorithm
+        The name in `SpMVAlg`; None for `bsrmv`, which has a function of its own.
+    """
+
+    name: str
+    format: str
+    algorithm: str | None
+
+
+ROUTINES = (
+    Routine("spmv-csr-alg1", "csr", "CSR_ALG1"),
+    Routine("spmv-csr-alg2", "csr", "CSR_ALG2"),
+    Routine("spmv-coo-alg1", "coo", "COO_ALG1"),
+    Routine("spmv-coo-alg2", "coo", "COO_ALG2"),
+    Routine("spmv-sell-alg1", "sell", "SELL_ALG1"),
+    Routine("spmv-bsr-alg1", "bsr", "BSR_ALG1"),
+    Routine("bsrmv", "bsr", None),
+)
+
+
+@baseline("cuda")
+def cusparse(entry: str, ordering: str) -> Iterable[Multiplies]:
+    """Return all routines in all representations; block formats only where there are blocks."""
+    return [
+        CuSparse(entry, routine, representation, ordering, resident)
+        for representation in representations(entry)
+        for resident in [Resident(representation, ordering)]
+        for routine in ROUTINES
+        if routine.format != "bsr" or representation.size > 1
+    ]
+
+
+class CuSparse(Multiplies):
+    """One routine of the library.
+
+    Parameters
+    ----------
+    entry, routine, representation, ordering
+        What it is.
+    resident
+        The matrix in that representation and ordering, which several routines share.
+    """
+
+    kind = "baseline"
+
+    def __init__(
+        self, entry: str, routine: Routine, representation: Representation, ordering: str, resident: Resident
+    ) -> None:
+        self._routine = routine
+        self._representation = representation
+        self._ordering = ordering
+        self._resident = resident
+        what = f"{routine.name}/{representation.name}"
+        self.name = f"cusparse/{what}{suffix(ordering)}"
+        self.arrangement = f"{representation.arrangement}@{ordering}"
+        self._papers_choice = PAPERS_CHOICE.get(entry) == what
+        self._preprocess: float | None = None
+        self._held = ExitStack()
+        self._bind: _Bind | None = None
+        self._permutation = np.empty(0, np.int64)
+        self._y: Buffer | None = None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Routine, format and representation, and the seconds of the library's analysis once there was one."""
+        columns = {
+            "ordering": self._ordering,
+            "routine": self._routine.name,
+            "format": self._routine.format,
+            "representation": self._representation.name,
+            "papers_choice": self._papers_choice,
+            "matrix_bytes": self.matrix_bytes or None,
+        }
+        return columns if self._preprocess is None else {**columns, "preprocess": self._preprocess}
+
+    @property
+    def identity(self) -> str:
+        """The library's version."""
+        return version()
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Convert and upload the matrix, let the library analyse it, and run once.
+
+        The seconds that the library's own analysis takes are the column `preprocess`.
+
+        Raises
+        ------
+        Unsupported
+            The library is not there or refuses; the message is its own.
+        """
+        library, device = load(), gpu(workspace.device)
+        self.release()
+        with ExitStack() as held, refusals(library, device):
+            handle = library.create()
+            held.callback(_destroy, library, library.destroy, handle)
+            library.set_stream(handle, device.stream)
+            try:
+                *matrix, x = self._resident.take(workspace, self._routine.format)
+            except OverflowError as error:
+                raise Unsupported(str(error)) from None
+            held.callback(self._resident.give_back, self._routine.format)
+            operands, y, size = operands_of(workspace), y_on(workspace), self._representation.size
+            dtype = self._representation.dtype(operands.dtype)
+            call = _Call(
+                library,
+                device,
+                handle,
+                _Matrix(operands.problem.n, operands.problem.nnz, size, dtype, matrix),
+                (x, y),
+                held,
+            )
+            bind, seconds = self._analyse(call)
+            run = bind(x, y)
+            run()
+            device.synchronize()
+            self._held = call.held = held.pop_all()
+        self._preprocess = seconds
+        self._permutation = operands.permutation(self._ordering)
+        self.matrix_bytes = sum(buffer.nbytes for buffer in matrix)
+        self.moved = self.matrix_bytes + 2 * x.nbytes
+        self._y = y
+        self._bind = lambda x, y: _launcher(bind(x, y), library.cuSPARSEError)
+        self.launch = _launcher(run, library.cuSPARSEError)
+
+    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return what queues y = A x for other vectors, in the representation's order, with its signs; once prepared.
+
+        Matrix, analysis and working memory are those of `launch`.
+        """
+        assert self._bind is not None
+        return self._bind(x, y)
+
+    def _analyse(self, call: _Call) -> tuple[_Bind, float]:
+        """Return what binds the routine to x and y, and the seconds of the library's analysis."""
+        if self._routine.algorithm is None:
+            return call.bsrmv(), 0.0
+        algorithm = getattr(call.library.SpMVAlg, self._routine.algorithm, None)
+        if algorithm is None:
+            raise Unsupported(f"nvmath-python does not know SpMVAlg.{self._routine.algorithm}")
+        return call.spmv(self._routine.format, algorithm)
+
+    def result(self) -> Buffer | None:
+        """Return y, in the representation's order."""
+        return self._y
+
+    def arrange(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bring `(n, k)` members into the ordering and the representation's order, with its signs; once prepared."""
+        return self._representation.arrange(values[self._permutation])
+
+    def release(self) -> None:
+        """Give handle, descriptors and matrix back."""
+        self._bind = None
+        self._held, held = ExitStack(), self._held
+        held.close()
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """A matrix of n×n blocks of size×size numbers, and its arrays on the GPU: offsets or rows, columns, values."""
+
+    n: int
+    blocks: int
+    size: int
+    dtype: np.dtype[Any]
+    arrays: list[Buffer]
+
+    @property
+    def rows(self) -> int:
+        """Rows and columns, counted in numbers."""
+        return self.n * self.size
+
+    @property
+    def count(self) -> int:
+        """Numbers that are no padding."""
+        return self.blocks * self.size**2
+
+
+class _Call:
+    """A handle of the library with matrix and vectors, from which calls are made.
+
+    The vectors are what the library's analysis sees.
+
+    Attributes
+    ----------
+    held
+        What is to be given back with the routine; all that is made goes there.
+    """
+
+    def __init__(
+        self,
+        library: Any,
+        device: CudaDevice,
+        handle: int,
+        matrix: _Matrix,
+        vectors: tuple[Buffer, Buffer],
+        held: ExitStack,
+    ) -> None:
+        self.library = library
+        self._device = device
+        self._handle = handle
+        self._matrix = matrix
+        self._vectors = vectors
+        self.held = held
+
+    def spmv(self, name: str, algorithm: int) -> tuple[_Bind, float]:
+        """Analyse the matrix in the format of that name for `cusparseSpMV`; return the seconds that took as well."""
+        library, dtype = self.library, self._matrix.dtype
+        kind = TYPES[dtype]
+        matrix = self._describe(name, kind)
+        self.held.callback(_destroy, library, library.destroy_sp_mat, matrix)
+        one, zero = _scalars(dtype)
+
+        def arguments(x: Buffer, y: Buffer) -> tuple[int, ...]:
+            plain = library.Operation.NON_TRANSPOSE
+            return self._handle, plain, one, matrix, self._vector(x, kind), zero, self._vector(y, kind), kind, algorithm
+
+        first = arguments(*self._vectors)
+        self._device.synchronize()
+        start = time.perf_counter()
+        buffer = self._device.allocate(library.sp_mv_buffer_size(*first))
+        self.held.callback(buffer.release)
+        try:
+            library.sp_mv_preprocess(*first, buffer.pointer)
+        except (library.cuSPARSEError, RuntimeError) as error:  # optional, and not there for every format and version
+            if getattr(error, "status", library.Status.NOT_SUPPORTED) != library.Status.NOT_SUPPORTED:
+                raise
+        self._device.synchronize()
+        seconds = time.perf_counter() - start
+        return lambda x, y: partial(library.sp_mv, *arguments(x, y), buffer.pointer), seconds
+
+    def _vector(self, vector: Buffer, kind: int) -> int:
+        """Return the descriptor of a vector."""
+        library = self.library
+        described = int(library.create_dn_vec(self._matrix.rows, address(vector), kind))
+        self.held.callback(_destroy, library, library.destroy_dn_vec, described)
+        return described
+
+    def _describe(self, name: str, kind: int) -> int:
+        """Return the descriptor of the matrix in a format."""
+        library, matrix = self.library, self._matrix
+        index, base = library.IndexType.INDEX_32I, library.IndexBase.ZERO
+        rows, count, size = matrix.rows, matrix.count, matrix.size
+        pointers = [address(buffer) for buffer in matrix.arrays]
+        if name == "csr":
+            return int(library.create_csr(rows, rows, count, *pointers, index, index, base, kind))
+        if name == "coo":
+            return int(library.create_coo(rows, rows, count, *pointers, index, base, kind))
+        if name == "sell":
+            slots = matrix.arrays[1].nbytes // INDEX_BYTES
+            shape = (rows, rows, count, slots, SLICE_ROWS)
+            return int(library.create_sliced_ell(*shape, *pointers, index, index, base, kind))
+        shape = (matrix.n, matrix.n, matrix.blocks, size, size)
+        return int(library.create_bsr(*shape, *pointers, index, index, base, kind, library.Order.ROW))
+
+    def bsrmv(self) -> _Bind:
+        """Return what binds the older function for blocks, `cusparse?bsrmv`; it has no analysis."""
+        library, matrix = self.library, self._matrix
+        function = getattr(library, {"f": "s", "d": "d", "F": "c", "D": "z"}[matrix.dtype.char] + "bsrmv")
+        description = library.create_mat_descr()  # general, counted from 0
+        self.held.callback(_destroy, library, library.destroy_mat_descr, description)
+        offsets, columns, values = (address(buffer) for buffer in matrix.arrays)
+        one, zero = _scalars(matrix.dtype)
+        orders = (library.Direction.ROW, library.Operation.NON_TRANSPOSE)
+        blocks = (description, values, offsets, columns, matrix.size)
+        shape = (matrix.n, matrix.n, matrix.blocks)
+        before = (self._handle, *orders, *shape, one, *blocks)
+        return lambda x, y: partial(function, *before, address(x), zero, address(y))
+
+
+def _scalars(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Return the addresses, in the host's memory, of 1 and 0."""
+    scalars = SCALARS[dtype]
+    return scalars.ctypes.data, scalars.ctypes.data + dtype.itemsize
+
+
+def _destroy(library: Any, destroy: Callable[[int], None], what: int) -> None:
+    with suppress(library.cuSPARSEError):  # a lost context has nothing to give back, and its own error to tell
+        destroy(what)
+
+
+def _launcher(run: Callable[[], None], failure: type[Exception]) -> Callable[[], None]:
+    def launch() -> None:
+        try:
+            run()
+        except failure as error:
+            raise LaunchError(f"cuSPARSE: {error}") from None
+
+    return launch

@@ -1,0 +1,64 @@
+"""The registry of baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+from repro.errors import ReproError
+from repro.sparse.operands import Multiplies
+
+Provider = Callable[[str, str], Iterable[Multiplies]]
+
+_PROVIDERS: list[tuple[str, Provider]] = []
+
+
+def baseline(backend: str) -> Callable[[Provider], Provider]:
+    """Register what names the baselines of a library; for use as a decorator.
+
+    Parameters
+    ----------
+    backend
+        The backend of the devices that they run on: `cuda` or `opencl`.
+
+    The decorated function takes the names of an entry and of an ordering and returns new baselines, all that fit the
+    entry, for the matrix in that ordering. It must not need the library: a baseline that finds it missing says so when
+    it is prepared, by `Unsupported`.
+    """
+
+    def register(provider: Provider) -> Provider:
+        _PROVIDERS.append((backend, provider))
+        return provider
+
+    return register
+
+
+def for_problem(entry: str, backend: str, ordering: str = "natural") -> list[Multiplies]:
+    """Return new baselines for problems with that entry, in an ordering, on devices of that backend."""
+    return [runnable for name, provider in _PROVIDERS if name == backend for runnable in provider(entry, ordering)]
+
+
+def suffix(ordering: str) -> str:
+    """Return what the names of baselines in an ordering end in, as layouts do: `@rcm`, nothing for `natural`."""
+    return "" if ordering == "natural" else f"@{ordering}"
+
+
+def asked_for(
+    wanted: Literal["all"] | Sequence[str], entry: str, backend: str, ordering: str = "natural"
+) -> list[Multiplies]:
+    """Return new baselines, all or those of some names, for the matrix in an ordering.
+
+    Raises
+    ------
+    ReproError
+        A name is none.
+    """
+    everything = for_problem(entry, backend, ordering)
+    if wanted == "all":
+        return everything
+    natural = [baseline.name for baseline in for_problem(entry, backend)]
+    unknown = set(wanted) - set(natural)
+    if unknown:
+        expected, actual = f"among {', '.join(natural)}", ", ".join(sorted(unknown))
+        raise ReproError("unknown baseline", expected=expected, actual=actual)
+    return [baseline for name, baseline in zip(natural, everything, strict=True) if name in wanted]

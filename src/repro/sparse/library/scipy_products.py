@@ -1,0 +1,144 @@
+"""SciPy on the CPU: CSR and BSR of the real expansion, and complex CSR for complex entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import scipy
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from repro.bench.runnable import Unsupported, not_prepared
+from repro.bench.workspace import Workspace
+from repro.devices.base import Buffer, Device
+from repro.sparse.expansions import COMPLEX, Bsr, Representation, real_expansion, to_bsr, to_csr
+from repro.sparse.library.registry import baseline, suffix
+from repro.sparse.operands import Multiplies, operands_of
+
+
+@baseline("opencl")
+def scipy_products(entry: str, ordering: str) -> Iterable[Multiplies]:
+    """Return what SciPy has for an entry; blocks only where there are any."""
+    real = real_expansion(entry)
+    formats = [("csr", real)]
+    if real.size > 1:
+        formats.append(("bsr", real))
+    if entry == "complex":
+        formats.append(("csr", COMPLEX))
+    return [SciPy(name, representation, ordering) for name, representation in formats]
+
+
+class SciPy(Multiplies):
+    """A product on the host; it is timed as a kernel is, and its result uploaded outside that time.
+
+    Parameters
+    ----------
+    format_name
+        `csr` or `bsr`.
+    representation
+        What the numbers are.
+    ordering
+        The order of the rows and columns.
+    """
+
+    kind = "baseline"
+    identity = f"scipy {scipy.__version__} numpy {np.__version__}"
+
+    def __init__(self, format_name: str, representation: Representation, ordering: str = "natural") -> None:
+        self._format = format_name
+        self._representation = representation
+        self._ordering = ordering
+        self.name = f"scipy/{format_name}/{representation.name}{suffix(ordering)}"
+        self.arrangement = f"{representation.arrangement}@{ordering}"
+        self._permutation = np.empty(0, np.int64)
+        self._matrix: Any = None
+        self._product: NDArray[Any] | None = None
+        self._device: Device | None = None
+        self._y: Buffer | None = None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Format and representation."""
+        return {
+            "ordering": self._ordering,
+            "routine": self._format,
+            "format": self._format,
+            "representation": self._representation.name,
+            "papers_choice": False,
+            "matrix_bytes": self.matrix_bytes or None,
+        }
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Build SciPy's matrix.
+
+        Raises
+        ------
+        Unsupported
+            The matrix has more numbers than 32-bit indices can count.
+        """
+        self.release()
+        operands = operands_of(workspace)
+        bsr = to_bsr(operands.reordered(self._ordering), self._representation, operands.dtype)
+        self._matrix = matrix = self.build(bsr)
+        self._permutation = operands.permutation(self._ordering)
+        x = self.arrange(operands.x).view(bsr.values.dtype)
+        self.matrix_bytes = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
+        self.moved = self.matrix_bytes + 2 * x.nbytes
+        self._device = workspace.device
+        self._product = np.full_like(x, np.nan)
+
+        def launch() -> None:
+            self._product = matrix @ x
+
+        self.launch = launch
+
+    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return what multiplies on the host, x brought from the device's memory and y to it; once prepared."""
+        assert self._device is not None
+        device, matrix = self._device, self._matrix
+        host = np.empty(matrix.shape[1], matrix.dtype)
+
+        def launch() -> None:
+            device.download(x, host)
+            device.write(y, matrix @ host)
+
+        return launch
+
+    def build(self, bsr: Bsr) -> Any:
+        """Return SciPy's matrix.
+
+        Raises
+        ------
+        Unsupported
+            As `prepare`.
+        """
+        rows = (len(bsr.offsets) - 1) * self._representation.size
+        if self._format == "bsr":
+            return sp.bsr_array((bsr.values, bsr.columns, bsr.offsets), shape=(rows, rows))
+        try:
+            csr = to_csr(bsr)
+        except OverflowError as error:
+            raise Unsupported(str(error)) from None
+        return sp.csr_array((csr.values, csr.columns, csr.offsets), shape=(rows, rows))
+
+    def result(self) -> Buffer | None:
+        """Return the last product, uploaded anew: a buffer that was asked for before a launch does not see it."""
+        if self._product is None or self._device is None:
+            return None
+        if self._y is not None:
+            self._y.release()
+        self._y = self._device.upload(self._product)
+        return self._y
+
+    def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Bring `(n, k)` members into the ordering and the representation's order; once prepared."""
+        return self._representation.arrange(values[self._permutation])
+
+    def release(self) -> None:
+        """Drop the matrix and the uploaded result."""
+        if self._y is not None:
+            self._y.release()
+        self._y = self._matrix = self._product = self._device = None
+        self.launch = not_prepared

@@ -1,0 +1,196 @@
+"""A and x of y = A x in a working precision, and what the product must be."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from repro.bench.runnable import Runnable
+from repro.bench.workspace import Workspace
+from repro.codegen.precisions import DTYPES, INDEX_BYTES
+from repro.devices.base import Buffer
+from repro.entries import Entry, get_entry
+from repro.problems.matrix import Matrix
+from repro.sparse.ordering import permutation, reorder
+from repro.sparse.vectors import pack_vector, padded_size
+from repro.sparse.verify import compare
+
+
+class Multiplies(Runnable):
+    """A runnable that leaves y = A x, also for other vectors than its own, as an iterative solver needs.
+
+    Attributes
+    ----------
+    arrangement
+        Names the order of the numbers in `result`; equal names, equal order.
+    matrix_bytes
+        Bytes of the matrix in its layout, once prepared.
+    """
+
+    arrangement: str
+    matrix_bytes: int = 0
+
+    def result(self) -> Buffer | None:
+        """Return y in device memory in the working precision."""
+        raise NotImplementedError
+
+    def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Bring `(n, k)` members into the order, with the signs, of `result`; flat. Linear."""
+        raise NotImplementedError
+
+    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return what queues y = A x for other vectors; once prepared, and valid until `release`.
+
+        Parameters
+        ----------
+        x, y
+            n·k numbers of the working precision, in the order of `result`, aligned to 16 bytes.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ProductOperands:
+    """A and x in the working precision, and what the product must be.
+
+    Attributes
+    ----------
+    problem
+        The pattern and, in `values`, the entries before they are rounded to the working precision.
+    precision
+        `single` or `double`.
+    x
+        `(n, k)` in the working precision.
+    reference, bound
+        float64 `(n, k)`: the product of the rounded operands, and by how much a result may differ from it:
+        (m_i + 2) k ε (|A||x|)_i for a row of m_i entries of size k.
+    checksum
+        Of the problem, and of the seed that x was drawn by.
+    """
+
+    problem: Matrix
+    precision: str
+    x: NDArray[np.floating]
+    reference: NDArray[np.float64]
+    bound: NDArray[np.float64]
+    checksum: str = ""
+    _orderings: dict[str, tuple[NDArray[np.int64], Matrix]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def entry(self) -> Entry:
+        """What the non-zeros are."""
+        return get_entry(self.problem.entry)
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """The working precision."""
+        return self.x.dtype
+
+    @cached_property
+    def values(self) -> NDArray[np.floating]:
+        """`(nnz, members)` in the working precision."""
+        return self.problem.values.astype(self.dtype, copy=False)
+
+    @property
+    def least_bytes(self) -> tuple[int, int]:
+        """Bytes of the matrix in CSR, members side by side, and of x; and of y."""
+        matrix = csr_bytes(self.problem, self.dtype.itemsize)
+        return matrix + self.x.nbytes, self.x.nbytes
+
+    @property
+    def operations(self) -> int:
+        """Two for each member of an entry that a product takes: one multiplication, one addition."""
+        return self.problem.nnz * self.entry.operations
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """The entry."""
+        return {"entry": self.problem.entry}
+
+    def permutation(self, ordering: str) -> NDArray[np.int64]:
+        """Return which row of the matrix as it came each row of the reordered one is, int64 `(n,)`."""
+        return self._ordered(ordering)[0]
+
+    def reordered(self, ordering: str) -> Matrix:
+        """Return the matrix with its rows and columns in an order."""
+        return self._ordered(ordering)[1]
+
+    def _ordered(self, ordering: str) -> tuple[NDArray[np.int64], Matrix]:
+        if ordering not in self._orderings:
+            rows = permutation(self.problem, ordering)
+            natural = ordering == "natural"
+            self._orderings[ordering] = rows, self.problem if natural else reorder(self.problem, rows)
+        return self._orderings[ordering]
+
+    def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
+        """Run a product into an output poisoned with NaN and compare it with the reference, on the device."""
+        return compare(self, runnable, workspace) if isinstance(runnable, Multiplies) else None
+
+
+def csr_bytes(matrix: Matrix, number_bytes: int) -> int:
+    """Return the bytes of a matrix as CSR with 4-byte indices, an entry's members side by side."""
+    members = len(get_entry(matrix.entry).members)
+    return matrix.nnz * (INDEX_BYTES + members * number_bytes) + (matrix.n + 1) * INDEX_BYTES
+
+
+def expand(matrix: Matrix, values: NDArray[np.floating]) -> sp.bsr_array:
+    """Return the real expansion of a matrix as a float64 BSR matrix of k×k blocks: `(nk, nk)`."""
+    entry = get_entry(matrix.entry)
+    blocks = entry.expand(values.astype(np.float64, copy=False))
+    size = matrix.n * entry.size
+    return sp.bsr_array((blocks, matrix.indices, matrix.indptr), shape=(size, size))
+
+
+def make_operands(matrix: Matrix, precision: str, seed: int) -> ProductOperands:
+    """Draw x, round A and x to the working precision, and compute the reference once, in float64 by SciPy.
+
+    Raises
+    ------
+    ReproError
+        The matrix has no entries or is not square.
+    """
+    matrix.require_product()
+    entry = get_entry(matrix.entry)
+    dtype = DTYPES[precision]
+    x = np.random.default_rng(seed).uniform(-1.0, 1.0, (matrix.n, entry.size)).astype(dtype)
+    exact = x.astype(np.float64).ravel()
+    expanded = expand(matrix, matrix.values.astype(dtype, copy=False))
+    reference = expanded @ exact
+    expanded.data = np.abs(expanded.data)
+    size = expanded @ np.abs(exact)
+    terms = np.repeat((matrix.row_lengths + 2) * entry.size, entry.size)
+    bound = terms * float(np.finfo(dtype).eps) * size
+    checksum = hashlib.sha256(f"{matrix.checksum()} {seed}".encode()).hexdigest()
+    return ProductOperands(matrix, precision, x, reference.reshape(x.shape), bound.reshape(x.shape), checksum)
+
+
+def operands_of(workspace: Workspace) -> ProductOperands:
+    """Return the operands of a workspace as those of a product, which they have to be."""
+    operands = workspace.operands
+    assert isinstance(operands, ProductOperands), "a runnable of another study"
+    return operands
+
+
+def x_on(workspace: Workspace, order: str, ordering: str = "natural") -> Buffer:
+    """Return x on the device: members in AoS, SoA or Padded order, entries in the order of the rows."""
+    operands = operands_of(workspace)
+
+    def upload() -> Buffer:
+        return workspace.device.upload(pack_vector(operands.x[operands.permutation(ordering)], order))
+
+    return workspace.buffer(("x", order, ordering), upload)
+
+
+def y_on(workspace: Workspace) -> Buffer:
+    """Return device memory for y, padded or not, in whole words of 16 bytes; runnables use it one after the other."""
+    operands = operands_of(workspace)
+    n, size = operands.x.shape
+    nbytes = n * padded_size(size) * operands.dtype.itemsize
+    return workspace.buffer("y", lambda: workspace.device.allocate(-(-nbytes // 16) * 16))

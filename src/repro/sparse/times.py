@@ -1,0 +1,36 @@
+"""What tables and figures of products y = A x ask of a case: the library's times, and what library it is."""
+
+from __future__ import annotations
+
+from repro.artifacts.case import Case, Timed, fastest
+from repro.artifacts.data import Campaign
+from repro.bench.runnable import Clock
+from repro.sparse.columns import LIBRARIES
+
+
+def library_of(campaign: Campaign) -> str:
+    """Return the library that the baselines are from."""
+    return LIBRARIES["opencl" if campaign.on_cpu else "cuda"]
+
+
+def baseline(
+    case: Case, clock: Clock, *, papers_choice: bool = False, ordering: str = "natural", form: str | None = None
+) -> Timed | None:
+    """Return the library's fastest routine of any representation, or the fastest that the papers used.
+
+    Routines run on the problem in its own ordering unless another is asked for, and on any format unless one is named.
+    """
+    rows = [
+        row
+        for row in case.rows
+        if row["kind"] == "baseline" and (row["papers_choice"] or not papers_choice) and row["ordering"] == ordering
+        and form in (None, row["format"])
+    ]  # fmt: skip
+    return fastest(rows, clock)
+
+
+def routine_text(routine: Timed) -> str:
+    """Return a routine and what it works on, without the library's name: `bsrmv/real3`, after an order's `@` that."""
+    row = routine.row
+    marked = "" if row["ordering"] == "natural" else f"@{row['ordering']}"
+    return f"{row['routine']}/{row['representation']}{marked}"

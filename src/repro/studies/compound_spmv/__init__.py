@@ -1,0 +1,1 @@
+"""SpMV with compound entries: layouts, schedules, variants, tables and figures."""

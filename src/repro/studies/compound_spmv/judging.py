@@ -1,0 +1,92 @@
+"""Judging strategies on recorded campaigns: a strategy asks for times and is given the recorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.studies.compound_spmv.layout import REFERENCE
+from repro.studies.compound_spmv.variant_id import point_of
+from repro.tuning.recordings import Recording
+from repro.tuning.strategies import Strategy
+from repro.tuning.strategies.predicted import Predicted, covers
+from repro.tuning.strategies.random_sample import RandomSample
+
+#: Random searches that are averaged over.
+SEEDS = 20
+#: Loss of a search that has not found a variant that works.
+NOTHING = 10.0
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What strategies of one budget lost on one recorded problem, as shares of the best time.
+
+    Attributes
+    ----------
+    recording
+        The problem.
+    problem_unknown
+        Loss of the predicted search after each variant, learning from all other problems; None where there are none.
+    entry_unknown
+        The same without any problem of that entry: for a kind of matrix never seen before.
+    random
+        Mean loss of random searches after each variant; an infinite one counts as `NOTHING`.
+    """
+
+    recording: Recording
+    problem_unknown: Array | None
+    entry_unknown: Array | None
+    random: Array
+
+    @property
+    def tried(self) -> int:
+        """Variants that each search has measured."""
+        return len(self.random)
+
+
+def replay(strategy: Strategy, recording: Recording) -> list[str]:
+    """Let a strategy search a recorded problem; return what it tried, in order."""
+    names = recording.names
+    tried = []
+
+    def measure(index: int) -> float | None:
+        tried.append(names[index])
+        return recording.seconds[names[index]]
+
+    strategy(names, measure)
+    return tried
+
+
+def judge(recordings: Sequence[Recording], budget: float) -> list[Judged]:
+    """Replay predicted and random searches on each recorded problem, as if it had not been recorded.
+
+    Parameters
+    ----------
+    recordings
+        Problems that were searched in full, of one space.
+    budget
+        Share of the space that may be measured.
+    """
+    return [_judged(one, recordings, budget) for one in recordings]
+
+
+def _judged(one: Recording, recordings: Sequence[Recording], budget: float) -> Judged:
+    def predicted(learnable: Callable[[Recording], bool]) -> Array | None:
+        others = [other for other in recordings if learnable(other) and covers(other, one.names)]
+        if not others:
+            return None
+        return one.losses(replay(Predicted(others, one.features, budget, point_of, str(REFERENCE)), one))
+
+    sampled = [one.losses(replay(RandomSample(budget, seed), one)) for seed in range(SEEDS)]
+    return Judged(
+        recording=one,
+        problem_unknown=predicted(lambda other: other.problem != one.problem),
+        entry_unknown=predicted(lambda other: other.family != one.family),
+        random=np.minimum(np.mean(sampled, axis=0), NOTHING),
+    )

@@ -1,0 +1,110 @@
+"""The name of a layout: outer format, inner order of the entries, order of the vectors, and order of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+from repro.errors import ReproError
+from repro.studies.compound_spmv.outer import outer_formats
+
+#: The papers' orders of the members of an entry.
+ORDER = ("AoS", "SoA")
+#: Ours beside them: tiles of 32 slots (see `tiles`), and vector entries padded to a power of two.
+INNER = (*ORDER, "AoSoA")
+VECTOR = (*ORDER, "Padded")
+#: Outer formats of the space `extended`.
+OURS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
+CLUSTERED = ("CSR", "Sl-4", "Sl-8")
+#: `clustered` stores rows that read the same entries of x together and keeps both vectors as they are; after `rcm` and
+#: `sorted` the unknowns are renumbered, x and y with them.
+ORDERINGS = ("natural", "clustered", "rcm", "sorted")
+
+
+@dataclass(frozen=True, order=True)
+class Layout:
+    """A layout, spelt as in the papers: `CSR-AoS-AoS`, `ELL-SoA-AoS`, `Sl-32-SoA-SoA`; ours add to the words.
+
+    Attributes
+    ----------
+    outer
+        `CSR`, `ELL` (ELLPACK-R), or `Sl-k` (sliced ELLPACK with slices of k rows); see `outer`.
+    inner
+        Order of the members of the matrix entries: `AoS`, `SoA`, or `AoSoA` (tiles of 32 slots).
+    vector
+        Order of the members of the two vectors: `AoS`, `SoA`, or `Padded` (AoS, each entry padded to a power of two).
+    ordering
+        Order of the rows: `natural`, or one of `repro.sparse.ordering`, then spelt `CSR-AoS-AoS@clustered`.
+    """
+
+    outer: str
+    inner: str
+    vector: str
+    ordering: str = "natural"
+
+    def __str__(self) -> str:
+        return f"{self.outer}-{self.inner}-{self.vector}" + f"@{self.ordering}" * (self.ordering != "natural")
+
+    @property
+    def unknowns(self) -> str:
+        """The order of the unknowns, and so of x and y: `natural`, `rcm` or `sorted`."""
+        return "natural" if self.ordering == "clustered" else self.ordering
+
+    @property
+    def stored(self) -> Layout:
+        """The layout whatever the order of the unknowns: what a kernel is compiled for."""
+        return self if self.ordering == "clustered" else replace(self, ordering="natural")
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """Read the papers' spelling; the inverse of `str`.
+
+        Raises
+        ------
+        ReproError
+            The text names no layout.
+        """
+        name, _, ordering = text.strip().partition("@")
+        outer, inner, vector = ([""] * 3 + name.rsplit("-", 2))[-3:]
+        layout = cls(outer, inner, vector, ordering or "natural")
+        outers = outer_formats()
+        if (
+            layout.outer not in outers
+            or layout.inner not in INNER
+            or layout.vector not in VECTOR
+            or layout.ordering not in ORDERINGS
+            or text.endswith("@")
+        ):
+            raise ReproError(
+                "unknown layout",
+                expected=f"outer-inner-vector with outer one of {', '.join(outers)}, inner one of {', '.join(INNER)}, "
+                f"vector one of {', '.join(VECTOR)}, and @clustered, @rcm or @sorted after it where rows are reordered",
+                actual=text,
+                todo="spell it as the papers do, for example Sl-32-SoA-AoS; `repro list layouts` prints all",
+            )
+        if layout.ordering == "clustered" and outer not in CLUSTERED:
+            raise ReproError(
+                "this format is not stored clustered", expected=f"one of {', '.join(CLUSTERED)}", actual=text
+            )
+        return layout
+
+
+REFERENCE = Layout("CSR", "AoS", "AoS")
+
+
+def all_layouts() -> list[Layout]:
+    """Return every layout in the papers' words, the reference layout first: the papers' 16, and added formats'."""
+    outers = [outer.name for outer in outer_formats().values() if outer.space == "paper"]
+    layouts = [Layout(*parts) for parts in product(outers, ORDER, ORDER)]
+    return sorted(layouts, key=lambda layout: layout != REFERENCE)
+
+
+def extended_layouts(size: int) -> list[Layout]:
+    """Return the layouts of the space `extended` for vector entries of so many numbers.
+
+    Tiles alone, and none of the papers' padded formats: no matrix gained by another inner order, or more than 1 %
+    by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md).
+    """
+    vectors = ["AoS"] if size & (size - 1) == 0 else ["AoS", "Padded"]
+    natural = [Layout(outer, "AoSoA", vector) for outer, vector in product(OURS, vectors)]
+    return natural + [replace(layout, ordering="clustered") for layout in natural if layout.outer in CLUSTERED]

@@ -1,0 +1,30 @@
+"""Recorded searches of a campaign, for the artifacts that replay other searches on them."""
+
+from __future__ import annotations
+
+from repro.artifacts.data import Campaign
+from repro.sparse.features import features
+from repro.tuning.recordings import Recording, recordings
+
+SPACES = {"paper": "the papers’ space", "extended": "our space"}
+#: A problem counts as searched in full if it has this share of the variants that any of its entry and precision has:
+#: searches in part have less in common, and those from before and after a few variants were replaced have more.
+COMPLETE = 0.7
+
+
+def searched(campaign: Campaign, space: str) -> list[Recording]:
+    """Return what was searched in full of a space, in natural ordering, by problem and precision.
+
+    A search that measured a few variants only is no truth to judge others by, and left out. Each problem is judged by
+    the variants that were searched on it.
+    """
+    rows = campaign.search
+    rows = rows[(rows["space"] == space) & (rows["ordering"] == "natural")]
+    records = {
+        record.name: {"entry": record.entry, "statistics": record.statistics} for record in campaign.problems.values()
+    }
+    searches = recordings(rows, records, campaign.environments, features)
+    names: dict[tuple[str, str], set[str]] = {}
+    for one in searches:
+        names.setdefault((one.family, one.precision), set()).update(one.seconds)
+    return [one for one in searches if len(one.seconds) >= COMPLETE * len(names[one.family, one.precision])]

@@ -1,0 +1,247 @@
+"""SpMV with compound entries: joint tuning of layout and schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from repro.bench.rows import CLOCKS, ColumnType, Row
+from repro.bench.runnable import Runnable
+from repro.codegen.compile import Module, compile_module, manifest_path
+from repro.codegen.precisions import DTYPES
+from repro.codegen.targets import Target
+from repro.config.models import StudySettings
+from repro.entries import entries, get_entry
+from repro.problems.matrix import Matrix
+from repro.problems.outline import Outline
+from repro.problems.problem import Problem
+from repro.sparse.columns import LIBRARIES, LIBRARY, STORED
+from repro.sparse.features import features
+from repro.sparse.library import asked_for, for_problem
+from repro.sparse.operands import ProductOperands, make_operands
+from repro.sparse.pareto import choose_by_memory
+from repro.studies import Given, Study, Workload
+from repro.studies.compound_spmv.choosing import EXTENDED, choose, schedules_of_reference
+from repro.studies.compound_spmv.layout import REFERENCE, Layout, all_layouts, extended_layouts
+from repro.studies.compound_spmv.paper import REFERENCE as PAPERS
+from repro.studies.compound_spmv.paper import STUDY as NAME
+from repro.studies.compound_spmv.render import kernel_name, render_key, render_module
+from repro.studies.compound_spmv.schedules import SPACES, schedules
+from repro.studies.compound_spmv.variant import Variant
+from repro.studies.compound_spmv.variant_id import VariantId, fitting, point_of
+from repro.tuning.choose import Choice, ranked
+from repro.tuning.session import Session, fastest_yardsticks
+
+#: Orders of the unknowns that are tried beside the matrix's own.
+RENUMBERED = ("rcm", "sorted")
+
+
+class CompoundSpmv(Study):
+    """Joint tuning of layout and schedule against cuSPARSE, as the papers do it, and beyond their space."""
+
+    name = NAME
+    reference = PAPERS
+    libraries = LIBRARIES
+    columns: Mapping[str, ColumnType] = {
+        **STORED,
+        "outer": str,
+        "inner": str,
+        "vector": str,
+        "clustered": bool,
+        "schedule": str,
+        "n_t": int,
+        "n_b": int,
+        "width": int,
+        "unroll": int,
+        "load": str,
+        **LIBRARY,
+    }
+    published: Mapping[str, tuple[str, ...]] = {
+        "sizes": ("table", "gpu", "problem", "entry", "rows", "nonzeros"),
+        "layouts": ("table", "gpu", "entry", "precision", "problem", "layout", "speedup"),
+        "dynamic": ("table", "gpu", "problem", "preferred"),
+        "memory": ("table", "gpu", "problem", "csr_size", "csr_unit", "ELL", "Sl-16", "Sl-32", "cuSPARSE"),
+        "devices": ("table", "gpu", "name", "compute_capability", "multiprocessors", "cuda", "calls"),
+        "text": ("table", "gpu", "quantity", "precision", "value"),
+    }
+    targets = ("quantity", "prototype", "wanted", "what")
+    glance: Mapping[str, str] = {
+        "table-targets": "what was aimed at and reached",
+        "table-problems": "every problem, warm and cold",
+        "figure-speedup": "the speedups",
+    }
+
+    def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
+        """Refuse problems that are no matrices, and layouts that there are not."""
+        super().check(settings, problems)
+        for problem in problems:
+            for space in spaces(settings):
+                layouts(settings, space, _entry(problem))
+
+    def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
+        """Return `space/entry-precision/layout` of every layout to try."""
+        entry = _entry(problem)
+        return [
+            f"{space}/{entry}-{precision}/{layout}"
+            for space in spaces(settings)
+            for layout in layouts(settings, space, entry)
+        ]
+
+    def render(self, templates: Path, key: str, target: Target) -> str:
+        """Return the source of one module: every schedule of a space that the target's limits admit."""
+        return render_key(templates, key, target)
+
+    def operands(self, problem: Problem, precision: str, seed: int) -> ProductOperands:
+        """Return A, x and their product."""
+        assert isinstance(problem, Matrix)
+        return make_operands(problem, precision, seed)
+
+    def measure(self, session: Session) -> Iterator[tuple[str, Given]]:
+        """Search each space and then other orders, choose, and time the winners beside the library."""
+        settings, entry, backend = session.settings, _matrix(session).entry, session.bench.device.backend
+        library = asked_for(settings.baselines, entry, backend)  # the names are checked first
+        variants, rows = _search(session)
+        yield "search", rows
+        yardsticks = session.yardsticks()
+        yield "baseline", [row for _, row in yardsticks]
+        tie = settings.timing.tie
+        choices = [*choose(rows, tie), *choose_by_memory(rows, settings.memory_weight)]
+        winners = {choice.name for choice in choices}
+        for ordering in worthwhile_orderings(choices, rows, tie):
+            library += asked_for(settings.baselines, entry, backend, ordering)
+        chosen: list[Runnable] = [variant for variant in variants if variant.name in winners]
+        yield "report", session.rounds([*chosen, *fastest_yardsticks(yardsticks), *library])
+        yield "choices", choices
+
+    def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Variant:
+        """Return the variant of a name, from a compiled module that holds it or from one of its own."""
+        id = fitting(VariantId.parse(name), target)
+        entry, schedule, stored = _entry(problem), id.schedule, id.layout.stored
+        for space in SPACES:
+            path = manifest_path(target.name, NAME, f"{space}/{entry}-{precision}/{stored}")
+            if schedule in schedules(target, space, stored) and path.exists():
+                built = Module.load(path)
+                if built.binary and (not built.resources or kernel_name(schedule, target) in built.resources):
+                    return Variant(id, built, path.parent, space)
+        source = render_module(templates, entry, precision, stored, [schedule], target)
+        path = manifest_path(target.name, NAME, f"single/{entry}-{precision}/{stored}-{schedule}")
+        return Variant(id, compile_module(source, target, path), path.parent, EXTENDED)
+
+    def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
+        """Return how many variants there are, and the bytes of the matrix as CSR."""
+        entry = get_entry(_entry(problem))
+        number = DTYPES[precision]().nbytes
+        rows, nonzeros = problem.size or (0, 0)
+        matrix = 4 * (rows + 1) + nonzeros * (4 + number * len(entry.members))
+        tried = [
+            len(schedules(target, space, Layout.parse(layout)))
+            for space in spaces(settings)
+            for layout in layouts(settings, space, entry.name)
+        ]
+        routines = len(for_problem(entry.name, target.dialect))
+        return Workload(sum(tried), len(tried), routines, matrix, matrix + 2 * rows * number * entry.size)
+
+    def layouts(self) -> list[tuple[str, str | None]]:
+        """Return every layout: the papers', then ours."""
+        papers = all_layouts()
+        ours = dict.fromkeys(layout for entry in entries().values() for layout in extended_layouts(entry.size))
+        remarks = {REFERENCE: "the reference"}
+        return [
+            (str(layout), remarks.get(layout, None if layout in papers else "ours"))
+            for layout in dict.fromkeys([*papers, *ours])
+        ]
+
+
+STUDY = CompoundSpmv()
+
+
+def spaces(settings: StudySettings) -> tuple[str, ...]:
+    """Return the spaces to search, one after the other: the papers', and ours beside it where it is asked for."""
+    return SPACES if settings.space == EXTENDED else SPACES[:1]
+
+
+def layouts(settings: StudySettings, space: str, entry: str) -> list[str]:
+    """Return the layouts of a space to try; the papers' space always has the reference layout, and first.
+
+    Raises
+    ------
+    ReproError
+        A layout that is asked for is none.
+    """
+    there = all_layouts() if space == "paper" else extended_layouts(get_entry(entry).size)
+    asked = set(there) if settings.layouts == "all" else {Layout.parse(text) for text in settings.layouts}
+    return [str(layout) for layout in there if layout in asked or (space == "paper" and layout == REFERENCE)]
+
+
+def variants_of(settings: StudySettings, entry: str, precision: str, target: Target) -> list[Variant]:
+    """Return all variants, space by space and layout by layout: layouts that share arrays follow each other.
+
+    Raises
+    ------
+    ReproError
+        A module is not compiled yet.
+    """
+    variants = []
+    for space in spaces(settings):
+        for text in layouts(settings, space, entry):
+            path = manifest_path(target.name, NAME, f"{space}/{entry}-{precision}/{text}")
+            module, layout = Module.load(path), Layout.parse(text)
+            for schedule in schedules(target, space, layout):
+                variants.append(Variant(VariantId(layout, schedule), module, path.parent, space))
+    return variants
+
+
+def _search(session: Session) -> tuple[list[Variant], list[Row]]:
+    """Search each space by itself, then reordered matrices with what was fastest on the matrix as it came."""
+    settings = session.settings
+    variants = variants_of(settings, _matrix(session).entry, session.precision, session.target)
+    strategy = session.strategy(features, point_of, str(REFERENCE))
+    if settings.search != "exhaustive":
+        session.hold(variants)
+    rows: list[Row] = []
+    for space in spaces(settings):
+        candidates = [variant for variant in variants if variant.space == space]
+        # layout tuning alone asks how the best schedule of the reference layout does in every other layout
+        rows += session.search(strategy, candidates, f"{space} space", schedules_of_reference)
+    best = {row.name for row in ranked(rows)[: settings.timing.finalists]}
+    reordered = _reordered(variants, best)
+    if reordered:
+        rows += session.exhaustive(reordered, "reordered")
+    return [*variants, *reordered], rows
+
+
+def _reordered(variants: Sequence[Variant], best: set[str]) -> list[Variant]:
+    """Return the best variants with the unknowns renumbered, where our space is searched."""
+    if not any(variant.space == EXTENDED for variant in variants):
+        return []
+    winners = [variant for variant in variants if variant.name in best and variant.layout.ordering == "natural"]
+    return [variant.reordered(ordering) for ordering in RENUMBERED for variant in winners]
+
+
+def worthwhile_orderings(choices: Sequence[Choice], rows: Sequence[Row], tie: float) -> list[str]:
+    """Return the orderings in which the library is timed as well.
+
+    Those of choices that beat the best in the matrix's own order by more than a tie, by either clock: a reordered
+    matrix is compared with a reordered matrix.
+    """
+    by_name = {row.name: row for row in rows}
+    chosen = {(choice.clock, choice.tuning): by_name[choice.name] for choice in choices}
+    orderings = set()
+    for clock in CLOCKS:
+        natural, reordered = (chosen.get((clock, tuning)) for tuning in (EXTENDED, "reordered"))
+        if not natural or not reordered:
+            continue
+        before, after = natural.median(clock), reordered.median(clock)
+        if before and after and after * (1 + tie) < before:
+            orderings.add(str(reordered["ordering"]))
+    return sorted(orderings)
+
+
+def _entry(problem: Outline) -> str:
+    assert problem.entry is not None, "a matrix has entries"
+    return problem.entry
+
+
+def _matrix(session: Session) -> Matrix:
+    assert isinstance(session.problem, Matrix)
+    return session.problem

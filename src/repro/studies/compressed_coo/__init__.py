@@ -1,0 +1,1 @@
+"""SpMV and BiCGSTAB with compressed coordinates: formats, blockings, variants, tables and figures."""

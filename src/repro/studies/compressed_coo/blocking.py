@@ -1,0 +1,88 @@
+"""Layouts of coordinates, and blockings: how their slots are dealt to threads."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+from repro.codegen.targets import Target
+from repro.errors import ReproError
+from repro.studies.compressed_coo.balanced import ENTRIES
+
+#: Layouts by name, and how chunks are cut: the paper's two, and ours.
+SPLITS: dict[str, Literal["plain", "padded", "unpadded", "aligned"]] = {
+    "COO": "plain",
+    "CCOO": "padded",
+    "CCOO-unpadded": "unpadded",
+    "CCOO-aligned": "aligned",
+}
+PAPERS = ("COO", "CCOO")
+#: The paper's layouts, and ours beside them.
+SPACES = ("paper", "extended")
+CHUNKS = (1, 2, 4)
+LOADS = ("ca", "cs")
+#: Threads of a block: of the paper's layouts its 256 and fewer, which cost plain coordinates nothing; of ours what did
+#: best on an H200. On the CPU a block is a loop of one core, and pays for being longer.
+THREADS = {"COO": (256,), "CCOO": (128, 256), "CCOO-unpadded": (128,), "CCOO-aligned": (64, 128)}
+CPU_THREADS = 64
+_NAME = re.compile(r"b(?P<threads>\d+)-k(?P<entries>\d+)-c(?P<chunks>[1-9]\d{0,3})(-(?P<load>cs))?")
+
+
+@dataclass(frozen=True, order=True)
+class Blocking:
+    """How slots are dealt to threads.
+
+    Attributes
+    ----------
+    threads
+        Threads of a block, each of which takes part in every chunk: the paper's B.
+    entries
+        Slots of a thread, the paper's K.
+    chunks
+        Chunks that a block takes, one after the other.
+    load
+        What the caches are to keep of the matrix: `ca` everything, `cs` nothing for long.
+    """
+
+    threads: int
+    entries: int
+    chunks: int = 1
+    load: str = "ca"
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel; how many chunks a block takes is an argument."""
+        return f"spmv_b{self.threads}_k{self.entries}" + f"_{self.load}" * (self.load != "ca")
+
+    def __str__(self) -> str:
+        return f"b{self.threads}-k{self.entries}-c{self.chunks}" + f"-{self.load}" * (self.load != "ca")
+
+    @classmethod
+    def parse(cls, text: str) -> Blocking:
+        """Return what a name means: `b256-k4-c1`, with `-cs` for loads that the caches need not keep.
+
+        Raises
+        ------
+        ReproError
+            It means nothing, or more threads or slots than chunks have.
+        """
+        parts = _NAME.fullmatch(text)
+        if parts is None or int(parts["threads"]) not in (32, 64, 128, 256) or int(parts["entries"]) not in ENTRIES:
+            raise ReproError(
+                "unknown schedule of a layout of coordinates",
+                expected="bB-kK-cC: B threads (32, 64, 128, 256), K slots of each (1, 2, 4, 8), C ≥ 1 chunks a block",
+                actual=text,
+                todo="spell the variant as the tables do, for example CCOO/b256-k4-c1",
+            )
+        return cls(int(parts["threads"]), int(parts["entries"]), int(parts["chunks"]), parts["load"] or "ca")
+
+
+def blockings(target: Target, layout: str) -> list[Blocking]:
+    """Return all that is tried for a layout, in the paper's space and in ours.
+
+    B, K and how many chunks a block takes are the paper's parameters; what caches keep it leaves open.
+    """
+    sizes = THREADS[layout] if target.dialect == "cuda" else (CPU_THREADS,)
+    return [Blocking(*blocking) for blocking in product(sizes, ENTRIES, CHUNKS, LOADS)]

@@ -1,0 +1,5 @@
+"""What the paper of this study is called."""
+
+STUDY = "compressed_coo"
+PAPER = "the 2020 paper (Aliaga et al.)"
+REFERENCE = "Aliaga, Anzt, Quintana-Ortí, Tomás, Tsai: Euro-Par 2020 workshops (10.1007/978-3-030-71593-9_7)."

@@ -1,0 +1,218 @@
+"""SpMV and BiCGSTAB with balanced and compressed coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from repro.bench.rows import ColumnType, Row
+from repro.codegen.compile import Module, compile_module, manifest_path
+from repro.codegen.precisions import DTYPES
+from repro.codegen.targets import Target
+from repro.config.models import StudySettings
+from repro.errors import ReproError
+from repro.problems.matrix import Matrix
+from repro.problems.outline import Outline
+from repro.problems.problem import Problem
+from repro.sparse.columns import LIBRARIES, LIBRARY, STORED
+from repro.sparse.features import features
+from repro.sparse.library import asked_for, for_problem
+from repro.sparse.operands import Multiplies, ProductOperands, make_operands
+from repro.sparse.pareto import choose_by_memory
+from repro.sparse.solvers.render import SOLVERS
+from repro.sparse.solvers.run import SolverRun
+from repro.studies import Given, Study, Workload
+from repro.studies.compressed_coo.blocking import PAPERS, SPACES, SPLITS, blockings
+from repro.studies.compressed_coo.paper import REFERENCE
+from repro.studies.compressed_coo.paper import STUDY as NAME
+from repro.studies.compressed_coo.render import SOLVED, render_coo, render_key
+from repro.studies.compressed_coo.variant import CoordinateVariant
+from repro.studies.compressed_coo.variant_id import VariantId, check_layout, point_of
+from repro.tuning.choose import Choice, pick
+from repro.tuning.session import Session, fastest_yardsticks
+
+ENTRY = "real"
+PLAIN = "COO"
+
+
+class CompressedCoo(Study):
+    """Coordinates dealt out evenly and compressed chunk by chunk, alone and in BiCGSTAB, against cuSPARSE."""
+
+    name = NAME
+    reference = REFERENCE
+    libraries = LIBRARIES
+    columns: Mapping[str, ColumnType] = {
+        **STORED,
+        "n_t": int,
+        "per_thread": int,
+        "chunks": int,
+        "load": str,
+        "encodings": str,
+        **LIBRARY,
+        "product": str,
+    }
+    published: Mapping[str, tuple[str, ...]] = {"text": ("table", "gpu", "quantity", "precision", "value")}
+    targets = ("quantity", "wanted", "what")
+    glance: Mapping[str, str] = {
+        "table-targets": "what was aimed at and reached",
+        "table-problems": "every problem, warm and cold",
+    }
+
+    def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
+        """Refuse problems that are no matrices of real numbers, and layouts that there are not."""
+        super().check(settings, problems)
+        for problem in problems:
+            if problem.entry != ENTRY:
+                raise self.refusal(problem, f"{ENTRY} entries", problem.entry)
+        for space in spaces(settings):
+            layouts(settings, space)
+
+    def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
+        """Return `space/precision/layout` of every layout to try, and `solvers/solver-precision`."""
+        products = [
+            f"{space}/{precision}/{layout}" for space in spaces(settings) for layout in layouts(settings, space)
+        ]
+        return [*products, *(f"{SOLVED}/{solver}-{precision}" for solver in SOLVERS)]
+
+    def render(self, templates: Path, key: str, target: Target) -> str:
+        """Return the source of one module: every blocking of a layout, or a solver."""
+        return render_key(templates, key, target)
+
+    def operands(self, problem: Problem, precision: str, seed: int) -> ProductOperands:
+        """Return A, x and their product."""
+        assert isinstance(problem, Matrix)
+        return make_operands(problem, precision, seed)
+
+    def measure(self, session: Session) -> Iterator[tuple[str, Given]]:
+        """Search each space, choose, time the winners beside the library, then solvers with what did best."""
+        settings = session.settings
+        library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)  # the names are checked first
+        variants = variants_of(settings, session.precision, session.target)
+        strategy = session.strategy(features, point_of)
+        if settings.search != "exhaustive":
+            session.hold(variants)
+        rows: list[Row] = []
+        for space in spaces(settings):
+            rows += session.search(strategy, [v for v in variants if v.space == space], f"{space} space")
+        yield "search", rows
+        yardsticks = session.yardsticks()
+        yield "baseline", [row for _, row in yardsticks]
+        choices = [*choose(rows, settings.timing.tie), *choose_by_memory(rows, settings.memory_weight)]
+        winners = {choice.name for choice in choices}
+        chosen = [variant for variant in variants if variant.name in winners]
+        report = session.rounds([*chosen, *fastest_yardsticks(yardsticks), *library])
+        solvers = solver_runs([*chosen, *library], report, session.precision, session.target)
+        yield "report", [*report, *(session.rounds(solvers) if solvers else [])]
+        yield "choices", choices
+
+    def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> CoordinateVariant:
+        """Return the variant of a name, from a compiled module that holds it or from one of its own."""
+        id = VariantId.parse(name)
+        for space in SPACES:
+            path = manifest_path(target.name, NAME, f"{space}/{precision}/{id.layout}")
+            kernels = {blocking.kernel for blocking in blockings(target, id.layout)}
+            if id.blocking.kernel in kernels and path.exists() and (built := Module.load(path)).binary:
+                return CoordinateVariant(id, built, path.parent, space)
+        source = render_coo(templates, precision, id.layout, [id.blocking], target)
+        path = manifest_path(target.name, NAME, f"single/{precision}/{id.layout}-{id.blocking}")
+        return CoordinateVariant(id, compile_module(source, target, path), path.parent, SPACES[-1])
+
+    def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
+        """Return how many variants there are, and the bytes of the matrix as CSR."""
+        number = DTYPES[precision]().nbytes
+        rows, nonzeros = problem.size or (0, 0)
+        matrix = 4 * (rows + 1) + nonzeros * (4 + number)
+        tried = [len(blockings(target, layout)) for space in spaces(settings) for layout in layouts(settings, space)]
+        routines = len(for_problem(ENTRY, target.dialect))
+        return Workload(sum(tried), len(tried), routines, matrix, matrix + 2 * rows * number)
+
+    def layouts(self) -> list[tuple[str, str | None]]:
+        """Return the paper's two layouts, and ours."""
+        return [(name, None if name in PAPERS else "ours") for name in SPLITS]
+
+
+STUDY = CompressedCoo()
+
+
+def spaces(settings: StudySettings) -> tuple[str, ...]:
+    """Return the spaces to search, one after the other: the paper's, and ours beside it where it is asked for."""
+    return SPACES if settings.space == "extended" else SPACES[:1]
+
+
+def layouts(settings: StudySettings, space: str) -> list[str]:
+    """Return the layouts of a space to try: the paper's two, or ours.
+
+    Raises
+    ------
+    ReproError
+        A layout that is asked for is none, or none that the spaces have.
+    """
+    asked = list(SPLITS) if settings.layouts == "all" else list(map(check_layout, settings.layouts))
+    if not any(name in PAPERS or settings.space == "extended" for name in asked):
+        raise ReproError(
+            "no layout to try",
+            where=f"studies.{NAME}.layouts",
+            expected=f"one of {', '.join(PAPERS)}, or `space: extended`",
+            actual=", ".join(asked),
+        )
+    return [name for name in SPLITS if name in asked and (name in PAPERS) == (space == "paper")]
+
+
+def variants_of(settings: StudySettings, precision: str, target: Target) -> list[CoordinateVariant]:
+    """Return all variants, space by space and layout by layout; those that share a packed matrix follow each other.
+
+    Raises
+    ------
+    ReproError
+        A module is not compiled yet.
+    """
+    variants = []
+    for space in spaces(settings):
+        for layout in layouts(settings, space):
+            path = manifest_path(target.name, NAME, f"{space}/{precision}/{layout}")
+            module = Module.load(path)
+            for blocking in sorted(blockings(target, layout)):
+                variants.append(CoordinateVariant(VariantId(layout, blocking), module, path.parent, space))
+    return variants
+
+
+def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
+    """Return the best of plain coordinates, of the paper's compressed ones, and of all where ours were tried."""
+
+    def asked(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
+        papers = [row for row in timed if row.space == "paper"]
+        of_the_paper = {
+            "plain": [row for row in papers if row["layout"] == PLAIN],
+            "joint": [row for row in papers if row["layout"] != PLAIN],
+        }
+        return {**of_the_paper, "extended": list(timed)} if len(papers) < len(timed) else of_the_paper
+
+    return pick(rows, tie, asked)
+
+
+def solver_runs(products: Sequence[Multiplies], rows: Sequence[Row], precision: str, target: Target) -> list[SolverRun]:
+    """Return BiCGSTAB with the products that did best of those reported: of each layout, and of the library's formats.
+
+    Raises
+    ------
+    ReproError
+        The solver's module is not compiled yet.
+    """
+    warm = {row.name: row for row in rows if row.cache == "warm" and row.status in ("ok", "noisy")}
+    clock = "graph" if any(row.graph_median for row in warm.values()) else "event"
+    timed = {product.name: row for product in products if (row := warm.get(product.name)) and row.median(clock)}
+
+    def fastest(rows: Iterable[Row]) -> list[str]:
+        return [row.name for row in sorted(rows, key=lambda row: row.median(clock) or 0.0)[:1]]
+
+    chosen: list[str] = []
+    for layout in SPLITS:
+        chosen += fastest(row for row in timed.values() if row["layout"] == layout)
+    library = [row for row in timed.values() if row.kind == "baseline"]
+    chosen += fastest(library)
+    for form in ("csr", "coo"):
+        chosen += fastest(row for row in library if row["format"] == form)
+    chosen += [row.name for row in library if row["papers_choice"]]
+    path = manifest_path(target.name, NAME, f"{SOLVED}/{SOLVERS[0]}-{precision}")
+    module = Module.load(path)
+    return [SolverRun(product, module, path.parent) for product in products if product.name in chosen]

@@ -1,0 +1,167 @@
+"""What the tables and figures of the study `compressed_coo` share: who is compared with whom, problem by problem."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from repro.artifacts.case import Case, Timed, fastest
+from repro.artifacts.data import Campaign
+from repro.artifacts.lineup import Line, ours
+from repro.artifacts.published import Published
+from repro.bench.runnable import Clock
+from repro.sparse.times import baseline
+from repro.studies.compressed_coo.blocking import PAPERS
+
+#: The paper took matrices of more rows than this.
+LARGE = 900_000
+CLOCK: Clock = "graph"
+REPEAT, DISTINCT = "repeat", "distinct"
+PLAIN, COMPRESSED = PAPERS
+
+
+@dataclass(frozen=True)
+class Times:
+    """The times of one problem at one precision by the graph clock, None where there is none.
+
+    Attributes
+    ----------
+    line, case
+        Which.
+    plain, compressed, ours
+        The fastest balanced COO and compressed COO of the paper's space, and the fastest of all our variants.
+    csr_default
+        The routine that the paper compares with: cuSPARSE's default for CSR. On the CPU SciPy's takes its place.
+    csr, coo, library
+        The library's fastest routine for CSR, for COO, and of all.
+    floor
+        The streaming floor.
+    plain_solver, compressed_solver, ours_solver
+        The fastest BiCGSTAB with a product of balanced COO, of compressed COO, and of any of our layouts.
+    default_solver, library_solver
+        BiCGSTAB with the library's default for CSR, and the fastest with any routine of the library.
+    """
+
+    line: Line
+    case: Case
+    plain: Timed | None
+    compressed: Timed | None
+    ours: Timed | None
+    csr_default: Timed | None
+    csr: Timed | None
+    coo: Timed | None
+    library: Timed | None
+    floor: Timed | None
+    plain_solver: Timed | None
+    compressed_solver: Timed | None
+    ours_solver: Timed | None
+    default_solver: Timed | None
+    library_solver: Timed | None
+
+    @property
+    def n(self) -> int:
+        """Rows of the matrix; 0 where it is not known."""
+        return (self.line.record and self.line.record.n) or 0
+
+    @property
+    def nnz(self) -> int:
+        """The matrix's own non-zeros, without padding; 0 where they are not known."""
+        return (self.line.record and self.line.record.nnz) or 0
+
+    @property
+    def csr_bytes(self) -> int:
+        """Bytes of the matrix as CSR with 4-byte indices; 0 where its size is not known."""
+        value = {"single": 4, "double": 8}[self.case.precision]
+        return 4 * (self.n + 1) + self.nnz * (4 + value) if self.nnz else 0
+
+    @property
+    def values(self) -> str | None:
+        """Whether the values `repeat`, so that most chunks of the compressed COO look them up, or are `distinct`."""
+        chunks = encodings(self.compressed)
+        if not chunks:
+            return None
+        looked_up = sum(count for name, count in chunks.items() if name.endswith("/table"))
+        return REPEAT if 2 * looked_up >= sum(chunks.values()) else DISTINCT
+
+    def memory(self, kernel: Timed | None) -> float | None:
+        """Return the bytes of a kernel's matrix over those of CSR."""
+        held = kernel.row["matrix_bytes"] if kernel else None
+        return held / self.csr_bytes if held and self.csr_bytes else None
+
+    def gflops(self, kernel: Timed | None) -> float | None:
+        """Return 2 nnz / time in units of 10^9 a second, of the matrix's own non-zeros."""
+        return 2e-9 * self.nnz / kernel.seconds if kernel and self.nnz else None
+
+
+def all_times(campaign: Campaign, published: Published, precision: str) -> list[Times]:
+    """Return all of a campaign at one precision, by growing numbers of non-zeros; what could not be had at the end."""
+    cases = [times_of(line, precision, campaign) for line in ours(campaign, published)]
+    return sorted(cases, key=lambda case: case.nnz == 0)
+
+
+def times_of(line: Line, precision: str, campaign: Campaign) -> Times:
+    """Return where the kernels stand on one problem at one precision."""
+    case = Case(campaign, line.problem, precision)
+    best = case.winner("extended", CLOCK)
+    csr = baseline(case, CLOCK, form="csr")
+    default = csr if campaign.on_cpu else baseline(case, CLOCK, papers_choice=True)
+    return Times(
+        line=line,
+        case=case,
+        plain=case.winner("plain", CLOCK),
+        compressed=case.winner("joint", CLOCK),
+        ours=best,
+        csr_default=default,
+        csr=csr,
+        coo=baseline(case, CLOCK, form="coo"),
+        library=baseline(case, CLOCK),
+        floor=case.bound("floor", CLOCK),
+        plain_solver=_solver(case, lambda row: row["layout"] == PLAIN),
+        compressed_solver=_solver(case, lambda row: row["layout"] == COMPRESSED),
+        ours_solver=_solver(case, lambda row: row["layout"] is not None) if best else None,
+        default_solver=_solver(case, lambda row: default is not None and row["product"] == default.name),
+        library_solver=_solver(case, lambda row: row["representation"] is not None),
+    )
+
+
+def _solver(case: Case, chosen: Callable[[Mapping[str, Any]], bool]) -> Timed | None:
+    """Return the fastest BiCGSTAB of those whose rows are chosen."""
+    return fastest([row for row in case.rows if row["kind"] == "solver" and chosen(row)], CLOCK)
+
+
+def encodings(kernel: Timed | None) -> dict[str, int]:
+    """Return how many chunks of a kernel's format have which encoding; empty where nothing is recorded."""
+    counts: dict[str, int] = json.loads((kernel and kernel.row["encodings"]) or "{}")
+    return counts
+
+
+def precision_of(campaign: Campaign) -> str:
+    """Return the precision that tables and figures of one precision print: double, the paper's, where there is any."""
+    return campaign.precisions[-1]
+
+
+def counted(cases: Sequence[Times]) -> tuple[list[Times], str]:
+    """Return the problems that medians are taken over, and the sentence that says which."""
+    large = [case for case in cases if case.n > LARGE]
+    if large:
+        return large, f"Medians are over the {len(large)} problems of more than {LARGE:,} rows, as in the paper."
+    there = [case for case in cases if case.n]
+    return there, f"Medians are over all {len(there)} problems: none has more than {LARGE:,} rows, as the paper’s have."
+
+
+def each_of(cases: Iterable[Times], number: Callable[[Times], float | None]) -> list[tuple[float, Times]]:
+    """Return a number of all problems that have it."""
+    return [(value, case) for case in cases if (value := number(case)) is not None]
+
+
+def near_launch(cases: Sequence[Times]) -> str:
+    """Return the sentence that counts the problems whose times are mostly launch, empty where none is."""
+    near = sum(case.case.mostly_launch(CLOCK, case.ours or case.compressed) for case in cases)
+    return f"In {near} problems (marked *) a time is mostly launch." if near else ""
+
+
+def not_searched(cases: Iterable[Times]) -> str:
+    """Return the sentence that says why there is nothing of our variants, empty where there is."""
+    return "" if any(case.ours for case in cases) else "Ours is absent: the space `extended` was not searched."

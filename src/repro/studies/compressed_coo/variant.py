@@ -1,0 +1,200 @@
+"""Variants of the coordinate layouts: one layout of balanced or compressed coordinates under one blocking."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.runnable import Candidate, ModuleError, Unsupported, not_prepared
+from repro.bench.workspace import Workspace
+from repro.codegen.compile import Module
+from repro.devices.base import Argument, Buffer
+from repro.problems.matrix import Matrix
+from repro.sparse.operands import Multiplies, operands_of, x_on, y_on
+from repro.studies.compressed_coo.balanced import Chunking, balance, count_slots, interleave
+from repro.studies.compressed_coo.blocking import SPLITS
+from repro.studies.compressed_coo.compressed import compress
+from repro.studies.compressed_coo.render import CLEAR_N_T
+from repro.studies.compressed_coo.variant_id import VariantId
+
+#: Slots for each non-zero above which a variant is not tried.
+MOST_PADDING = 2.0
+#: What kernels are given of a matrix, plain or compressed.
+PLAIN_ARRAYS = ("rows", "columns", "values")
+COMPRESSED_ARRAYS = ("blob", "descriptions", "table")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is kept on the host of a packed matrix: its arrays are on the device.
+
+    Attributes
+    ----------
+    nbytes
+        Of all arrays.
+    chunks
+        How many there are.
+    encodings
+        How many of them have which encoding.
+    long_rows
+        How many rows are added to by atomics alone.
+    """
+
+    nbytes: int
+    chunks: int
+    encodings: dict[str, int]
+    long_rows: int
+
+
+class CoordinateVariant(Multiplies, Candidate):
+    """A product by a kernel for balanced coordinates, plain or compressed.
+
+    Parameters
+    ----------
+    id
+        Layout and blocking: B, K and the chunks of a block.
+    module
+        The manifest of its module.
+    folder
+        Where the manifest lies; binaries are relative to it.
+    space
+        The space that it belongs to: `paper` or `extended`.
+    """
+
+    kind = "variant"
+    arrangement = "AoS@natural"
+
+    def __init__(self, id: VariantId, module: Module, folder: Path, space: str) -> None:
+        self.id, self.module, self.space = id, module, space
+        self.layout, self.blocking = id.layout, id.blocking
+        self.name = str(id)
+        self.packing = self.layout, self.blocking.threads, self.blocking.entries
+        self.group = self.layout
+        self._folder = folder
+        self._packed: dict[str, Any] = {}
+        self._y: Buffer | None = None
+        self._bind: Callable[[Buffer, Buffer], Callable[[], None]] | None = None
+
+    @property
+    def identity(self) -> str:
+        """The module's hash, and the blocking."""
+        return f"{self.module.hash} {self.blocking}"
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Layout and blocking, encodings, and what the compiler said of the kernel."""
+        return {
+            **self.id.columns,
+            "space": self.space,
+            "matrix_bytes": self.matrix_bytes or None,
+            **self._packed,
+        }
+
+    @property
+    def chunking(self) -> Chunking:
+        """How the matrix is cut into chunks; plain coordinates are padded as the paper's compressed ones are."""
+        split = SPLITS[self.layout]
+        return Chunking(self.blocking.threads, self.blocking.entries, "padded" if split == "plain" else split)
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Pack and upload the matrix, load the module, bind the kernel to its arguments.
+
+        Raises
+        ------
+        ModuleError
+        Unsupported
+            The matrix would be padded to more than `MOST_PADDING` times its non-zeros, or its entries are not real.
+        """
+        if self.module.binary is None:
+            raise ModuleError(self.module.message)
+        operands = operands_of(workspace)
+        problem = operands.problem
+        if problem.entry != "real":
+            raise Unsupported(f"coordinates hold real numbers, not {problem.entry} entries")
+        padded = count_slots(problem.row_lengths, self.chunking) / max(problem.nnz, 1)
+        if padded > MOST_PADDING:
+            raise Unsupported(f"padded to {padded:.1f} times the non-zeros, more than {MOST_PADDING:g}")
+        values = operands.values.ravel()
+        matrix, buffers = workspace.hold(self.packing, lambda: self._pack(problem, values))
+        program = workspace.program(self._folder / self.module.binary)
+        resources = (self.module.resources or {}).get(self.blocking.kernel, {})
+        self._packed = {
+            "encodings": json.dumps(matrix.encodings),
+            "registers": resources.get("registers"),
+            "spills": resources.get("spills"),
+        }
+        device, per_block = workspace.device, self.blocking.chunks
+        taken = PLAIN_ARRAYS if self.plain else COMPRESSED_ARRAYS
+        long_rows = buffers.get("long_rows")
+
+        def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
+            arguments: list[Argument] = [np.int32(matrix.chunks), np.int32(per_block), *(buffers[a] for a in taken)]
+            kernel = program.kernel(self.blocking.kernel)  # one each: in OpenCL the arguments are part of it
+            run = device.bind(kernel, -(-matrix.chunks // per_block), self.blocking.threads, [*arguments, x, y])
+            if SPLITS[self.layout] != "aligned":
+                return _after(lambda: device.fill(y, 0), run)
+            if long_rows is None:
+                return run
+            count, n_t = matrix.long_rows, CLEAR_N_T[device.backend]
+            clear = device.bind(program.kernel("clear_rows"), -(-count // n_t), n_t, [np.int32(count), long_rows, y])
+            return _after(clear, run)
+
+        x, self._y = x_on(workspace, "AoS"), y_on(workspace)
+        self.matrix_bytes = matrix.nbytes
+        self.moved = matrix.nbytes + 2 * x.nbytes
+        self._bind = bind
+        self.launch = bind(x, self._y)
+
+    @property
+    def plain(self) -> bool:
+        """Whether rows, columns and values are stored as they are."""
+        return SPLITS[self.layout] == "plain"
+
+    def _pack(self, problem: Matrix, values: NDArray[np.floating]) -> tuple[Facts, Mapping[str, NDArray[Any]]]:
+        balanced = balance(problem.n, problem.indptr, problem.indices, values, self.chunking)
+        if self.plain:
+            shape = self.blocking.threads, self.blocking.entries
+            return Facts(balanced.nbytes, balanced.chunks, {"32/32/plain": balanced.chunks}, 0), {
+                "rows": balanced.rows,
+                "columns": interleave(balanced.columns, *shape),
+                "values": interleave(balanced.values, *shape),
+            }
+        matrix = compress(balanced)
+        arrays: dict[str, NDArray[Any]] = {"blob": matrix.blob, "descriptions": matrix.chunks, "table": matrix.table}
+        if len(matrix.long_rows) and SPLITS[self.layout] == "aligned":
+            arrays["long_rows"] = matrix.long_rows
+        return Facts(matrix.nbytes, len(matrix.chunks), matrix.encodings(), len(matrix.long_rows)), arrays
+
+    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return what queues y = A x for other vectors; valid until `release`."""
+        assert self._bind is not None, "prepared first"
+        return self._bind(x, y)
+
+    def result(self) -> Buffer | None:
+        """Return y."""
+        return self._y
+
+    def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the numbers as they are: one to a row."""
+        return values.ravel()
+
+    def release(self) -> None:
+        """Let go of matrix and vectors, which belong to the workspace."""
+        self._y = self._bind = None
+        self.launch = not_prepared
+
+
+def _after(first: Callable[[], None], run: Callable[[], None]) -> Callable[[], None]:
+    """Return what clears y, or the part of it that sums are added to, and then runs: clearing is part of the time."""
+
+    def launch() -> None:
+        first()
+        run()
+
+    return launch

@@ -1,0 +1,29 @@
+"""The environment record."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from repro.bench.environment import describe
+from repro.bench.workspace import Workspace
+from repro.codegen.compile import Module
+from repro.devices.opencl import OpenClDevice
+from repro.devices.several import Devices
+from repro.problems.matrix import Matrix
+from repro.sparse.operands import make_operands
+
+
+def test_the_compiler_is_the_one_that_made_the_modules(
+    cpu_device: OpenClDevice, modules_folder: Path, small_problem: Callable[..., Matrix], tmp_path: Path
+) -> None:
+    modules = shutil.copytree(modules_folder, tmp_path / "modules")
+    manifest = modules / "cpu" / "common.json"
+    replace(Module.load(manifest), compiler="another one", flags=("-O9",)).save(manifest)
+    workspace = Workspace(Devices([cpu_device]), make_operands(small_problem("real"), "double", 1), modules)
+    environment = describe(workspace)
+    assert (environment["compiler"], environment["flags"]) == ("another one", ["-O9"])
+    assert environment["target"] == "cpu"
+    workspace.release()

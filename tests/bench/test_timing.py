@@ -1,0 +1,328 @@
+"""What is timed of a launch: by which clocks, after which reset, in which stages, and again where it was throttled."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from repro.bench import timing
+from repro.bench.rows import Row
+from repro.bench.runnable import Runnable
+from repro.bench.store import Store
+from repro.bench.timing import Effort, Samples
+from repro.devices.base import CaptureError
+from repro.sparse.operands import Multiplies, y_on
+from repro.tuning.choose import pick
+from repro.tuning.rounds import shuffled_rounds
+from repro.tuning.search import Search
+from repro.tuning.strategies.exhaustive import Exhaustive
+
+FULL = Effort(20, 5, 5)
+SCREEN = Effort(20, screening=True)
+#: Seconds; no empty launch takes as long.
+PAUSE = 0.01
+
+
+@pytest.fixture
+def bench(make_bench, small_problem):
+    """A bench whose budget cuts no effort short."""
+    bench = make_bench(small_problem("real"), cpu_budget=10.0)
+    yield bench
+    bench.release()
+
+
+def numbers_of(row: Row, clock: str) -> list[float | int | None]:
+    """Return all that a row says by a clock."""
+    return [getattr(row, field.name) for field in fields(Row) if field.name.startswith(f"{clock}_")]
+
+
+class Fake(Runnable):
+    """Does nothing on the host, and keeps a log."""
+
+    kind = "variant"
+
+    def __init__(self, name: str = "fake", seconds: float = 0.0) -> None:
+        self.name, self._seconds = name, seconds
+        self.log: list[str] = []
+
+    def launch(self) -> None:
+        self.log.append("launch")
+        if self._seconds:
+            time.sleep(self._seconds)
+
+
+class Consuming(Fake):
+    """Uses its operand up, which takes long to put back."""
+
+    clocks = ("event", "host")
+
+    def before(self) -> None:
+        self.log.append("before")
+        time.sleep(PAUSE)
+
+
+class OnHost(Fake):
+    """Needs the host on the way."""
+
+    clocks = ("host",)
+
+
+class Staged(Fake):
+    """Counts, then fills; `launch` does both."""
+
+    clocks = ("event", "host")
+
+    def prepare(self, workspace) -> None:
+        self.stages = {name: lambda name=name: self.log.append(name) for name in ("count", "fill")}
+
+
+OWN = {"entry": str, "stage_count": float, "stage_fill": float}
+
+
+# before()
+
+
+def test_what_a_launch_changes_is_put_back_before_each_launch_and_outside_its_time(bench):
+    fake = Consuming()
+    row = bench.try_once(fake, "search", FULL)
+    assert (row.status, row.event_launches, row.host_launches) == ("ok", 20, 20)
+    assert fake.log == ["before", "launch"] * (1 + 20 + 20)  # the first says how long it takes
+    assert row.event_median < PAUSE / 4
+    assert row.host_median < PAUSE / 4
+    assert numbers_of(row, "graph") == [None] * 7
+
+
+def test_where_the_cache_is_flushed_that_comes_after_the_reset(bench, monkeypatch):
+    fake = Consuming()
+    monkeypatch.setattr(bench.devices, "flush", lambda: fake.log.append("flush"))
+    row = bench.try_once(fake, "search", Effort(3, 5, 5, cold=True))
+    assert (row.cache, row.event_launches, row.host_launches) == ("cold", 3, 3)
+    assert fake.log == ["before", "launch", *["before", "flush", "launch"] * 6]
+
+
+def test_a_product_is_put_back_before_it_is_verified(bench):
+    class Adding(Multiplies):
+        """Adds the product to y, which has to be zero then."""
+
+        kind, name, arrangement, clocks = "variant", "adding", "AoS", ("host",)
+
+        def prepare(self, workspace):
+            self._device, self._y = workspace.device, y_on(workspace)
+            self._product = workspace.operands.reference
+
+        def before(self):
+            self._device.fill(self._y, 0)
+
+        def launch(self):
+            y = np.empty_like(self._product)
+            self._device.download(self._y, y)
+            self._device.write(self._y, y + self._product)
+
+        def result(self):
+            return self._y
+
+        def arrange(self, values):
+            return values.ravel()
+
+    row = bench.try_once(Adding(), "search", FULL)
+    assert (row.status, row.message, row.error) == ("ok", None, 0)
+
+
+# the host's clock
+
+
+def test_what_needs_the_host_has_its_clock_alone(bench):
+    row = bench.try_once(OnHost(seconds=0.001), "search", FULL)
+    assert (row.status, row.host_launches) == ("ok", 20)
+    assert 0.001 <= row.host_min <= row.host_q1 <= row.host_median <= row.host_q3 <= row.host_max
+    assert row.screened_by == row.median("host") == row.host_median
+    assert numbers_of(row, "event") == numbers_of(row, "graph") == [None] * 7
+
+
+def test_what_has_its_clock_beside_events_is_screened_by_those(bench):
+    class Both(Fake):
+        clocks = ("event", "host")
+
+    row = bench.try_once(Both(), "search", FULL)
+    assert (row.event_launches, row.host_launches) == (20, 20)
+    assert replace(row, event_median=1.0, host_median=2.0).screened_by == 1.0
+
+
+def test_its_clock_decides_which_get_the_full_effort_and_which_is_chosen(make_bench, small_problem, tmp_path):
+    bench = make_bench(small_problem("real"), cpu_budget=10.0, finalists=1, screen_launches=5)
+    told = []
+
+    class Spy(Exhaustive):
+        def __call__(self, space, measure):
+            super().__call__(space, lambda index: told.append((space[index], measure(index))))
+
+    fakes = [OnHost("slow", 0.008), OnHost("quick", 0.001), OnHost("slower", 0.02)]
+    with Store(tmp_path / "rows.jsonl") as store:
+        screened = {row.name: row.host_median for row in Search(bench, store, cold=False).screened(fakes)}
+        rows = Search(bench, store, cold=False).by(Spy(), fakes)
+    assert told == [*screened.items()]
+    assert screened["quick"] < screened["slow"] < screened["slower"]
+    assert {row.name: row.protocol for row in rows} == {"slow": "screen", "quick": "full", "slower": "screen"}
+    choices = pick(rows, 0.01, lambda timed, clock: {"joint": timed})
+    assert [(choice.clock, choice.tuning, choice.name) for choice in choices] == [("host", "joint", "quick")]
+    bench.release()
+
+
+def test_rounds_go_by_its_clock(make_bench, small_problem, tmp_path):
+    bench = make_bench(small_problem("real"), cpu_budget=10.0, rounds=3, launches=12, cold_launches=6)
+    with Store(tmp_path / "rows.jsonl") as store:
+        rows = shuffled_rounds(bench, [OnHost("one"), OnHost("other")], store, seed=1)
+    assert [(row.name, row.cache, row.host_launches) for row in rows] == [
+        ("one", "warm", 12),
+        ("other", "warm", 12),
+        ("one", "cold", 6),
+        ("other", "cold", 6),
+    ]
+    assert {row.event_median for row in rows} == {None}
+    bench.release()
+
+
+# stages
+
+
+def test_stages_have_samples_of_their_own(bench, monkeypatch):
+    bench.own = OWN
+    fake = Staged()
+    row = bench.try_once(fake, "search", Effort(4))
+    assert row.status == "ok"
+    assert fake.log == ["launch"] * (1 + 4 + 4) + ["count", "fill"] * 4
+    assert row["stage_count"] > 0
+    assert row["stage_fill"] > 0
+
+    taken = np.array([[1.0, 10.0], [3.0, 30.0], [8.0, 20.0]])
+    monkeypatch.setattr(bench.devices, "time_stages", lambda stages, count, before: taken)
+    row = bench.try_once(fake, "search", Effort(3))
+    assert row.own == {"entry": "real", "stage_count": 3.0, "stage_fill": 20.0}
+
+
+def test_before_stages_the_operand_is_put_back_once(bench):
+    class StagedConsuming(Consuming, Staged):
+        pass
+
+    bench.own = OWN
+    fake = StagedConsuming()
+    row = bench.try_once(fake, "search", Effort(3))
+    assert fake.log == ["before", "launch"] * (1 + 3 + 3) + ["before", "count", "fill"] * 3
+    assert row["stage_count"] < PAUSE / 4
+
+
+def test_a_screened_row_has_no_stages(bench):
+    bench.own = OWN
+    fake = Staged()
+    row = bench.try_once(fake, "search", SCREEN)
+    assert (row.status, row.protocol) == ("ok", "screen")
+    assert set(fake.log) == {"launch"}
+    assert row.own == {"entry": "real"}
+
+
+def test_stages_of_several_rounds_are_joined():
+    first, second = (Samples({"host": np.array([s])}, stages={"fill": np.array([s, s])}) for s in (1.0, 5.0))
+    said = timing.columns(first.join(second))
+    assert (said["stage_fill"], said["host_launches"], said["host_median"]) == (3.0, 2, 3.0)
+
+
+# a device that holds its clock down
+
+
+@pytest.fixture
+def throttled(bench, monkeypatch):
+    """Let the device say, sample by sample, why its clock is held down; return how long was rested between them."""
+
+    def say(*reasons):
+        rests, left = [], list(reasons)
+        monkeypatch.setattr(bench.devices, "clocks", lambda: (1500.0, left.pop(0)))
+        monkeypatch.setattr(time, "sleep", rests.append)
+        return rests, left
+
+    return say
+
+
+def test_a_row_that_stayed_throttled_says_so_and_how_often_it_was_tried(bench, throttled):
+    rests, left = throttled(*["power cap"] * 3)
+    fake = Fake()
+    row = bench.try_once(fake, "search", Effort(4))
+    assert (row.status, row.throttle) == ("ok", "power cap")
+    assert row.message == "throttled (power cap) in each of 3 samples"
+    assert rests == list(timing.RESTS)
+    assert min(rests) > 0
+    assert left == []
+    assert len(fake.log) == 1 + 3 * 4
+
+
+@pytest.mark.parametrize("before", [1, 2])
+def test_a_row_that_recovers_says_nothing(bench, throttled, before):
+    rests, left = throttled(*["hot"] * before, None)
+    row = bench.try_once(Fake(), "search", Effort(4))
+    assert (row.status, row.throttle, row.message, row.event_launches) == ("ok", None, None, 4)
+    assert len(rests) == before
+    assert left == []
+
+
+def test_screening_does_not_wait_for_the_clock(bench, throttled):
+    rests, left = throttled("power cap")
+    row = bench.try_once(Fake(), "search", SCREEN)
+    assert (row.status, row.throttle, row.message) == ("ok", "power cap", "throttled (power cap)")
+    assert rests == left == []
+
+
+@pytest.mark.parametrize("effort", [FULL, SCREEN, Effort(3, cold=True)])
+def test_what_has_no_clock_for_single_launches_is_refused(bench, effort):
+    class Replayed(Fake):
+        clocks = ("graph",)
+
+    with pytest.raises(ValueError, match="fake has no clock for single launches"):
+        bench.try_once(Replayed(), "search", effort)
+
+
+def test_a_round_without_a_graph_clock_is_told_of(bench):
+    first, second = Samples({}, graph_message="no graph clock: a wait"), Samples({})
+    assert first.join(second).message == second.join(first).message == "no graph clock: a wait"
+
+
+def test_where_nothing_is_held_down_there_is_no_rest(bench, throttled):
+    rests, left = throttled(None)
+    assert bench.try_once(Fake(), "search", Effort(4)).message is None
+    assert rests == left == []
+
+
+def test_as_many_samples_as_rests_and_one_are_taken(bench, throttled, monkeypatch):
+    monkeypatch.setattr(timing, "RESTS", (0.0,) * 4)
+    _, left = throttled(*["hot", "hotter", "hot", "hot", "power cap"])
+    row = bench.try_once(Fake(), "search", Effort(4))
+    assert row.message == "throttled (power cap) in each of 5 samples"
+    assert left == []
+
+
+def test_one_throttled_round_marks_the_row(make_bench, small_problem, tmp_path, monkeypatch):
+    bench = make_bench(small_problem("real"), rounds=2)
+    monkeypatch.setattr(timing, "RESTS", (0.0, 0.0))
+    warm = ["hot", "hot", "hot", None]  # the first round stays throttled, the second is not
+    cold = ["hot", None, None]  # the first round recovers
+    reasons = iter([*warm, *cold])
+    monkeypatch.setattr(bench.devices, "clocks", lambda: (None, next(reasons)))
+    with Store(tmp_path / "rows.jsonl") as store:
+        rows = shuffled_rounds(bench, [Fake()], store, seed=1)
+    assert [(row.cache, row.throttle, row.message) for row in rows] == [
+        ("warm", "hot", "throttled (hot) in 1 of 2 rounds"),
+        ("cold", None, None),
+    ]
+    bench.release()
+
+
+def test_a_throttled_row_without_a_graph_says_both(bench, throttled, monkeypatch):
+    def refuse(launch, launches, replays):
+        raise CaptureError("a wait")
+
+    monkeypatch.setattr(bench.devices, "time_graph", refuse)
+    throttled(*["hot"] * 3)
+    row = bench.try_once(Fake(), "search", FULL)
+    assert row.message == "throttled (hot) in each of 3 samples; no graph clock: a wait"
+    assert row.graph_median is None

@@ -1,0 +1,129 @@
+"""`repro check`: what a campaign lacks, and what it lets the next run try again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from repro.bench.rows import SCHEMA
+from repro.campaign.completeness import find_missing
+from repro.campaign.plan import Plan, as_yaml, make_plan
+from repro.campaign.recording import pack
+from repro.cli.checking import check
+from repro.config import resolve
+from repro.errors import ReproError
+
+REPOSITORY = Path(__file__).parents[2]
+NAME = "dirac_torus"
+
+
+@pytest.fixture
+def campaign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
+    """A complete campaign of one problem and one layout, as far as its records go."""
+    for name in ("config", "kernels", "src"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+    monkeypatch.chdir(tmp_path)
+    study = {"problems": [NAME], "precisions": ["single"], "layouts": ["CSR-AoS-AoS"]}
+    plan = make_plan(resolve({"device": "opencl", "studies": {"compound_spmv": study}}))
+    write_record(plan, {"status": "ok"})
+    for manifest in plan.all_manifests:
+        write_json(Path(manifest), {"status": "ok"})
+    write_rows(plan, [("a", "ok", None), ("b", "unsupported", "no"), ("c", "noisy", None)])
+    Path(plan.config_file).write_text(as_yaml(plan.config))
+    return plan
+
+
+def write_json(path: Path, data: dict[str, object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data))
+
+
+def write_record(plan: Plan, record: dict[str, object]) -> Path:
+    write_json(Path(plan.results, "raw/problems", f"{NAME}.json"), record)
+    built = Path(plan.results, "problems", f"{NAME}.npz")
+    built.parent.mkdir(parents=True, exist_ok=True)
+    built.touch()
+    return built
+
+
+def write_rows(plan: Plan, rows: list[tuple[str, str, str | None]]) -> None:
+    folder = Path(plan.results, "raw/compound_spmv", NAME, "single")
+    folder.mkdir(parents=True, exist_ok=True)
+    case = {"problem": NAME, "precision": "single", "schema": SCHEMA}
+    table = pd.DataFrame(rows, columns=["name", "status", "message"]).assign(**case)
+    for step in ("search", "baseline", "report"):
+        table.to_parquet(folder / f"{step}.parquet")
+    # a choice has a name, and neither status nor message
+    table[["name", *case]].to_parquet(folder / "choices.parquet")
+
+
+def test_a_complete_campaign_passes(campaign: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    check(Path(campaign.config_file))
+    assert capsys.readouterr().out == "campaign default is complete\n"
+
+
+def test_an_unavailable_problem_is_named_and_tried_again(campaign: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    built = write_record(campaign, {"status": "unavailable", "reason": "tried these places"})
+    write_rows(campaign, [("-", "unavailable", "tried these places")])
+    with pytest.raises(ReproError, match="missing or failed: 1"):
+        check(Path(campaign.config_file), keep=True)
+    assert built.exists()
+    with pytest.raises(ReproError, match="missing or failed: 1"):
+        check(Path(campaign.config_file))
+    assert not built.exists()
+    assert f"problem {NAME}: tried these places" in capsys.readouterr().err
+
+
+def test_a_problem_that_a_study_refused_is_named_once(campaign: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows(campaign, [("-", "unavailable", "the matrix is not square")])
+    with pytest.raises(ReproError, match="missing or failed: 1"):
+        check(Path(campaign.config_file))
+    assert f"compound_spmv on {NAME}, single: the matrix is not square\n" in capsys.readouterr().err
+    # it would be refused again
+    assert Path(campaign.results, "problems", f"{NAME}.npz").exists()
+
+
+def test_a_module_that_does_not_compile_is_named_and_tried_again(campaign: Plan) -> None:
+    manifest = Path(campaign.all_manifests[0])
+    write_json(manifest, {"status": "compile_error", "message": "error: expected ';'"})
+    write_rows(campaign, [("a", "compile_error", "error: expected ';'")])
+    missing = find_missing(campaign)
+    assert [(part.what, part.reason, part.again) for part in missing] == [
+        (f"module {manifest}", "error: expected ';'", manifest)
+    ]
+
+
+def test_rows_that_failed_are_counted_by_status(campaign: Plan) -> None:
+    write_rows(
+        campaign, [("a", "ok", None), ("b", "incorrect", None), ("c", "incorrect", "x"), ("d", "launch_error", "y")]
+    )
+    reasons = [part.reason for part in find_missing(campaign) if "search" in part.what]
+    assert reasons == ["2 rows incorrect, the first b", "1 rows launch_error, the first d: y"]
+
+
+def test_what_was_never_made_is_named(campaign: Plan) -> None:
+    Path(campaign.results, "raw/problems", f"{NAME}.json").unlink()
+    Path(campaign.all_manifests[0]).unlink()
+    Path(campaign.results, "raw/compound_spmv", NAME, "single/report.parquet").unlink()
+    assert [part.reason.split(":")[0] for part in find_missing(campaign)] == [
+        "not built",
+        "not compiled",
+        "not measured",
+    ]
+
+
+def test_a_recorded_campaign_is_measured(campaign: Plan) -> None:
+    write_rows(campaign, [("a", "ok", None), ("b", "incorrect", None)])
+    before = find_missing(campaign)
+    assert len(before) == 3
+    pack(Path(campaign.results, "raw"))
+    assert find_missing(campaign) == before
+
+
+def test_a_damaged_record_is_an_error(campaign: Plan) -> None:
+    Path(campaign.all_manifests[0]).write_text("{")
+    with pytest.raises(ReproError, match="a record is damaged"):
+        find_missing(campaign)

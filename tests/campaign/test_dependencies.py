@@ -1,0 +1,270 @@
+"""What a step depends on, on a small package and on ours."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import repro
+from repro.campaign import dependencies
+from repro.campaign import plan as planning
+from repro.campaign.dependencies import OPTIONAL
+from repro.campaign.plan import Plan
+from repro.config.models import Config, StudySettings
+from repro.errors import ReproError
+
+PACKAGE = Path(repro.__file__).parent
+MADE_UP = {
+    "__init__.py": "def later():\n    from made_up import program\n",
+    "program.py": "",
+    "scan.py": "",
+    "step.py": """
+        from typing import TYPE_CHECKING
+        from made_up.tools.sharp import cut
+        if TYPE_CHECKING:
+            from made_up.program import Program
+        def run():
+            from made_up import lazy
+    """,
+    "lazy.py": "",
+    "tools/__init__.py": "from made_up import beside",
+    "tools/sharp.py": "",
+    "tools/blunt.py": "",
+    "beside.py": "",
+    "asks.py": "from made_up.kinds import get_kind",
+    "kinds/__init__.py": "from made_up.scan import import_all\nimport_all(__name__, __path__)",
+    "kinds/one.py": "",
+    "kinds/two/__init__.py": "",
+    "kinds/two/part.py": "",
+    "writer.py": 'TEMPLATE = "page.html.j2"; RECORD = "page.json"',
+    "page/page.html.j2": '{% include "looks/page.css" %}',
+    "page/looks/page.css": "",
+    "page/page.js": "",
+    "studies/__init__.py": "",
+    "studies/plain/__init__.py": "",
+    "studies/plain/study.py": "",
+}
+
+
+def write(folder: Path) -> None:
+    for name, text in MADE_UP.items():
+        path = folder / "made_up" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(re.sub(r"^ {8}", "", text, flags=re.MULTILINE))
+
+
+def forget() -> None:
+    for function in (dependencies.code_hash, dependencies._package, dependencies._names):
+        function.cache_clear()
+
+
+@pytest.fixture
+def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a package `made_up` that can be imported."""
+    write(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    forget()
+    return tmp_path / "made_up"
+
+
+def names(folder: Path, *modules: str) -> set[str]:
+    """Return the files behind some modules of the package that is made up."""
+    paths = dependencies.files_of(*(f"made_up.{module}" for module in modules), root="made_up")
+    return {path.relative_to(folder).as_posix() for path in paths}
+
+
+def hash_now(*modules: str) -> str:
+    forget()
+    return dependencies.code_hash(*(f"made_up.{module}" for module in modules), root="made_up")
+
+
+class TestFiles:
+    """Of a package that is made up."""
+
+    def test_imports_count_where_they_run_and_so_do_the_packages_around(self, made_up: Path) -> None:
+        assert names(made_up, "step") == {
+            "__init__.py",
+            "step.py",
+            "lazy.py",
+            "tools/__init__.py",
+            "tools/sharp.py",
+            "beside.py",
+        }
+
+    def test_a_package_that_loads_its_folder_depends_on_all_of_it(self, made_up: Path) -> None:
+        kinds = {"kinds/__init__.py", "kinds/one.py", "kinds/two/__init__.py", "kinds/two/part.py"}
+        assert names(made_up, "asks") == {"__init__.py", "scan.py", "asks.py", *kinds}
+
+    def test_a_package_stands_for_all_that_is_in_it(self, made_up: Path) -> None:
+        assert names(made_up, "kinds.two") >= {"kinds/two/part.py"}
+        assert names(made_up, "tools") >= {"tools/sharp.py", "tools/blunt.py"}
+
+    def test_data_count_where_they_are_named(self, made_up: Path) -> None:
+        assert names(made_up, "writer") == {
+            "__init__.py",
+            "writer.py",
+            "page/page.html.j2",
+            "page/looks/page.css",
+        }
+
+    def test_a_study_needs_no_tables(self, made_up: Path) -> None:
+        study = names(made_up, "studies.plain.study")
+        assert names(made_up, "studies.plain.study", "studies.plain.tables", "studies.plain.figures") == study
+
+    def test_any_other_module_has_to_be_there(self, made_up: Path) -> None:
+        with pytest.raises(ReproError, match=r"no such module.*\n  actual: made_up.stepp"):
+            names(made_up, "stepp")
+
+    def test_a_folder_whose_imports_cannot_be_seen_is_refused(self, made_up: Path) -> None:
+        (made_up / "tools/__init__.py").unlink()
+        with pytest.raises(ReproError, match=r"a folder of modules without __init__.py\n  where: .*/made_up/tools"):
+            names(made_up, "step")
+
+    def test_what_no_program_can_import_does_not_count(self, made_up: Path) -> None:
+        before = names(made_up, "kinds")
+        (made_up / "kinds/.backups").mkdir()
+        (made_up / "kinds/.backups/one-1.py").touch()
+        forget()
+        assert names(made_up, "kinds") == before
+
+
+class TestHash:
+    """Of a package that is made up."""
+
+    def test_it_does_not_depend_on_order_or_place(
+        self, made_up: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        here = hash_now("step", "asks")
+        assert re.fullmatch("[0-9a-f]{16}", here)
+        assert hash_now("asks", "step") == here
+        write(tmp_path / "elsewhere")
+        shutil.rmtree(made_up)
+        monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+        assert hash_now("step", "asks") == here
+
+    @pytest.mark.parametrize("name", ["step.py", "lazy.py", "tools/__init__.py", "beside.py"])
+    def test_an_edit_of_what_runs_changes_it(self, made_up: Path, name: str) -> None:
+        before = hash_now("step")
+        with (made_up / name).open("a") as file:
+            file.write("\nEDITED = True\n")
+        assert hash_now("step") != before
+
+    @pytest.mark.parametrize("name", ["program.py", "tools/blunt.py", "kinds/one.py", "page/page.css"])
+    def test_an_edit_of_anything_else_does_not(self, made_up: Path, name: str) -> None:
+        before = hash_now("step")
+        with (made_up / name).open("a") as file:
+            file.write("\nEDITED = True\n")
+        assert hash_now("step") == before
+
+    def test_a_new_file_in_a_folder_that_is_loaded_changes_it(self, made_up: Path) -> None:
+        before = hash_now("asks")
+        (made_up / "kinds/three.py").touch()
+        assert hash_now("asks") != before
+
+    def test_an_edit_of_named_data_changes_it(self, made_up: Path) -> None:
+        before = hash_now("writer")
+        (made_up / "page/looks/page.css").write_text("body {}")
+        after = hash_now("writer")
+        assert after != before
+        (made_up / "page/page.js").write_text("let a = 1")
+        assert hash_now("writer") == after
+
+
+# our package: which steps an edit of a file repeats
+
+STUDIES = ("compound_spmv", "compressed_coo")
+OURS, COO = ({f"{study} {step}" for step in ("compile", "measure", "tables", "figures")} for study in STUDIES)
+ALL = {"problems", "common", "report", *OURS, *COO}
+
+
+@pytest.fixture(scope="module")
+def steps() -> dict[str, frozenset[Path]]:
+    """The files behind each step, from the modules that the rules' hashes are of."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "code_hash", lambda *modules: modules)
+        made = Plan(Config(studies={study: StudySettings() for study in STUDIES}), None, {}, dict.fromkeys(STUDIES))
+        modules: dict[str, Any] = {
+            "problems": made.building_code,
+            "common": made.common_code,
+            "report": made.reporting_code,
+            **{f"{study} compile": made.compiling_code(study) for study in STUDIES},
+            **{f"{study} measure": made.measuring_code(study) for study in STUDIES},
+            **{f"{study} {part}": made.artifacts_code(study, part) for study in STUDIES for part in OPTIONAL},
+        }
+    return {step: dependencies.files_of(*names) for step, names in modules.items()}
+
+
+@pytest.mark.parametrize(
+    ("edited", "repeated"),
+    [
+        ("artifacts/report/report.html.j2", {"report"}),
+        ("artifacts/report/report.css", {"report"}),
+        ("studies/compound_spmv/words.html.j2", {"report"}),
+        # how large a matrix is in each format is recorded when the problem is built
+        ("studies/compound_spmv/outer/sliced.py", {"problems", "report", *OURS}),
+        ("studies/compound_spmv/facts.py", {"problems"}),
+        ("studies/compound_spmv/choosing.py", {"report", *OURS} - {"compound_spmv compile"}),
+        ("studies/compressed_coo/variant.py", {"report", *COO} - {"compressed_coo compile"}),
+        ("studies/compound_spmv/figures/pareto.py", {"report", "compound_spmv figures"}),
+        ("studies/compressed_coo/tables/medians.py", {"report", "compressed_coo tables"}),
+        ("problems/stencils.py", {"problems"}),
+        ("campaign/building.py", {"problems"}),
+        ("campaign/measuring.py", {"compound_spmv measure", "compressed_coo measure"}),
+        # what measures is not what compiles or builds
+        ("bench/timing.py", {"report", *OURS, *COO} - {"compound_spmv compile", "compressed_coo compile"}),
+        ("tuning/session.py", {"report", *OURS, *COO} - {"compound_spmv compile", "compressed_coo compile"}),
+        ("sparse/verify.py", {"report", *OURS, *COO} - {"compound_spmv compile", "compressed_coo compile"}),
+        ("sparse/solvers/render.py", {"report", *COO}),
+        ("entries/real.py", ALL - {"common", "compressed_coo compile"}),
+        ("errors.py", ALL),
+        ("operators/linear.py", set()),
+        ("cli/app.py", set()),
+    ],
+)
+def test_an_edit_repeats_what_it_can_change(edited: str, repeated: set[str], steps: dict[str, frozenset[Path]]) -> None:
+    assert (PACKAGE / edited).is_file()
+    assert set(steps) == ALL
+    assert {step for step, files in steps.items() if PACKAGE / edited in files} == repeated
+
+
+def test_one_module_loads_what_is_in_a_folder() -> None:
+    # the imports of a loop of its own would go unnoticed
+    loops = {path for path in PACKAGE.rglob("*.py") if "iter_modules" in path.read_text()}
+    assert loops == {PACKAGE / "scan.py"}
+
+
+def test_an_edit_of_a_copy_changes_its_hash(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "repro", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def hashes() -> dict[str, str]:
+        code = """if True:
+            import sys
+            from repro.campaign.dependencies import code_hash
+            for study in sys.argv[1:]:
+                print(study, code_hash("repro.campaign.measuring", f"repro.studies.{study}.study"))
+        """
+        said = subprocess.run(
+            [sys.executable, "-c", code, *STUDIES],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        return dict(line.split() for line in said.splitlines())
+
+    before = hashes()
+    assert before == {
+        study: dependencies.code_hash("repro.campaign.measuring", f"repro.studies.{study}.study") for study in STUDIES
+    }
+    with (tmp_path / "repro/studies/compound_spmv/outer/sliced.py").open("a") as file:
+        file.write("\nEDITED = True\n")
+    after = hashes()
+    assert after["compound_spmv"] != before["compound_spmv"]
+    assert after["compressed_coo"] == before["compressed_coo"]

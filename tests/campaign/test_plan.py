@@ -1,0 +1,221 @@
+"""Plans: what a configuration means on a machine, before anything runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import yaml
+
+from repro.campaign.plan import Plan, make_plan, prepare
+from repro.codegen.compile import manifest_path
+from repro.codegen.targets import CPU, get_target
+from repro.config import resolve
+from repro.devices import open as opening
+from repro.devices.detect import Gpu
+from repro.errors import ReproError
+from repro.studies.compound_spmv.study import layouts as layouts_of
+
+REPOSITORY = Path(__file__).parents[2]
+GPU = Gpu(0, "NVIDIA Test", "sm_90", "GPU-1")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Work where nothing of the repository's own results can be read or written."""
+    for name in ("config", "kernels", "src"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+    monkeypatch.chdir(tmp_path)
+
+
+def plan(study: dict[str, Any] | None = None, **keys: Any) -> Plan:
+    """Plan a campaign of one study on the CPU."""
+    return make_plan(resolve({"device": "opencl", "studies": {"compound_spmv": study or {}}, **keys}))
+
+
+def test_the_default_is_the_generated_set_in_both_precisions() -> None:
+    made = plan()
+    assert made.target == CPU
+    assert len(made.problems) >= 6
+    assert {problem.entry for problem in made.problems.values()} == {"complex", "quaternion", "block3"}
+    assert len(made.runs) == 2 * len(made.problems)
+    assert sum(len(group.keys) for group in made.module_groups) == 3 * 2 * 16
+    assert len(made.all_manifests) == len(set(made.all_manifests)) == 3 * 2 * 16 + 1
+    assert {"table-1", "table-9"} <= set(made.studies["compound_spmv"].tables)
+    assert {"figure-1", "figure-7"} <= set(made.studies["compound_spmv"].figures)
+
+
+def test_the_papers_are_thirteen() -> None:
+    made = plan({"problems": "papers"})
+    assert len(made.problems) == 13
+    assert made.problems["surfaces/bunny"].size == (34834, 243410)
+
+
+def test_layouts_are_those_asked_for_and_the_reference() -> None:
+    made = plan({"layouts": ["Sl-32-SoA-AoS"], "problems": ["dirac_torus"], "precisions": ["single"]})
+    [group] = made.module_groups
+    assert (group.name, group.rule) == ("paper/quaternion-single", "compile_compound_spmv_paper_quaternion_single")
+    assert group.keys == tuple(f"paper/quaternion-single/{layout}" for layout in ("CSR-AoS-AoS", "Sl-32-SoA-AoS"))
+
+
+def test_manifests_are_where_the_study_looks_for_them() -> None:
+    made = plan({"problems": ["dirac_torus"]})
+    layouts = layouts_of(made.config.studies["compound_spmv"], "paper", "quaternion")
+    keys = [f"paper/quaternion-double/{layout}" for layout in layouts]
+    expected = [str(manifest_path("cpu", "compound_spmv", key)) for key in keys]
+    assert made.manifests("compound_spmv", "dirac_torus", "double") == [*expected, made.common_manifest]
+
+
+def test_own_problems_get_their_entry_from_the_header(tmp_path: Path) -> None:
+    matrix = tmp_path / "cavity.v2.mtx"
+    matrix.write_text("%%MatrixMarket matrix coordinate complex general\n% by hand\n3 3 4\n")
+    made = plan({"problems": [{"path": str(matrix)}]})
+    problem = made.problems["cavity"]
+    assert (problem.entry, problem.size, problem.source) == ("complex", (3, 4), str(matrix))
+
+
+def test_an_own_problem_may_be_in_the_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "graph.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 4\n")
+    problem = plan({"problems": [{"path": "~/graph.mtx"}]}).problems["graph"]
+    assert (problem.entry, problem.source) == ("pattern", str(tmp_path / "graph.mtx"))
+
+
+def test_one_name_means_one_problem_in_all_studies(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.mtx").write_text("%%MatrixMarket matrix coordinate real general\n3 3 4\n")
+    own = [{"problems": [{"path": str(tmp_path / folder / "mine.mtx")}]} for folder in "ab"]
+    made = make_plan(resolve({"device": "opencl", "studies": {"compound_spmv": own[0], "compressed_coo": own[0]}}))
+    assert list(made.problems) == ["mine"]
+    with pytest.raises(ReproError, match=r"two studies mean other problems by one name[\s\S]*b/mine\.mtx"):
+        make_plan(resolve({"device": "opencl", "studies": {"compound_spmv": own[0], "compressed_coo": own[1]}}))
+
+
+@pytest.mark.parametrize(
+    "changed", [{"search": "random"}, {"budget": 0.5}, {"training": ["h200"]}, {"memory_weight": 1.0}]
+)
+def test_what_decides_what_is_measured_measures_again(changed: dict[str, Any]) -> None:
+    assert plan(changed).timing("compound_spmv") != plan().timing("compound_spmv")
+
+
+def test_a_definition_does_not_change_with_the_sets_a_problem_is_in() -> None:
+    assert "sets" not in plan().problems["dirac_torus"].definition
+
+
+def test_artifacts_can_be_chosen() -> None:
+    made = plan({"artifacts": ["figure-3", "table-9"]})
+    study = made.studies["compound_spmv"]
+    assert (study.tables, study.figures) == (("table-9",), ("figure-3",))
+    assert made.artifact_files == [
+        "results/default/tables/compound_spmv/table-9.tex",
+        "figures/default/compound_spmv/figure-3.pdf",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("study", "message"),
+    [
+        ({"problems": "buny"}, "unknown problem(.|\n)*surfaces/bunny"),
+        ({"problems": ["surfaces/bunni"]}, "unknown problem"),
+        ({"layouts": ["CSR-AoS"]}, "unknown layout"),
+        ({"artifacts": ["table-99"]}, "unknown artifact(.|\n)*table-99"),
+        ({"problems": [{"path": "nowhere.mtx"}]}, "no such file(.|\n)*nowhere.mtx"),
+        ({"problems": [{"path": "config/config.yaml"}]}, "does not say what its entries are"),
+        ({"problems": [{"path": "config/config.yaml", "name": "a b", "entry": "block3"}]}, "a b"),
+    ],
+)
+def test_what_cannot_be_planned_is_one_message(study: dict[str, Any], message: str) -> None:
+    with pytest.raises(ReproError, match=message):
+        plan(study)
+
+
+class TestDevice:
+    """Which device `device:` means."""
+
+    @pytest.fixture(autouse=True)
+    def _one_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(opening, "find_gpus", lambda: [GPU])
+        monkeypatch.setattr(opening, "find_spec", lambda name: object())
+
+    def test_auto_is_the_gpu(self) -> None:
+        made = plan(device="auto")
+        assert (made.device, made.target, made.on_gpu) == ("cuda:0", get_target("sm_90"), True)
+        assert made.common_manifest == "modules/sm_90/common.json"
+
+    def test_auto_is_the_cpu_where_nothing_drives_the_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(opening, "find_spec", lambda name: None)
+        assert plan(device="auto").device == "opencl:0"
+
+    def test_auto_is_the_cpu_where_there_is_no_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(opening, "find_gpus", list)
+        made = plan(device="auto")
+        assert (made.device, made.on_gpu) == ("opencl:0", False)
+
+    def test_a_gpu_that_is_not_there_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with pytest.raises(ReproError, match=r"no such GPU(.|\n)*cuda:0 NVIDIA Test"):
+            plan(device="cuda:1")
+        monkeypatch.setattr(opening, "find_gpus", list)
+        with pytest.raises(ReproError, match=r"no such GPU(.|\n)*repro doctor"):
+            plan(device="cuda")
+
+
+class TestReplay:
+    """A replay takes what is recorded and asks for no device."""
+
+    def test_it_takes_the_raw_results_as_they_are(self) -> None:
+        raw = Path("results/old/raw/compound_spmv/x/single")
+        raw.mkdir(parents=True)
+        (raw / "report.parquet").touch()
+        made = plan(campaign="old", replay=True, device="cuda:7")
+        assert made.target is None
+        assert made.raw("compound_spmv") == [str(raw / "report.parquet")]
+        assert made.all_manifests == made.matrices == []
+
+    def test_an_unrecorded_campaign_is_an_error(self) -> None:
+        with pytest.raises(ReproError, match=r"no such recorded campaign\n  where: results/none/raw"):
+            plan(campaign="none", replay=True)
+
+
+class TestPrepare:
+    """The resolved configuration is written beside the results."""
+
+    DATA: ClassVar[dict[str, Any]] = {"device": "opencl", "studies": {"compound_spmv": {}}}
+
+    def test_it_resolves_to_itself_and_is_touched_only_when_it_changes(self) -> None:
+        path = Path(prepare(self.DATA).config_file)
+        written = yaml.safe_load(path.read_text())
+        assert written["device"] == "opencl:0"
+        before = path.stat().st_mtime_ns
+        assert prepare(written).config == prepare(self.DATA).config
+        assert path.stat().st_mtime_ns == before
+        prepare({**self.DATA, "seed": 2})
+        assert yaml.safe_load(path.read_text())["seed"] == 2
+
+    def test_a_replay_leaves_the_recorded_configuration_alone(self) -> None:
+        recorded = Path(prepare(self.DATA).config_file)
+        Path("results/default/raw").mkdir()
+        before = recorded.read_bytes()
+        assert prepare({**self.DATA, "replay": True}).config_file == "results/default/replay.yaml"
+        assert recorded.read_bytes() == before
+
+    def test_a_folder_that_cannot_be_written_to_is_one_message(self) -> None:
+        Path("results").touch()
+        with pytest.raises(ReproError, match=r"cannot write to the results folder\n  where: results/default"):
+            prepare(self.DATA)
+
+
+def test_planning_imports_nothing_slow_before_it_is_needed() -> None:
+    code = "import repro.campaign.plan, sys; print(sorted({'matplotlib', 'pandas'} & set(sys.modules)))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "[]"
+
+
+def test_a_study_refuses_entries_that_it_cannot_take() -> None:
+    with pytest.raises(ReproError, match="cannot take") as error:
+        make_plan(resolve({"device": "opencl", "studies": {"compressed_coo": {"problems": ["dirac_torus"]}}}, "a test"))
+    assert error.value.expected == "real entries"
+    assert "dirac_torus" in str(error.value.where)

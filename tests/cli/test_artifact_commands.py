@@ -1,0 +1,174 @@
+"""`repro table`, `repro figure` and `repro report` on campaigns of one study and of two."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from repro.campaign.artifacts import all_artifacts
+from repro.cli import artifacts as commands
+from repro.errors import ReproError
+from repro.studies import get_study
+from small_campaign import SmallCampaign
+
+SPMV, COO = "compound_spmv", "compressed_coo"
+MEASURED, OTHERS = "mhd1280b", "small/5pt_const"
+
+
+@pytest.fixture(autouse=True)
+def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+
+
+@pytest.fixture
+def maker_of(tmp_path: Path) -> Callable[[str], SmallCampaign]:
+    """Make campaigns of a study; those of two studies are one campaign."""
+    return lambda study: SmallCampaign(tmp_path, study=study, own=get_study(study).columns)
+
+
+@pytest.fixture
+def spmv(maker_of: Callable[[str], SmallCampaign]) -> SmallCampaign:
+    """A campaign of one study."""
+    maker = maker_of(SPMV)
+    maker.all(MEASURED)
+    return maker
+
+
+@pytest.fixture
+def both(spmv: SmallCampaign, maker_of: Callable[[str], SmallCampaign]) -> SmallCampaign:
+    """One that has measured two studies, each on a problem of its own."""
+    maker_of(COO).all(OTHERS)
+    spmv.configure(**{SPMV: {"problems": [MEASURED]}, COO: {"problems": [OTHERS]}})
+    return spmv
+
+
+def made(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*"))
+
+
+def rows(maker: SmallCampaign, study: str, name: str) -> str:
+    return (maker.results / maker.campaign / "tables" / study / f"{name}.csv").read_text()
+
+
+def test_the_files_of_each_command(spmv: SmallCampaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commands.table([f"{SPMV}/table-9"], campaign=spmv.campaign, results=spmv.results)
+    commands.figure(["figure-3"], campaign=spmv.campaign, results=spmv.results, figures=tmp_path / "drawn")
+    folder = spmv.results / spmv.campaign
+    assert made(folder / "tables") == [f"{SPMV}/table-9.{suffix}" for suffix in ("csv", "md", "tex")]
+    drawn = tmp_path / "drawn" / spmv.campaign
+    assert made(drawn) == [f"{SPMV}/figure-3.{suffix}" for suffix in ("pdf", "png", "svg")]
+    spmv.configure(**{SPMV: {"problems": [MEASURED], "artifacts": ["table-9"]}})
+    commands.report(campaign=spmv.campaign, results=spmv.results)
+    page = (folder / "report.html").read_text()
+    assert f'id="{SPMV}-table-9"' in page and f'id="{SPMV}-table-1"' not in page
+    assert len(capsys.readouterr().out.splitlines()) == 3 + 3 + 1
+
+
+def test_all_is_what_the_configuration_asks_for(spmv: SmallCampaign, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    wanted = f"{{problems: [{MEASURED}], artifacts: [table-1, figure-3]}}"
+    config.write_text(f"campaign: {spmv.campaign}\nstudies: {{{SPMV}: {wanted}}}\n")
+    commands.table(None, all_=True, results=spmv.results, config=config)
+    folder = spmv.results / spmv.campaign / "tables"
+    assert made(folder) == [f"{SPMV}/table-1.{suffix}" for suffix in ("csv", "md", "tex")]
+
+
+def test_a_configuration_beside_a_campaigns_name_counts(spmv: SmallCampaign, tmp_path: Path) -> None:
+    spmv.configure(**{SPMV: {"problems": [MEASURED], "artifacts": ["table-1"]}})
+    config = tmp_path / "c.yaml"
+    config.write_text(f"campaign: another\nstudies: {{{SPMV}: {{problems: [{MEASURED}], artifacts: [table-9]}}}}\n")
+    commands.table(None, all_=True, campaign=spmv.campaign, results=spmv.results, config=config)
+    assert made(spmv.results)[-3:] == [
+        f"{spmv.campaign}/tables/{SPMV}/table-9.{suffix}" for suffix in ("csv", "md", "tex")
+    ]
+    assert not (spmv.results / spmv.campaign / "tables" / SPMV / "table-1.csv").exists()
+
+
+def test_an_unknown_artifact_of_the_configuration_is_named(spmv: SmallCampaign) -> None:
+    spmv.configure(**{SPMV: {"problems": [MEASURED], "artifacts": ["table-1", "table-99"]}})
+    with pytest.raises(ReproError, match=r"unknown artifact(.|\n)*table-99"):
+        commands.table(None, all_=True, campaign=spmv.campaign, results=spmv.results)
+
+
+def test_a_name_alone_is_that_of_every_study_that_has_it(both: SmallCampaign) -> None:
+    commands.table(["table-1", "table-9"], campaign=both.campaign, results=both.results)
+    names = [(COO, "table-1"), (SPMV, "table-1"), (SPMV, "table-9")]  # compressed_coo has no table-9
+    tables = both.results / both.campaign / "tables"
+    expected = [f"{study}/{name}.{suffix}" for study, name in names for suffix in ("csv", "md", "tex")]
+    assert made(tables) == sorted(expected)
+
+
+def test_a_name_with_its_study_is_of_that_study_alone(both: SmallCampaign) -> None:
+    commands.table([f"{SPMV}/table-1"], campaign=both.campaign, results=both.results)
+    tables = both.results / both.campaign / "tables"
+    assert made(tables) == [f"{SPMV}/table-1.{suffix}" for suffix in ("csv", "md", "tex")]
+
+
+def test_a_figure_that_one_of_two_studies_has(both: SmallCampaign, tmp_path: Path) -> None:
+    commands.figure(["figure-speedup"], campaign=both.campaign, results=both.results, figures=tmp_path / "drawn")
+    drawn = tmp_path / "drawn" / both.campaign
+    assert made(drawn) == [f"{SPMV}/figure-speedup.{suffix}" for suffix in ("pdf", "png", "svg")]
+
+
+def test_what_is_named_twice_is_made_once(both: SmallCampaign, capsys: pytest.CaptureFixture[str]) -> None:
+    commands.table(["table-1", f"{SPMV}/table-1"], campaign=both.campaign, results=both.results)
+    assert len(capsys.readouterr().out.splitlines()) == 2 * 3
+
+
+@pytest.mark.parametrize("text", ["table-99", f"{COO}/table-9", "figure-speedup"])
+def test_an_unknown_name_is_one_message_with_every_study_and_name(both: SmallCampaign, text: str) -> None:
+    with pytest.raises(ReproError, match="unknown table") as error:
+        commands.table([text], campaign=both.campaign, results=both.results)
+    assert error.value.actual == text
+    assert f"{COO}/table-medians" in str(error.value.expected)
+    assert (f"{SPMV}/table-1" in str(error.value.expected)) == ("/" not in text)
+
+
+def test_tables_name_the_problems_of_their_study_alone(both: SmallCampaign) -> None:
+    commands.table(["table-problems"], campaign=both.campaign, results=both.results)
+    assert MEASURED in rows(both, SPMV, "table-problems") and OTHERS not in rows(both, SPMV, "table-problems")
+    assert OTHERS in rows(both, COO, "table-problems") and MEASURED not in rows(both, COO, "table-problems")
+
+
+def test_a_study_that_was_not_measured_yet_names_its_own_problems_alone(spmv: SmallCampaign) -> None:
+    """Another study of the campaign was: its problem has a record, which is none of this one's."""
+    spmv.record(OTHERS, entry="real", n=40_000, nnz=200_000)
+    spmv.configure(**{SPMV: {"problems": [MEASURED]}, COO: {"problems": [OTHERS]}})
+    for name in ("table-2", "table-problems"):
+        commands.table([f"{COO}/{name}"], campaign=spmv.campaign, results=spmv.results)
+        assert OTHERS in rows(spmv, COO, name) and MEASURED not in rows(spmv, COO, name)
+    commands.table([f"{SPMV}/table-problems"], campaign=spmv.campaign, results=spmv.results)
+    assert OTHERS not in rows(spmv, SPMV, "table-problems")
+
+
+def test_a_study_without_a_problem_that_is_built_holds_nothing(spmv: SmallCampaign) -> None:
+    spmv.configure(**{SPMV: {"problems": [MEASURED]}, COO: {"problems": [OTHERS]}})
+    with pytest.raises(ReproError, match="holds nothing of this study"):
+        commands.table([f"{COO}/table-2"], campaign=spmv.campaign, results=spmv.results)
+
+
+def test_rows_of_a_problem_that_is_no_longer_configured_stay_out(spmv: SmallCampaign) -> None:
+    for precision in ("single", "double"):
+        spmv.case("surfaces/bunny", precision)
+    spmv.configure(**{SPMV: {"problems": [MEASURED]}})
+    for artifact in all_artifacts(SPMV, "table"):
+        commands.table([artifact.name], campaign=spmv.campaign, results=spmv.results)
+    assert "34834" in rows(spmv, SPMV, "table-1")  # the papers' size
+    assert "surfaces/bunny" not in rows(spmv, SPMV, "table-problems") + rows(spmv, SPMV, "table-predicted")
+
+
+@pytest.mark.parametrize(
+    ("names", "all_", "campaign", "study", "what"),
+    [
+        (["table-1"], True, "synthetic-cuda", None, "both names and --all"),
+        (None, False, "synthetic-cuda", None, "no table is named"),
+        (["table-1"], False, "nothing-here", None, "no such campaign"),
+        (["table-1"], False, "synthetic-cuda", "other", "unknown study"),
+        (["other/table-1"], False, "synthetic-cuda", None, "unknown study"),
+    ],
+)
+def test_bad_commands(
+    spmv: SmallCampaign, names: list[str] | None, all_: bool, campaign: str, study: str | None, what: str
+) -> None:
+    with pytest.raises(ReproError, match=what):
+        commands.table(names, all_, campaign, study, results=spmv.results)

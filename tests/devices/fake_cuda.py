@@ -1,0 +1,284 @@
+"""Several GPUs that only keep time: each stream is the time in ms at which what is queued on it ends."""
+
+from __future__ import annotations
+
+import enum
+import struct
+import sys
+from types import ModuleType, SimpleNamespace
+
+from repro.devices import cuda as cuda_device
+from repro.devices import nvml
+
+FLUSH = 100
+BYTES_PER_MS = 1000
+
+
+class CUresult(enum.IntEnum):
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_INVALID_HANDLE = 400
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700
+    CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704
+    CUDA_ERROR_TOO_MANY_PEERS = 711
+
+
+class Machine:
+    """GPUs of one host.
+
+    Attributes
+    ----------
+    stack
+        The GPUs whose contexts PyCUDA has on its stack; the last one is current.
+    switches
+        How often that changed.
+    calls
+        Functions of the driver that were called, with the GPU whose context was current.
+    peers
+        Pairs that can reach each other's memory.
+    lost
+        Whether the contexts are lost by a fault: the driver answers every call with an error.
+    """
+
+    def __init__(self, gpus):
+        self.stack, self.switches, self.calls = [], 0, []
+        self.peers = {(a, b) for a in range(gpus) for b in range(gpus)}
+        self.enabled = []
+        self.streams, self.memory = {}, {}
+        self.lost = False
+
+    @property
+    def current(self):
+        assert self.stack, "no context is current"
+        return self.stack[-1]
+
+
+class Context:
+    machine: Machine
+
+    def __init__(self, gpu):
+        self.gpu = gpu
+
+    def push(self):
+        self.machine.stack.append(self.gpu)
+        self.machine.switches += 1
+
+    @classmethod
+    def pop(cls):
+        cls.machine.stack.pop()
+        cls.machine.switches += 1
+
+    def detach(self):
+        assert self.machine.current == self.gpu, "the driver's stack would keep this context"
+        self.machine.stack.pop()
+
+
+def make_pycuda(machine):
+    """Return `pycuda.driver` of that machine."""
+
+    class Stream:
+        def __init__(self):
+            self.gpu, self.now = machine.current, 0
+            self.handle = 1000 + len(machine.streams)
+            machine.streams[self.handle] = self
+
+        def synchronize(self):
+            assert machine.current == self.gpu
+
+        def is_done(self):
+            if machine.lost:
+                raise driver.Error("illegal address")
+            return True
+
+        def add(self, duration):
+            assert machine.current == self.gpu, f"queued on GPU {self.gpu} with GPU {machine.current} current"
+            self.now += duration
+
+    class Event:
+        def __init__(self):
+            self.gpu = machine.current
+
+        def record(self, stream):
+            assert self.gpu == stream.gpu
+            self.at = stream.now
+
+        def time_since(self, start):
+            return float(self.at - start.at)
+
+    class Kernel:
+        def _launch_kernel(self, grid, block, packed, shared, stream):
+            stream.add(struct.unpack_from("i", packed)[0])
+
+    class Program:
+        def __init__(self):
+            self.gpu = machine.current
+
+        def get_function(self, name):
+            assert machine.current == self.gpu
+            return Kernel()
+
+    class Allocation:
+        def __init__(self, nbytes):
+            self.gpu, self.address = machine.current, 1 << 20 | len(machine.memory) << 8
+            machine.memory[self.address] = self
+
+        def __int__(self):
+            return self.address
+
+        def free(self):
+            del machine.memory[self.address]
+
+    class Device:
+        def __init__(self, ordinal):
+            self.ordinal = ordinal
+
+        count = staticmethod(lambda: 8)
+        compute_capability = staticmethod(lambda: (9, 0))
+        name = staticmethod(lambda: "Fake")
+        total_memory = staticmethod(lambda: 1 << 30)
+        get_attribute = staticmethod(lambda attribute: attribute)
+
+        def pci_bus_id(self):
+            return f"0000:0{self.ordinal}:00.0"
+
+        def retain_primary_context(self):
+            return Context(self.ordinal)
+
+    driver = ModuleType("pycuda.driver")
+    Context.machine = machine
+    driver.__dict__.update(
+        Error=type("Error", (Exception,), {}),
+        MemoryError=type("MemoryError", (Exception,), {}),
+        Context=Context,
+        Device=Device,
+        Event=Event,
+        Stream=Stream,
+        device_attribute=SimpleNamespace(MULTIPROCESSOR_COUNT=132, L2_CACHE_SIZE=50 << 20),
+        init=lambda: None,
+        get_driver_version=lambda: 12080,
+        get_version=lambda: (12, 8, 0),
+        mem_alloc=Allocation,
+        mem_get_info=lambda: (machine.current, 0),
+        memset_d8_async=lambda pointer, byte, nbytes, stream: stream.add(FLUSH),
+        module_from_file=lambda path: Program(),
+    )
+    return driver
+
+
+def make_driver(machine):
+    """Return `cuda.bindings.driver` of that machine."""
+    driver = ModuleType("cuda.bindings.driver")
+
+    def entry(function):
+        def call(*arguments):
+            machine.calls.append((function.__name__, machine.current))
+            if machine.lost:
+                return (CUresult.CUDA_ERROR_ILLEGAL_ADDRESS,)
+            answer = function(*arguments)
+            return answer if isinstance(answer, tuple) else (CUresult.CUDA_SUCCESS, answer)
+
+        setattr(driver, function.__name__, call)
+        return call
+
+    @entry
+    def cuCtxGetCurrent():  # noqa: N802
+        return f"context {machine.current}"
+
+    @entry
+    def cuCtxGetDevice():  # noqa: N802
+        return machine.current
+
+    @entry
+    def cuDeviceCanAccessPeer(gpu, peer):  # noqa: N802
+        return int((gpu, peer) in machine.peers)
+
+    @entry
+    def cuCtxEnablePeerAccess(context, flags):  # noqa: N802
+        pair = machine.current, context
+        again = pair in machine.enabled
+        machine.enabled.append(pair)
+        return (CUresult.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED if again else CUresult.CUDA_SUCCESS,)
+
+    @entry
+    def cuEventCreate(flags):  # noqa: N802
+        assert flags == "no clock"
+        return SimpleNamespace(gpu=machine.current, at=0)
+
+    @entry
+    def cuEventRecord(event, stream):  # noqa: N802
+        assert event.gpu == machine.streams[stream].gpu == machine.current
+        event.at = machine.streams[stream].now
+        return (CUresult.CUDA_SUCCESS,)
+
+    @entry
+    def cuStreamWaitEvent(stream, event, flags):  # noqa: N802
+        assert machine.streams[stream].gpu == machine.current
+        machine.streams[stream].now = max(machine.streams[stream].now, event.at)
+        return (CUresult.CUDA_SUCCESS,)
+
+    @entry
+    def cuEventDestroy(event):  # noqa: N802
+        return (CUresult.CUDA_SUCCESS,)
+
+    @entry
+    def cuMemcpyDtoDAsync(target, source, nbytes, stream):  # noqa: N802
+        gpus = machine.memory[target].gpu, machine.memory[source].gpu
+        assert gpus[0] == machine.streams[stream].gpu
+        if gpus[0] != gpus[1] and (gpus[0], f"context {gpus[1]}") not in machine.enabled:
+            return (CUresult.CUDA_ERROR_INVALID_HANDLE,)
+        machine.streams[stream].add(nbytes // BYTES_PER_MS)
+        return (CUresult.CUDA_SUCCESS,)
+
+    @entry
+    def cuMemcpyPeerAsync(target, to, source, at, nbytes, stream):  # noqa: N802
+        assert (to, at) == tuple(f"context {machine.memory[pointer].gpu}" for pointer in (target, source))
+        machine.streams[stream].add(nbytes // BYTES_PER_MS)
+        return (CUresult.CUDA_SUCCESS,)
+
+    driver.cuDeviceGet = lambda ordinal: (0, ordinal)
+    driver.cuDeviceGetUuid = lambda gpu: (0, SimpleNamespace(bytes=bytes([gpu] * 16)))
+    driver.CUresult = CUresult
+    driver.CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING="no clock")
+    return driver
+
+
+class Graph:
+    """Replays the launches one by one."""
+
+    def __init__(self, stream, launch, count, failure):
+        self.launch, self.count = launch, count
+
+    def replay(self):
+        for _ in range(self.count):
+            self.launch()
+
+    def close(self):
+        pass
+
+
+def install(monkeypatch, gpus):
+    """Put a machine of so many GPUs in place of the real one and return it."""
+    machine = Machine(gpus)
+    runtime = ModuleType("cuda.bindings.runtime")
+    runtime.cudaRuntimeGetVersion = lambda: (0, 12080)
+    graph = ModuleType("repro.devices.cuda_graph")
+    graph.Graph = Graph
+    pycuda = make_pycuda(machine)
+    modules = {
+        "pycuda": ModuleType("pycuda"),
+        "pycuda.driver": pycuda,
+        "cuda": ModuleType("cuda"),
+        "cuda.bindings": ModuleType("cuda.bindings"),
+        "cuda.bindings.driver": make_driver(machine),
+        "cuda.bindings.runtime": runtime,
+        "repro.devices.cuda_graph": graph,
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    monkeypatch.setenv("CUDA_MODULE_LOADING", "EAGER")
+    monkeypatch.setattr(cuda_device.CudaDevice, "_resident", None)
+    monkeypatch.setattr(nvml, "_library", lambda: None)
+    # it binds the driver when it is imported: what is put back at the end is a module that is imported anew
+    monkeypatch.setitem(sys.modules, "repro.devices.cuda_link", None)
+    del sys.modules["repro.devices.cuda_link"]
+    return machine

@@ -1,0 +1,210 @@
+"""The order of several GPUs' work, on GPUs that only keep time: a launch takes as many ms as its argument says."""
+
+import os
+
+import numpy as np
+import pytest
+from fake_cuda import BYTES_PER_MS, install
+
+from repro.devices.base import Copy, LaunchError
+from repro.devices.cuda import CudaDevice, open_cuda
+from repro.devices.several import Devices
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    return install(monkeypatch, 3)
+
+
+@pytest.fixture
+def devices(machine):
+    opened = Devices([open_cuda(ordinal) for ordinal in range(3)])
+    yield opened
+    opened.close()
+    assert machine.stack == []
+    assert CudaDevice._resident is None
+
+
+@pytest.fixture
+def launch(tmp_path, devices):
+    """Return what queues a kernel of so many ms on one of the devices."""
+    kernels = [device.load(tmp_path).kernel("any") for device in devices]
+    return lambda index, duration: devices[index].bind(kernels[index], 1, 1, [np.int32(duration)])
+
+
+def streams(machine):
+    return [stream.now for stream in machine.streams.values()]
+
+
+def test_the_first_device_switches_no_context_and_the_others_put_it_back(machine, devices, launch):
+    own, guest = launch(0, 1), launch(1, 2)
+    buffer = devices[0].allocate(8)
+    before = machine.switches
+    own()
+    devices[0].fill(buffer, 0)
+    devices[0].synchronize()
+    assert machine.switches == before
+    guest()
+    assert machine.switches == before + 2
+    own()
+    assert machine.stack == [0]
+    assert streams(machine) == [102, 2, 0]
+
+
+def test_what_is_bound_before_another_device_is_opened_runs_after_it(machine, tmp_path):
+    first = open_cuda(1)
+    run = first.bind(first.load(tmp_path).kernel("any"), 1, 1, [np.int32(1)])
+    second = open_cuda(0)
+    second.flush()
+    run()
+    assert (second.free_bytes(), first.free_bytes()) == (0, 1)
+    first.close()
+    second.flush()
+    third = open_cuda(2)
+    assert machine.stack == [2]
+    second.close()
+    third.flush()
+    third.close()
+    assert machine.stack == []
+
+
+def test_an_error_in_a_guest_puts_the_context_back(machine, devices):
+    def fail():
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        devices[2].time_events(fail, 1)
+    assert machine.stack == [0]
+
+
+def test_one_clock_reads_the_longest_of_all(devices, launch):
+    runs = [launch(0, 2), launch(1, 7), launch(2, 5)]
+
+    def on_all():
+        for run in runs:
+            run()
+
+    np.testing.assert_allclose(devices.time_events(on_all, 9), 7e-3)
+    np.testing.assert_allclose(devices.time_graph(on_all, 10, 3), 7e-3)
+    np.testing.assert_allclose(devices.time_stages([on_all, runs[2], runs[1]], 3), np.tile([7e-3, 5e-3, 7e-3], (3, 1)))
+
+
+def test_what_comes_before_a_launch_is_in_no_time(devices, launch):
+    long, short = launch(1, 50), launch(2, 1)
+    np.testing.assert_allclose(devices.time_events(short, 3, lambda: (devices.flush(), long())), 1e-3)
+    np.testing.assert_allclose(devices.time_stages([short], 3, long), 1e-3)
+
+
+def test_one_device_is_timed_as_it_is(machine, tmp_path):
+    device = open_cuda(0)
+    alone = Devices([device])
+    run = device.bind(device.load(tmp_path).kernel("any"), 1, 1, [np.int32(3)])
+    machine.calls.clear()
+    before = machine.switches
+    np.testing.assert_allclose(alone.time_events(run, 5, alone.flush), 3e-3)
+    np.testing.assert_allclose(alone.time_graph(run, 5, 5), 3e-3)
+    np.testing.assert_allclose(alone.time_stages([run, run], 5), 3e-3)
+    alone.time_host(run, 2)
+    assert machine.calls == []
+    assert machine.switches == before
+    assert alone.environment() == device.environment()
+    alone.close()
+
+
+def test_a_copy_comes_after_the_work_of_both_and_before_what_follows_on_both(machine, devices, launch):
+    source, target = devices[1].allocate(4000), devices[2].allocate(4000)
+    launch(1, 10)()
+    launch(2, 3)()
+    devices.copy(source, 1, target, 2, 2 * BYTES_PER_MS)
+    launch(2, 1)()
+    launch(1, 1)()
+    assert streams(machine) == [0, 13, 13]
+
+
+def test_copies_of_one_call_go_both_ways_at_once(machine, devices):
+    here, there = devices[0].allocate(9000), devices[1].allocate(9000)
+    devices.exchange([Copy(here, 0, there, 1, 4 * BYTES_PER_MS), Copy(there, 1, here, 0, 6 * BYTES_PER_MS)])
+    assert streams(machine) == [6, 6, 0]
+    devices.copy(here, 0, here, 0, BYTES_PER_MS)
+    assert streams(machine) == [7, 6, 0]
+
+
+def test_without_peer_access_the_driver_stages_a_copy(machine):
+    machine.peers.clear()
+    devices = Devices([open_cuda(0), open_cuda(1)])
+    source, target = devices[0].allocate(1000), devices[1].allocate(1000)
+    launches = len(machine.calls)
+    devices.copy(source, 0, target, 1, 1000)
+    copies = [call for call in machine.calls[launches:] if "Memcpy" in call[0]]
+    assert copies == [("cuMemcpyPeerAsync", 1)]
+    assert machine.enabled == []
+    assert devices.environment()["topology"][0]["peer_access"] is False
+    devices.close()
+
+
+def test_peer_access_is_enabled_once_for_each_pair_and_kept(machine):
+    for _ in range(2):  # the second time it is there already
+        devices = Devices([open_cuda(0), open_cuda(1)])
+        source, target = devices[0].allocate(1000), devices[1].allocate(1000)
+        devices.copy(source, 0, target, 1, 1000)
+        assert ("cuMemcpyDtoDAsync", 1) in machine.calls
+        devices.close()
+
+
+def test_a_copy_beyond_a_buffer_or_that_is_refused_is_an_error(machine, devices):
+    source, target = devices[0].allocate(1000), devices[1].allocate(500)
+    with pytest.raises(ValueError, match="1000 bytes"):
+        devices.copy(source, 0, target, 1, 1000)
+    machine.enabled.clear()
+    with pytest.raises(LaunchError, match="INVALID_HANDLE"):
+        devices.copy(source, 0, target, 1, 500)
+    assert machine.stack == [0]
+
+
+def test_the_environment_names_all_and_what_links_them(devices):
+    environment = devices.environment()
+    assert {**devices.first.environment(), **environment} == environment
+    assert environment["devices"] == 3
+    assert len(set(environment["uuids"])) == 3
+    pairs = [link["devices"] for link in environment["topology"]]
+    assert pairs == [[0, 1], [0, 2], [1, 2]]
+    assert all(link["peer_access"] for link in environment["topology"])
+
+
+def test_a_fault_that_a_copy_meets_says_that_the_context_is_lost_and_all_are_closed(machine):
+    devices = Devices([open_cuda(0), open_cuda(1)])
+    source, target = devices[0].allocate(1000), devices[1].allocate(1000)
+    machine.lost = True
+    with pytest.raises(LaunchError, match="ILLEGAL_ADDRESS") as caught:
+        devices.copy(source, 0, target, 1, 1000)
+    assert caught.value.sticky
+    devices.close()
+    assert machine.stack == []
+    assert CudaDevice._resident is None
+
+
+def test_a_refused_copy_alone_loses_no_context(machine, devices):
+    source, target = devices[0].allocate(1000), devices[1].allocate(1000)
+    machine.enabled.clear()
+    with pytest.raises(LaunchError) as caught:
+        devices.copy(source, 0, target, 1, 1000)
+    assert not caught.value.sticky
+
+
+def test_a_device_that_cannot_be_closed_keeps_no_other_open(machine, monkeypatch):
+    devices = Devices([open_cuda(0), open_cuda(1)])
+
+    def fail():
+        raise RuntimeError
+
+    close = devices[1].close
+    monkeypatch.setattr(devices[1], "close", lambda: (close(), fail()))
+    with pytest.raises(RuntimeError):
+        devices.close()
+    assert machine.stack == []
+
+
+def test_gpus_are_numbered_by_their_addresses_whatever_the_user_has_set(machine, monkeypatch):
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    open_cuda(0).close()
+    assert os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"

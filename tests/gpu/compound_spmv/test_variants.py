@@ -1,0 +1,68 @@
+"""Every entry × precision × layout × kind of schedule is run on the GPU and verified.
+
+Also what compute-sanitizer runs on:
+`compute-sanitizer --tool racecheck python3 -m pytest tests/gpu/compound_spmv/test_variants.py`.
+"""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from repro.bench.timing import Effort
+from repro.codegen.compile import compile_module
+from repro.entries import entries
+from repro.studies.compound_spmv.layout import all_layouts, extended_layouts
+from repro.studies.compound_spmv.render import render_module
+from repro.studies.compound_spmv.schedules import Schedule, extended_space
+from repro.studies.compound_spmv.variant import Variant
+from repro.studies.compound_spmv.variant_id import VariantId
+
+pytestmark = pytest.mark.gpu
+
+SCHEDULES = [Schedule("static", 32, 8), Schedule("static", 1024, 2), Schedule("dynamic", 96, 4)]
+
+
+def run(gpu, make_gpu_bench, problem, templates, folder, precision, schedules_of_layouts):
+    """Compile a module a layout, try every variant, and return the rows."""
+
+    def build(layout):
+        source = render_module(templates, problem.entry, precision, layout, schedules_of_layouts[layout], gpu.target)
+        return compile_module(source, gpu.target, folder / f"{layout}.json")
+
+    with ThreadPoolExecutor(8) as pool:
+        modules = list(pool.map(build, schedules_of_layouts))
+    bench = make_gpu_bench(problem, precision)
+    return [
+        bench.try_once(Variant(VariantId(layout, schedule), module, folder), "search", Effort(5, 5, 5))
+        for (layout, schedules), module in zip(schedules_of_layouts.items(), modules, strict=True)
+        for schedule in schedules
+    ]
+
+
+def check(rows, count):
+    assert Counter(row.status for row in rows) == {"ok": count}, [row.message for row in rows if row.status != "ok"][:3]
+    assert all(0 <= row.error <= 1 and row.event_median > 0 and row.graph_median > 0 for row in rows)
+    assert all(0 < row.registers <= 255 for row in rows)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("entry", sorted(entries()))
+def test_every_layout_and_schedule_kind_is_right(
+    gpu, make_gpu_bench, small_problem, templates, tmp_path, entry, precision
+):
+    space = dict.fromkeys(all_layouts(), SCHEDULES)
+    rows = run(gpu, make_gpu_bench, small_problem(entry, n=5000), templates, tmp_path, precision, space)
+    check(rows, 16 * len(SCHEDULES))
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("entry", sorted(entries()))
+def test_every_kernel_of_ours_is_right(gpu, make_gpu_bench, small_problem, templates, tmp_path, entry, precision):
+    """One schedule of each number of threads to a row, entries in flight, kind and way to load."""
+    space = {
+        layout: [*{(s.shape, s.kind): s for s in extended_space(gpu.target, layout)}.values()]
+        for layout in extended_layouts(entries()[entry].size)
+    }
+    rows = run(gpu, make_gpu_bench, small_problem(entry, n=5000), templates, tmp_path, precision, space)
+    check(rows, sum(map(len, space.values())))

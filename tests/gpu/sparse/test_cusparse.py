@@ -1,0 +1,82 @@
+import pytest
+
+from other_vectors import check_products
+from repro.bench.runnable import Unsupported
+from repro.bench.timing import Effort
+from repro.entries import entries
+from repro.sparse.library import for_problem
+from repro.sparse.library.cusparse_library import load
+
+pytestmark = pytest.mark.gpu
+
+EVERY = [(entry, r.name) for entry in sorted(entries()) for r in for_problem(entry, "cuda")]
+EFFORT = Effort(50, 20, 5)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library(gpu):
+    """cuSPARSE; where it is missing the tests are skipped."""
+    try:
+        return load()
+    except Unsupported as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def problem(small_problem):
+    """Rows that fill neither a slice nor a block of threads, some empty, one long."""
+    return lambda entry: small_problem(entry, n=1003)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize(("entry", "name"), EVERY)
+def test_every_routine_is_correct_and_timed_by_both_clocks(make_gpu_bench, problem, entry, name, precision):
+    bench = make_gpu_bench(problem(entry), precision)
+    [runnable] = [r for r in for_problem(entry, "cuda") if r.name == name]
+    row = bench.try_once(runnable, "search", EFFORT)
+    print(f"{name} {precision}: {row.status} {row.message or ''} event {row.event_median} graph {row.graph_median}")
+    if row.status == "unsupported":
+        pytest.skip(f"{name}: {row.message}")
+    assert row.status == "ok", row.message
+    assert row.error <= 1
+    assert row.event_median > 0
+    assert row.graph_median is not None, row.message
+    assert row.bytes > row["matrix_bytes"] > 0
+    assert row.preprocess >= 0  # bsrmv has no analysis
+
+
+def test_what_the_papers_compare_with_is_supported(make_gpu_bench, problem):
+    for entry in ("complex", "quaternion", "block3"):
+        bench = make_gpu_bench(problem(entry), "double")
+        [chosen] = [r for r in for_problem(entry, "cuda") if r.columns["papers_choice"]]
+        assert bench.try_once(chosen, "search", EFFORT).status == "ok"
+
+
+def test_all_are_on_the_device_at_once_and_memory_comes_back(make_gpu_bench, problem, gpu):
+    bench = make_gpu_bench(problem("quaternion"), "single")
+    runnables = for_problem("quaternion", "cuda")
+    ready = []
+    for runnable in runnables:
+        try:
+            bench.prepare(runnable)
+        except Unsupported:
+            continue
+        ready.append(runnable)
+    for runnable in ready:
+        assert bench.check(runnable) <= 1
+    free = gpu.free_bytes()
+    for runnable in runnables:
+        runnable.release()
+        runnable.release()
+    assert gpu.free_bytes() >= free
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize(("entry", "name"), EVERY)
+def test_every_routine_multiplies_other_vectors(make_gpu_bench, problem, entry, name, precision):
+    bench = make_gpu_bench(problem(entry), precision)
+    [runnable] = [r for r in for_problem(entry, "cuda") if r.name == name]
+    try:
+        check_products(bench, runnable)
+    except Unsupported as error:
+        pytest.skip(f"{name}: {error}")

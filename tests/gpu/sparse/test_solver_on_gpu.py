@@ -1,0 +1,178 @@
+"""BiCGSTAB on the GPU, over cuSPARSE's products and ours."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from repro.bench.runnable import Unsupported
+from repro.bench.timing import Effort
+from repro.codegen.compile import compile_module
+from repro.problems.matrix import Matrix
+from repro.sparse.library import for_problem
+from repro.sparse.library.cusparse_library import load
+from repro.sparse.operands import expand
+from repro.sparse.solvers.bicgstab import BiCGSTAB
+from repro.sparse.solvers.host import bicgstab
+from repro.sparse.solvers.render import Reason, render_solver
+from repro.sparse.solvers.run import SolverRun
+from repro.studies.compound_spmv.render import render_module
+from repro.studies.compound_spmv.variant import Variant
+from repro.studies.compound_spmv.variant_id import VariantId
+from repro.studies.compressed_coo.blocking import Blocking
+from repro.studies.compressed_coo.render import render_coo
+from repro.studies.compressed_coo.variant import CoordinateVariant
+from repro.studies.compressed_coo.variant_id import VariantId as CoordinateId
+
+pytestmark = pytest.mark.gpu
+
+PRECISIONS = ("single", "double")
+EFFORT = Effort(20, 5, 5)
+
+
+def make_problem(matrix):
+    csr = sp.csr_array(matrix, dtype=float)
+    offsets, columns = csr.indptr.astype(np.int32), csr.indices.astype(np.int32)
+    return Matrix("system", "real", csr.shape[0], offsets, columns, csr.data.reshape(-1, 1))
+
+
+def convection(points):
+    """Convection and diffusion on a grid, upwind."""
+    one = sp.diags_array([-1.7, 2.8, -1], offsets=[-1, 0, 1], shape=(points, points))
+    eye = sp.eye_array(points)
+    return make_problem(sp.kron(one, eye) + sp.kron(eye, one))
+
+
+@pytest.fixture(scope="module")
+def solver_modules(gpu, templates, tmp_path_factory):
+    """The module of each precision, and the folder of the manifests."""
+    folder = tmp_path_factory.mktemp("solvers")
+
+    def build(precision):
+        source = render_solver(templates, "bicgstab", precision, gpu.target)
+        return compile_module(source, gpu.target, folder / f"{precision}.json")
+
+    return folder, {precision: build(precision) for precision in PRECISIONS}
+
+
+@pytest.fixture
+def our_product(gpu, templates, tmp_path):
+    """Make a variant that multiplies, with a counter to reset."""
+
+    def make(precision):
+        id = VariantId.parse("Sl-32-SoA-AoS/dynamic-128-8")
+        source = render_module(templates, "real", precision, id.layout, [id.schedule], gpu.target)
+        return Variant(id, compile_module(source, gpu.target, tmp_path / "variant.json"), tmp_path)
+
+    return make
+
+
+@pytest.fixture
+def make_solver(gpu, make_gpu_bench, our_product, solver_modules):
+    """Make a solver for a problem, with a variant of ours."""
+    folder, modules = solver_modules
+    made = []
+
+    def make(problem, precision="double"):
+        bench = make_gpu_bench(problem, precision)
+        product = our_product(precision)
+        bench.prepare(product)
+        program = gpu.load(folder / modules[precision].binary)
+        made.append(BiCGSTAB(gpu, program, product.product, problem.n, bench.operands.dtype))
+        return made[-1]
+
+    yield make
+    for solver in made:
+        solver.release()
+
+
+def check(row):
+    print(f"{row.name} {row.precision}: error {row.error} event {row.event_median} graph {row.graph_median}")
+    assert row.status == "ok", row.message
+    assert 0 < row.error <= 1
+    assert row.event_median > 0
+    assert row.graph_median is not None, row.message
+    assert row["routine"] == "bicgstab"
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_solve_over_cusparse_is_verified_and_captured(make_gpu_bench, solver_modules, precision):
+    try:
+        load()
+    except Unsupported as error:
+        pytest.skip(str(error))
+    folder, modules = solver_modules
+    bench = make_gpu_bench(convection(301), precision, "compressed_coo")
+    products = [p for p in for_problem("real", "cuda") if any(word in p.name for word in ("csr", "coo"))]
+    assert len(products) == 4
+    for product in products:
+        check(bench.try_once(SolverRun(product, modules[precision], folder), "report", EFFORT))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_solve_over_ours_is_verified_and_captured(
+    gpu, make_gpu_bench, our_product, solver_modules, templates, tmp_path, precision
+):
+    folder, modules = solver_modules
+    bench = make_gpu_bench(convection(301), precision, "compressed_coo")
+    variant = our_product(precision)
+    products = [variant, variant.reordered("rcm")]
+    blocking = Blocking(256, 4, 2)
+    for name, space in (("COO", "paper"), ("CCOO", "paper"), ("CCOO-aligned", "extended")):
+        source = render_coo(templates, precision, name, [blocking], gpu.target)
+        module = compile_module(source, gpu.target, tmp_path / f"{name}.json")
+        products.append(CoordinateVariant(CoordinateId(name, blocking), module, tmp_path, space))
+    for product in products:
+        row = bench.try_once(SolverRun(product, modules[precision], folder), "report", EFFORT)
+        check(row)
+        assert row["layout"] == product.columns["layout"]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("points", [3, 301, 1001])  # less than a block's words, and more than all threads take at once
+def test_every_residual_is_that_of_the_host(make_solver, precision, points):
+    problem = convection(points)
+    solver = make_solver(problem, precision)
+    dtype = {"single": np.float32, "double": np.float64}[precision]
+    b = np.random.default_rng(3).uniform(-1, 1, problem.n).astype(dtype)
+    matrix = expand(problem, problem.values.astype(dtype))
+    count = 3 if points == 3 else 12
+    course = bicgstab(lambda x: matrix @ x, b.astype(float), count)
+    solver.load(b)
+    solver.start()
+    residuals = [solver.state().residual]
+    for _ in range(count):
+        solver.iterate()
+        residuals.append(solver.state().residual)
+    tolerance = {"single": 1e-3, "double": 1e-10}[precision]
+    np.testing.assert_allclose(residuals, course.residuals, rtol=tolerance)
+    np.testing.assert_allclose(residuals[-1], np.linalg.norm(b - matrix @ solver.x()), rtol=tolerance)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_same_solve_gives_the_same_bits(make_solver, precision):
+    problem = convection(301)
+    solver, b = make_solver(problem, precision), np.ones(problem.n)
+    solutions = [solver.solve(b, tolerance=0, most=20, check_every=every) for every in (20, 20, 20, 1)]
+    assert len({(s.residual, s.x.tobytes()) for s in solutions}) == 1
+
+
+def test_it_converges(make_solver):
+    problem = convection(301)
+    b = np.ones(problem.n)
+    solution = make_solver(problem).solve(b, tolerance=1e-10)
+    assert solution.status == "converged"
+    true = np.linalg.norm(b - expand(problem, problem.values) @ solution.x)
+    assert true <= 1e-9 * np.linalg.norm(b)
+
+
+ROTATION = sp.kron(sp.eye_array(20_000), np.array([[0, 1], [-1, 0]]))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_breakdown_and_divergence_are_reported(make_solver, precision):
+    solution = make_solver(make_problem(ROTATION), precision).solve(np.ones(40_000))
+    assert (solution.status, solution.reason, solution.iterations) == ("breakdown", Reason.PROJECTION, 0)
+    assert not solution.x.any()
+    nearly = make_problem(ROTATION + 1e-9 * sp.eye_array(40_000))
+    solution = make_solver(nearly).solve(np.ones(40_000), check_every=1)
+    assert (solution.status, solution.iterations) == ("diverged", 1)

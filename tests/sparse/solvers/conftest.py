@@ -1,0 +1,73 @@
+"""Small linear systems, and solvers on the CPU for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from repro.codegen.compile import Module, compile_module
+from repro.codegen.targets import CPU
+from repro.problems.matrix import Matrix
+from repro.sparse.expansions import real_expansion
+from repro.sparse.library.scipy_products import SciPy
+from repro.sparse.solvers.bicgstab import BiCGSTAB
+from repro.sparse.solvers.render import render_solver
+
+
+@pytest.fixture(scope="session")
+def solver_modules(tmp_path_factory: pytest.TempPathFactory, templates: Path) -> tuple[Path, dict[str, Module]]:
+    """The module of each precision, compiled for the CPU once, and the folder of the manifests."""
+    folder = tmp_path_factory.mktemp("modules")
+
+    def build(precision: str) -> Module:
+        return compile_module(render_solver(templates, "bicgstab", precision, CPU), CPU, folder / f"{precision}.json")
+
+    return folder, {precision: build(precision) for precision in ("single", "double")}
+
+
+@pytest.fixture
+def as_problem() -> Callable[..., Matrix]:
+    """Make a problem with real entries of a matrix."""
+
+    def make(matrix) -> Matrix:
+        csr = sp.csr_array(matrix, dtype=float)
+        offsets, columns = csr.indptr.astype(np.int32), csr.indices.astype(np.int32)
+        return Matrix("system", "real", csr.shape[0], offsets, columns, csr.data.reshape(-1, 1))
+
+    return make
+
+
+@pytest.fixture
+def convection(as_problem) -> Callable[..., Matrix]:
+    """Make convection and diffusion on a grid, upwind: not symmetric, and diagonally dominant."""
+
+    def make(points: int = 21, wind: float = 0.7, reaction: float = 0.1) -> Matrix:
+        one = sp.diags_array([-1 - wind, 2 + wind + reaction, -1], offsets=[-1, 0, 1], shape=(points, points))
+        eye = sp.eye_array(points)
+        return as_problem(sp.kron(one, eye) + sp.kron(eye, one))
+
+    return make
+
+
+@pytest.fixture
+def make_solver(make_bench, solver_modules, cpu_device) -> Callable[..., BiCGSTAB]:
+    """Make a solver for a problem, SciPy multiplying."""
+    folder, modules = solver_modules
+    made = []
+
+    def make(problem: Matrix, precision: str = "double") -> BiCGSTAB:
+        bench = make_bench(problem, precision)
+        product = SciPy("csr", real_expansion("real"))
+        bench.prepare(product)
+        program = cpu_device.load(folder / str(modules[precision].binary))
+        solver = BiCGSTAB(cpu_device, program, product.product, problem.n, bench.operands.dtype)
+        made.extend([solver, product, bench])
+        return solver
+
+    yield make
+    for each in made:
+        each.release()

@@ -1,0 +1,105 @@
+import pytest
+
+from repro.bench.rows import Row
+from repro.config.models import Timing
+from repro.studies.compound_spmv.choosing import choose
+from repro.tuning.search import within_reach
+
+
+def row(layout, kind, n_t, time, graph=None, **columns):
+    ordering = columns.pop("ordering", "natural")
+    settings = {"status": "ok", "protocol": "full", **columns}
+    return Row(
+        key=f"{layout}{kind}{n_t}",
+        study="s",
+        problem="p",
+        precision="single",
+        kind="variant",
+        name=f"{layout}/{kind}-{n_t}-1",
+        event_median=time,
+        graph_median=graph or time,
+        own={"layout": layout, "ordering": ordering, "schedule": kind, "n_t": n_t, "n_b": 1},
+        **settings,
+    )
+
+
+ROWS = [
+    row("CSR-AoS-AoS", "static", 32, 10.0),
+    row("CSR-AoS-AoS", "static", 64, 8.0),
+    row("CSR-AoS-AoS", "dynamic", 64, 9.0),
+    row("ELL-AoS-AoS", "static", 32, 5.0, graph=7.0),
+    row("ELL-AoS-AoS", "static", 64, 6.0),
+    row("ELL-AoS-AoS", "dynamic", 32, 5.5, graph=4.0),
+    row("Sl-16-AoS-AoS", "static", 64, 5.04, graph=9.0),
+]
+
+
+def answers(rows, clock="event", tie=0.01):
+    return {choice.tuning: choice for choice in choose(rows, tie) if choice.clock == clock}
+
+
+def test_the_tunings_answer_different_questions():
+    got = {tuning: choice.name for tuning, choice in answers(ROWS).items()}
+    assert got == {
+        "schedule": "CSR-AoS-AoS/static-64-1",
+        "layout": "Sl-16-AoS-AoS/static-64-1",
+        "joint": "ELL-AoS-AoS/static-32-1",
+        "static": "ELL-AoS-AoS/static-32-1",
+        "dynamic": "ELL-AoS-AoS/dynamic-32-1",
+    }
+
+
+def test_the_clocks_choose_apart():
+    assert answers(ROWS, "graph")["joint"].name == "ELL-AoS-AoS/dynamic-32-1"
+
+
+def test_ties_are_named():
+    assert answers(ROWS)["joint"].ties == ("Sl-16-AoS-AoS/static-64-1",)
+    assert answers(ROWS, tie=0.001)["joint"].ties == ()
+
+
+def test_screened_and_noisy_rows_are_chosen_only_for_want_of_others():
+    fast = [row("Sl-32-SoA-SoA", "static", 32, 1.0, protocol="screen"), row("Sl-32-SoA-SoA", "static", 64, 1.0)]
+    fast[1].status = "noisy"
+    assert answers([*ROWS, *fast])["joint"].name == "ELL-AoS-AoS/static-32-1"
+    assert (
+        answers([row("CSR-AoS-AoS", "static", 32, 1.0, protocol="screen")])["joint"].name == "CSR-AoS-AoS/static-32-1"
+    )
+
+
+def test_ours_are_chosen_from_both_spaces_in_natural_ordering_and_then_in_any():
+    ours = [
+        row("Sl-8-AoSoA-Padded", "direct", 128, 4.0, space="extended"),
+        row("ELL-AoS-AoS@rcm", "static", 32, 3.0, space="paper", ordering="rcm"),
+    ]
+    got = {tuning: choice.name for tuning, choice in answers([*ROWS, *ours]).items()}
+    papers = {tuning: choice.name for tuning, choice in answers(ROWS).items()}
+    assert got == papers | {"extended": "Sl-8-AoSoA-Padded/direct-128-1", "reordered": "ELL-AoS-AoS@rcm/static-32-1"}
+
+
+def test_the_papers_may_be_the_best_of_both_spaces():
+    slow = row("Sl-8-AoSoA-Padded", "direct", 128, 40.0, space="extended")
+    assert answers([*ROWS, slow])["extended"].name == answers(ROWS)["joint"].name
+
+
+def test_failed_rows_are_never_chosen():
+    assert choose([row("CSR-AoS-AoS", "static", 32, None, status="incorrect")], 0.01) == []
+
+
+def test_within_reach_are_the_fastest_and_the_best_of_each_layout_and_kind():
+    rows = [row("CSR-AoS-AoS", "static", n, 100.0 + n) for n in range(10)]
+    rows += [row("ELL-AoS-AoS", kind, n, 1.0 + n / 100) for n in range(30) for kind in ("static", "dynamic")]
+    groups = {row.name: (row["layout"], row["schedule"]) for row in rows}
+    names = within_reach(rows, groups, Timing(reach=0.10, per_group=2, finalists=64))
+    assert {f"CSR-AoS-AoS/static-{n}-1" for n in range(2)} <= names
+    assert "CSR-AoS-AoS/static-2-1" not in names
+    assert {f"ELL-AoS-AoS/static-{n}-1" for n in range(11)} <= names
+    assert "ELL-AoS-AoS/static-12-1" not in names
+    few = within_reach(rows, groups, Timing(reach=0.10, per_group=1, finalists=4))
+    assert len(few) == 5
+
+
+@pytest.mark.parametrize("status", ["incorrect", "launch_error"])
+def test_what_failed_the_screen_is_not_timed(status):
+    failed = row("CSR-AoS-AoS", "static", 32, None, status=status)
+    assert within_reach([failed], {failed.name: "CSR-AoS-AoS"}, Timing()) == set()

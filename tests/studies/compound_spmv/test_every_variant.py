@@ -1,0 +1,93 @@
+"""Every entry × precision × layout × kind of schedule is run on the CPU and verified."""
+
+import shutil
+from collections import Counter
+
+import pytest
+
+from repro.bench.timing import Effort
+from repro.codegen.compile import compile_module
+from repro.codegen.targets import CPU
+from repro.entries import entries
+from repro.studies.compound_spmv.layout import Layout, all_layouts, extended_layouts
+from repro.studies.compound_spmv.render import render_module
+from repro.studies.compound_spmv.schedules import Schedule, extended_space
+from repro.studies.compound_spmv.variant import Variant
+from repro.studies.compound_spmv.variant_id import VariantId
+
+SCHEDULES = [Schedule("static", 16, 3), Schedule("static", 64, 1), Schedule("dynamic", 32, 2)]
+EFFORT = Effort(3)
+
+
+def variants(folder, templates, entry, precision, layout, schedules=SCHEDULES):
+    source = render_module(templates, entry, precision, layout, schedules, CPU)
+    module = compile_module(source, CPU, folder / f"{layout}.json")
+    return [Variant(VariantId(layout, schedule), module, folder) for schedule in schedules]
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("entry", sorted(entries()))
+def test_every_layout_and_schedule_kind_is_right(tmp_path, templates, make_bench, small_problem, entry, precision):
+    bench = make_bench(small_problem(entry), precision)
+    rows = [
+        bench.try_once(variant, "search", EFFORT)
+        for layout in all_layouts()
+        for variant in variants(tmp_path, templates, entry, precision, layout)
+    ]
+    bench.release()
+    assert len(rows) == len(all_layouts()) * len(SCHEDULES)
+    assert {(row["layout"], row["schedule"]) for row in rows} == {
+        (str(layout), kind) for layout in all_layouts() for kind in ("static", "dynamic")
+    }
+    assert Counter(row.status for row in rows) == {"ok": len(rows)}
+    assert all(0 <= row.error <= 1 for row in rows)  # sums without products, in the reference's order, are exact
+    assert all(row.event_median > 0 for row in rows)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("entry", sorted(entries()))
+def test_every_kernel_of_ours_is_right(tmp_path, templates, make_bench, small_problem, entry, precision):
+    """Every layout with every number of threads to a row and entries in flight, also with rows in another order.
+
+    The problem has a row that is long enough to be a block's own in clustered layouts.
+    """
+    bench = make_bench(small_problem(entry, n=300), precision)
+    found = []
+    for layout in extended_layouts(entries()[entry].size):
+        shapes = {(s.width, s.unroll, s.kind): s for s in extended_space(CPU, layout) if s.unroll != 4 or s.width == 4}
+        dynamic = Schedule("dynamic", 32, 2, width=max(s.width for s in shapes.values()), unroll=2)
+        of_layout = variants(tmp_path, templates, entry, precision, layout, [*shapes.values(), dynamic])
+        found += of_layout
+        if layout.ordering == "natural":
+            found += [of_layout[-1].reordered(ordering) for ordering in ("rcm", "sorted")]
+    rows = [bench.try_once(variant, "search", EFFORT) for variant in found]
+    bench.release()
+    wrong = [(row.name, row.status, row.message) for row in rows if row.status != "ok"]
+    assert not wrong
+    assert all(0 <= row.error <= 1 for row in rows)
+    assert {row["ordering"] for row in rows} == {"natural", "rcm", "sorted"}
+
+
+def test_one_flipped_sign_is_incorrect_and_the_others_are_done(tmp_path, templates, make_bench, small_problem):
+    """With `+=` turned to `-=` in CSR's kernels alone, their rows have no time and the other layouts' rows do."""
+    flipped = tmp_path / "kernels"
+    shutil.copytree(templates, flipped)
+    module = flipped / "compound_spmv/module.j2"
+    right = "{{ statement }}"
+    wrong = '{{ statement.replace("+=", "-=", 1) if outer == "csr" else statement }}'
+    assert right in module.read_text()
+    module.write_text(module.read_text().replace(right, wrong))
+    bench = make_bench(small_problem("complex"))
+    rows = [
+        bench.try_once(variant, "search", EFFORT)
+        for layout in (Layout.parse("CSR-AoS-AoS"), Layout.parse("ELL-SoA-AoS"))
+        for variant in variants(tmp_path, flipped, "complex", "double", layout)
+    ]
+    bench.release()
+    assert Counter((row["layout"], row.status) for row in rows) == {
+        ("CSR-AoS-AoS", "incorrect"): 3,
+        ("ELL-SoA-AoS", "ok"): 3,
+    }
+    for row in rows:
+        assert (row.event_median is None) == (row.status == "incorrect")
+        assert row.status == "ok" or (row.error > 1 and "numbers are wrong" in row.message)

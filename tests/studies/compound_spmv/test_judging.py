@@ -1,0 +1,59 @@
+"""Replaying searches on what was recorded, and the promises that `search: predicted` makes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repro.artifacts.data import Campaign
+from repro.bench.recorded import read_rows
+from repro.studies.compound_spmv.judging import judge, replay
+from repro.studies.compound_spmv.searched import SPACES, searched
+from repro.studies.compound_spmv.tables.predicted import BUDGET
+from repro.tuning.strategies.exhaustive import Exhaustive
+
+ROOT = Path(__file__).parents[3]
+RECORDED = sorted(path for path in ROOT.glob("results/h200*/raw") if (path / "compound_spmv").is_dir())
+
+
+def cases_of(raw):
+    """Problems and precisions of a campaign, by the rows of their searches."""
+    rows = read_rows(raw / "compound_spmv", "search")
+    return set(zip(rows["problem"].to_pylist(), rows["precision"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("raw", RECORDED, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("space", SPACES)
+def test_predicted_keeps_its_promises_on_recorded_campaigns(raw, space):
+    recordings = searched(Campaign.load(raw, "compound_spmv"), space)
+    if not recordings:
+        pytest.skip(f"{raw.parent.name} has nothing of {SPACES[space]}")
+    assert {(one.problem, one.precision) for one in recordings} == cases_of(raw), "some were not searched in full"
+    judged = judge(recordings, BUDGET)
+    losses = np.array([one.problem_unknown[-1] for one in judged])
+    random = np.array([one.random[-1] for one in judged])
+    assert all(one.tried <= BUDGET * len(one.recording.seconds) for one in judged)
+    assert np.median(losses) <= 0.02
+    assert losses.max() <= 0.10
+    assert losses.mean() < random.mean()
+    complete = replay(Exhaustive(), recordings[0])
+    assert recordings[0].losses(complete)[-1] == 0
+
+
+def test_what_cannot_be_learnt_from_is_not(monkeypatch):
+    seen = []
+
+    class Spy:
+        def __init__(self, recordings, features, budget, point_of, reference):
+            seen.append({(other.problem, other.family) for other in recordings})
+
+        def __call__(self, space, measure):
+            measure(0)
+
+    monkeypatch.setattr("repro.studies.compound_spmv.judging.Predicted", Spy)
+    recordings = searched(Campaign.load(RECORDED[0], "compound_spmv"), "paper")
+    judge(recordings[:1] + recordings, BUDGET)
+    one = recordings[0]
+    assert (one.problem, one.family) not in seen[0]
+    assert one.family not in {family for _, family in seen[1]}
+    assert one.family in {family for _, family in seen[0]}

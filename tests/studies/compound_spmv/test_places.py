@@ -1,0 +1,86 @@
+"""Where a format's entries lie, and their members in tiles: as the host packs them and as the device looks for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jinja2 import Environment, FileSystemLoader
+
+from repro.entries import entries, get_entry
+from repro.problems.matrix import Matrix
+from repro.studies.compound_spmv.layout import Layout
+from repro.studies.compound_spmv.outer import get_outer, outer_formats
+from repro.studies.compound_spmv.tiles import TILE, chunks, tile
+
+
+def macros(templates: Path, name: str, **constants: Any) -> Any:
+    """Return the macros of a template."""
+    environment = Environment(loader=FileSystemLoader(templates), trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template(name).make_module(constants)
+
+
+def evaluate(expression: str, **names: Any) -> int:
+    """Evaluate a C expression of integers that are not negative."""
+    return int(eval(expression.replace("(size_t)", "").replace("/", "//"), names))
+
+
+def slots_of_row(declarations: str, **names: Any) -> range:
+    """Evaluate C declarations of `first`, `end` and `step`."""
+    for name, value in re.findall(r"(\w+) = (.+?)(?:, (?=\w+ = )|;)", declarations):
+        names[name] = evaluate(value, **names)
+    return range(names["first"], names["end"], names["step"])
+
+
+@pytest.mark.parametrize("warp", [1, 32])
+@pytest.mark.parametrize("name", outer_formats())
+def test_kernels_look_where_the_host_puts_entries(
+    templates: Path, small_problem: Callable[..., Matrix], name: str, warp: int
+) -> None:
+    problem, outer = small_problem("real"), get_outer(name)
+    device = macros(templates, f"compound_spmv/{outer.template}.j2", **outer.constants)
+    place = outer.locate(problem, warp)
+    slots, _ = outer.count(problem.row_lengths, warp)
+    arguments = {"n": problem.n, "slots": slots, "stride": place.stride, "index": place.index.tolist()}
+    rows = [
+        slots_of_row(device.slots_of_row(), row=row, **arguments)
+        for row in range(evaluate(device.padded_rows(), **arguments))
+    ]
+    lengths = problem.row_lengths.tolist()
+    position = [slot for row, length in zip(rows, lengths, strict=False) for slot in row[:length]]
+    assert position == place.position.tolist()
+    if outer.padded:
+        assert sorted(slot for row in rows for slot in row) == list(range(slots)), "padding is left out"
+    else:
+        assert [len(row) for row in rows] == lengths, "padding is read"
+    assert evaluate(device.index_size(), **arguments) == len(place.index)
+
+
+@pytest.mark.parametrize("scalar_bytes", [4, 8])
+@pytest.mark.parametrize("name", [name for name, entry in entries().items() if entry.members])
+def test_the_device_puts_members_where_the_host_does(templates: Path, name: str, scalar_bytes: int) -> None:
+    entry = get_entry(name)
+    members = [
+        {"offset": offset, "chunk": {"first": first, "size": size}}
+        for first, size in chunks(len(entry.members), scalar_bytes)
+        for offset in range(first, first + size)
+    ]
+    places = macros(
+        templates,
+        "export/places.j2",
+        dialect="cuda",
+        entry=entry,
+        members=members,
+        layout=Layout("CSR", "AoSoA", "AoS"),
+        tile=TILE,
+    )
+    slots = 3 * TILE
+    stored = np.arange(slots * len(members), dtype=f"i{scalar_bytes}").reshape(slots, len(members))
+    tiles = tile(stored)
+    for member in members:
+        numbers = [tiles[evaluate(places.in_matrix(member), slot=slot)] for slot in range(slots)]
+        assert numbers == stored[:, member["offset"]].tolist()

@@ -1,0 +1,29 @@
+"""What the tables of products read of a case: the library's times, and layouts that tie with the winner's."""
+
+import pytest
+from synthetic_campaign import PROBLEMS
+
+from repro.artifacts.case import Case
+from repro.artifacts.data import Campaign
+from repro.sparse.times import baseline, library_of
+from repro.studies.compound_spmv.recorded import tied_layouts
+
+HELMHOLTZ = PROBLEMS[1]
+
+
+def test_the_library_is_that_of_the_device(gpu: Campaign, cpu: Campaign) -> None:
+    assert (library_of(gpu), library_of(cpu)) == ("cuSPARSE", "SciPy")
+
+
+def test_layouts_within_the_tie_of_the_winner(gpu: Campaign) -> None:
+    case = Case(gpu, HELMHOLTZ.name, "single")
+    assert tied_layouts(case, case.winner("joint", "graph")) == ("Sl-32-SoA-AoS",)
+    assert tied_layouts(case, case.winner("schedule", "graph")) == ()
+
+
+def test_baselines(gpu: Campaign) -> None:
+    case = Case(gpu, HELMHOLTZ.name, "double")
+    fastest, papers = baseline(case, "event"), baseline(case, "event", papers_choice=True)
+    assert fastest and papers
+    assert (fastest.name, fastest.seconds) == ("cusparse/spmv-csr-alg1/real", pytest.approx(22.5e-6))
+    assert (papers.name, papers.seconds) == ("cusparse/bsrmv/real", pytest.approx(37.5e-6))

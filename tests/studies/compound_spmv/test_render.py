@@ -1,0 +1,55 @@
+import shutil
+
+import pytest
+
+from repro.codegen.common import render_common
+from repro.codegen.targets import get_target
+from repro.codegen.templates import alignment
+from repro.errors import ReproError
+from repro.studies.compound_spmv.layout import Layout
+from repro.studies.compound_spmv.render import kernel_name, render_module
+from repro.studies.compound_spmv.schedules import Schedule, paper_space
+
+GPU, CPU = get_target("sm_90"), get_target("cpu")
+
+
+@pytest.mark.parametrize(
+    ("members", "size", "expected"),
+    [(2, 4, 8), (2, 8, 16), (4, 4, 16), (4, 8, 16), (9, 4, 4), (9, 8, 8), (3, 4, 4), (3, 8, 8), (1, 4, 4)],
+)
+def test_alignment_is_the_largest_power_of_two_that_divides_the_size(members, size, expected):
+    assert alignment(members, size) == expected
+
+
+def test_a_cuda_module_has_a_kernel_and_a_launch_bound_for_every_schedule(templates):
+    space = paper_space(GPU)
+    source = render_module(templates, "complex", "single", Layout.parse("CSR-AoS-AoS"), space, GPU)
+    for schedule in space:
+        name = f"spmv_{schedule.kind}_{schedule.n_t}_{schedule.n_b}"
+        assert f"__launch_bounds__({schedule.n_t}, {schedule.n_b}) {name}(" in source
+
+
+def test_opencl_kernels_that_differ_in_the_grid_alone_are_one(templates):
+    assert kernel_name(Schedule("static", 32, 1), CPU) == kernel_name(Schedule("static", 32, 3), CPU)
+    source = render_module(templates, "real", "double", Layout.parse("ELL-SoA-SoA"), paper_space(CPU), CPU)
+    assert source.count("__kernel") == 8
+
+
+def test_only_the_right_hand_side_is_restrict(templates):
+    source = render_module(templates, "block3", "double", Layout.parse("CSR-AoS-AoS"), [Schedule("static", 32, 1)], GPU)
+    kernel = source[source.index('extern "C"') :]
+    assert kernel.count("__restrict__") == 1
+    assert "const vector_entry* __restrict__ x" in kernel
+
+
+def test_a_broken_template_is_named_with_its_line(tmp_path, templates):
+    broken = tmp_path / "kernels"
+    shutil.copytree(templates, broken)
+    (broken / "common/module.j2").write_text("first\n{% if %}\n")
+    with pytest.raises(ReproError, match=r"cannot be rendered\n.*common/module.j2:2"):
+        render_common(broken, CPU)
+
+
+def test_missing_templates_are_one_message(tmp_path):
+    with pytest.raises(ReproError, match=r"cannot be rendered\n(.*\n)*.*common/module.j2"):
+        render_common(tmp_path, CPU)

@@ -1,0 +1,75 @@
+"""The report with all tables and figures of this study: one page that needs nothing else and hides nothing."""
+
+import re
+from pathlib import Path
+
+import pytest
+from synthetic_campaign import PROBLEMS, REASON, STUDY, Maker
+
+from html_page import Page
+from repro.artifacts.data import Campaign
+from repro.artifacts.published import Published
+from repro.artifacts.registry import artifacts
+from repro.artifacts.report.page import Part, failures, missing, statuses, write_report
+from repro.studies import get_study
+
+
+def written(campaign: Campaign, published: Published, folder: Path) -> str:
+    part = Part(campaign, published, artifacts(STUDY), glance=get_study(STUDY).glance)
+    return write_report([part], folder / "report.html").read_text()
+
+
+@pytest.fixture(scope="module")
+def text(gpu: Campaign, published: Published, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return written(gpu, published, tmp_path_factory.mktemp("report"))
+
+
+def test_page_is_sound_and_self_contained(text: str) -> None:
+    page = Page(text)
+    assert page.stack == []
+    assert max(page.ids.values()) == 1
+    assert page.sources == []
+    inside = [target for target in page.targets if not target.startswith("data:image/png;base64,")]
+    assert inside and all(target.startswith("#") and target[1:] in page.ids for target in inside)
+    assert not re.search(r"@import|url\((?!#)|fetch\(|<link", text)
+    assert len(re.findall(r'<svg role="img" aria-label="[^"]+"', text)) == len(artifacts(STUDY, "figure"))
+
+
+def test_page_shows_everything(text: str) -> None:
+    for artifact in artifacts(STUDY):
+        assert f'id="{STUDY}-{artifact.name}"' in text
+    for words in ("NVIDIA H200", "abc", "-O3 --std=c++17", "needs_a_newer &amp; library", "too many resources"):
+        assert words in text
+    assert REASON.replace("&", "&amp;") in text
+
+
+def test_page_is_the_same_again(text: str, gpu: Campaign, published: Published, tmp_path: Path) -> None:
+    assert written(gpu, published, tmp_path) == text
+
+
+def test_every_row_is_accounted_for(gpu: Campaign) -> None:
+    counted = {tuple(str(c.value) for c in row[:4]): row[4].value for row in statuses(gpu).rows}
+    assert sum(int(str(n)) for n in counted.values()) == len(gpu.search) + len(gpu.report)
+    failed = failures(gpu)
+    of_variants = [row for row in failed.rows if row[4].value == "launch_error"]
+    assert sum(int(str(row[6].value)) for row in of_variants) == counted["search", "warm", "variant", "launch_error"]
+    assert all(row[4].value != "ok" for row in failed.rows)
+    assert "and 148 more" in str(of_variants[0][7].value)
+
+
+def test_warm_and_cold_are_told_apart(extended: Campaign, published: Published, tmp_path: Path) -> None:
+    counted = {tuple(str(c.value) for c in row[:4]): row[4].value for row in statuses(extended).rows}
+    assert counted["report", "warm", "variant", "ok"] == counted["report", "cold", "variant", "ok"]
+    page = written(extended, published, tmp_path)
+    assert "L2 cache: warm, where a head does not say cold" in page
+    assert page.count("At a glance") == 1
+    Page(page)
+
+
+def test_what_is_missing_has_a_reason(gpu: Campaign, maker: Maker) -> None:
+    assert [row[0].value for row in missing(gpu, "joint").rows] == ["fem/NX_MotorH67k"]
+    maker.problem(PROBLEMS[1])
+    maker.problem(PROBLEMS[4])
+    maker.case(PROBLEMS[4], "single")
+    rows = [tuple(cell.value for cell in row) for row in missing(maker.load(), "joint").rows]
+    assert rows == [("generated/helmholtz", "single", "no winner", "not measured in this campaign")]

@@ -1,0 +1,94 @@
+"""The identity of a variant: its text and its columns say the same, and all there is to say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from repro.codegen.compile import Module
+from repro.codegen.targets import get_target
+from repro.config.models import StudySettings
+from repro.entries import entries
+from repro.errors import ReproError
+from repro.studies.compound_spmv.layout import Layout
+from repro.studies.compound_spmv.schedules import LOADS, SPACES, Schedule, schedules
+from repro.studies.compound_spmv.study import RENUMBERED, STUDY, layouts
+from repro.studies.compound_spmv.variant import Variant
+from repro.studies.compound_spmv.variant_id import VariantId, fitting
+
+ALL = StudySettings(space="extended")
+
+
+def variants_of(target, entry):
+    """Return all variants of both spaces, and those of renumbered unknowns."""
+    ids = []
+    for space in SPACES:
+        for layout in map(Layout.parse, layouts(ALL, space, entry)):
+            orderings = RENUMBERED if layout.ordering == "natural" else ()
+            stored = [layout, *(replace(layout, ordering=ordering) for ordering in orderings)]
+            ids += [VariantId(one, schedule) for schedule in schedules(target, space, layout) for one in stored]
+    return ids
+
+
+def from_columns(columns):
+    """Make a variant of nothing but the columns of its row."""
+    ordering = "clustered" if columns["clustered"] else columns["ordering"]
+    layout = Layout(columns["outer"], columns["inner"], columns["vector"], ordering)
+    shape = (columns[name] for name in ("n_t", "n_b", "width", "unroll", "load"))
+    return VariantId(layout, Schedule(columns["schedule"], *shape))
+
+
+@pytest.mark.parametrize("target", ["sm_90", "cpu"])
+@pytest.mark.parametrize("entry", sorted(entries()))
+def test_text_and_columns_say_every_parameter(target, entry):
+    limits = get_target(target)
+    ids = variants_of(limits, entry)
+    assert len({str(id) for id in ids}) == len(set(ids)) == len(ids) > 1000
+    assert {id.schedule.load for id in ids} == set(LOADS)
+    for id in ids:
+        assert VariantId.parse(str(id)) == id
+        assert from_columns(id.columns) == id
+        assert id.columns["layout"] == str(id.layout)
+        assert fitting(id, limits) is id
+        assert {name: type(value) for name, value in id.columns.items()}.items() <= STUDY.columns.items()
+
+
+def test_a_variants_row_has_the_columns_of_its_identity():
+    id = VariantId.parse("Sl-8-AoSoA-Padded@rcm/direct-256-4-w4-u2-cs")
+    columns = Variant(id, Module("ok", "", "", ()), Path(), "extended").columns
+    assert id.columns.items() <= columns.items()
+    assert id.columns == {
+        "layout": "Sl-8-AoSoA-Padded@rcm", "ordering": "rcm", "outer": "Sl-8", "inner": "AoSoA", "vector": "Padded",
+        "clustered": False, "schedule": "direct", "n_t": 256, "n_b": 4, "width": 4, "unroll": 2, "load": "cs",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("CSR-AoS-AoS", "unknown schedule"),
+        ("CSR-AoS-AoS/", "unknown schedule"),
+        ("CSR-AoS-AoS/static-256", "unknown schedule"),
+        ("CSR-AoS-AoS/magic-256-4", "unknown schedule"),
+        ("CSR-AoS-AoS/static-256-4-u2-w2", "unknown schedule"),
+        ("CSR-AoSoA-AoS/direct-256-4-ca", "unknown schedule"),
+        ("CSR-AoS-AoS/static-256-4 ", "unknown schedule"),
+        ("CSR-AoS-AoS/static-256-4-cs", "only tiles"),
+        ("COO/static-256-4", "unknown layout"),
+        ("/static-256-4", "unknown layout"),
+    ],
+)
+def test_what_is_no_variant_is_one_message(text, message):
+    with pytest.raises(ReproError, match=message) as refused:
+        VariantId.parse(text)
+    assert refused.value.expected and refused.value.actual is not None
+
+
+@pytest.mark.parametrize(
+    "schedule", ["static-48-4", "static-2048-1", "static-1024-3", "static-32-33", "static-256-4-w3", "static-0-1"]
+)
+def test_what_a_target_cannot_hold_is_one_message(schedule):
+    with pytest.raises(ReproError, match="cannot hold"):
+        fitting(VariantId.parse(f"CSR-AoS-AoS/{schedule}"), get_target("sm_90"))

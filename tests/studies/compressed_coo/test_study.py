@@ -1,0 +1,150 @@
+"""The study of compressed coordinates on the CPU: what it searches, chooses and times after that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from repro.bench.rows import Row
+from repro.campaign.launching import launch
+from repro.campaign.measuring import measure
+from repro.codegen.common import render_common
+from repro.codegen.compile import compile_module, manifest_path
+from repro.codegen.targets import CPU, get_target
+from repro.config.models import Config, StudySettings, Timing
+from repro.errors import ReproError
+from repro.problems.generated import generate
+from repro.problems.matrix import Matrix
+from repro.problems.outline import Outline
+from repro.problems.statistics import describe
+from repro.studies.compressed_coo.blocking import blockings
+from repro.studies.compressed_coo.study import STUDY, choose, layouts
+
+NAME = "grid"
+QUICK = {
+    "screen_launches": 3,
+    "finalists": 2,
+    "launches": 10,
+    "search_graph_launches": 2,
+    "search_graph_replays": 5,
+    "graph_launches": 2,
+    "graph_replays": 6,
+    "cold_launches": 6,
+    "rounds": 2,
+    "cpu_budget": 0.02,
+    "noise": 1e9,
+}
+
+
+def settings(**keys) -> StudySettings:
+    return StudySettings(space="extended", problems=(NAME,), precisions=("double",), timing=Timing(**QUICK), **keys)
+
+
+def config(**keys) -> Config:
+    return Config(campaign="c", device="opencl", studies={STUDY.name: settings(**keys)})
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory, templates):
+    """All modules of the study, the solver's and the common one, for the CPU."""
+    folder = tmp_path_factory.mktemp("coordinates")
+    for key in STUDY.modules(settings(), Outline(NAME, "matrix", entry="real"), "double"):
+        compile_module(STUDY.render(templates, key, CPU), CPU, manifest_path(CPU.name, STUDY.name, key, folder))
+    compile_module(render_common(templates, CPU), CPU, folder / "cpu/common.json")
+    return folder
+
+
+@pytest.fixture
+def campaign(modules, monkeypatch, tmp_path, templates):
+    """A folder with modules and a problem; what is measured goes there."""
+    (tmp_path / "modules").symlink_to(modules)
+    (tmp_path / "kernels").symlink_to(templates)
+    monkeypatch.chdir(tmp_path)
+    made = generate("diffusion", points=[40, 41], stencil=5, convection=0.5)
+    problem = Matrix(
+        NAME, "real", made.n, made.indptr, made.indices, made.values, statistics=describe(made.indptr, made.indices)
+    )
+    problem.save(Path(f"results/c/problems/{NAME}.npz"))
+
+
+def test_products_are_searched_and_solvers_timed_with_the_best(campaign):
+    paths = measure(config(), STUDY.name, NAME, "double", lambda *_: None)
+    assert [path.stem for path in paths] == list(STUDY.outputs)
+    tables = {path.stem: pd.read_parquet(path) for path in paths}
+    search, report = tables["search"], tables["report"]
+    assert set(search.status) == {"ok"}
+    assert search.groupby("space").layout.unique().map(set).to_dict() == {
+        "paper": {"COO", "CCOO"},
+        "extended": {"CCOO-unpadded", "CCOO-aligned"},
+    }
+    assert set(search.per_thread) == {1, 2, 4, 8}
+    compressed = search[search.layout == "CCOO"].iloc[0]
+    assert set(json.loads(compressed.encodings)) <= {"8/8/table", "8/16/table"}
+    assert compressed.matrix_bytes < search[search.layout == "COO"].matrix_bytes.min()
+
+    choices = tables["choices"]
+    assert set(choices.tuning) == {"plain", "joint", "extended"}
+    layouts = search.set_index("name").layout
+    assert set(layouts[choices[choices.tuning == "plain"].name]) == {"COO"}
+    assert set(layouts[choices[choices.tuning == "joint"].name]) == {"CCOO"}
+
+    solvers = report[report.kind == "solver"]
+    products = set(solvers.name.str.removeprefix("bicgstab-10/"))
+    assert set(solvers.status) == {"ok"}
+    assert set(solvers.cache) == {"warm"}
+    assert (solvers.error <= 1).all()
+    assert "scipy/csr/real" in products
+    assert products <= set(report.name)
+    assert {"COO", "CCOO"} <= set(solvers.layout)
+    # ten iterations are twenty products and more
+    alone = report[report.cache == "warm"].set_index("name").graph_median
+    assert all(row.graph_median > alone[row["name"].removeprefix("bicgstab-10/")] for _, row in solvers.iterrows())
+
+
+def test_a_variant_is_found_by_its_name_alone(campaign):
+    names = ["CCOO-aligned/b64-k2-c8", "COO/b64-k1-c2-cs", "floor"]
+    rows = launch(config(), STUDY.name, NAME, "double", names, 2)
+    assert [row.name for row in rows[:2]] == names[:2]
+    assert all(row.error <= 1 for row in rows[:2])
+    for name, message in (
+        ("ELL-AoS-AoS/static-64-1", "unknown layout"),
+        ("CCOO/static-64-1", "unknown schedule"),
+        ("CCOO/b64-k1-c0", "unknown schedule"),
+    ):
+        with pytest.raises(ReproError, match=message):
+            launch(config(), STUDY.name, NAME, "double", [name], 1)
+
+
+def test_layouts_are_those_asked_for():
+    only = settings(layouts=("CCOO", "CCOO-aligned"))
+    assert layouts(only, "paper") == ["CCOO"]
+    assert layouts(only, "extended") == ["CCOO-aligned"]
+    with pytest.raises(ReproError, match="unknown layout"):
+        layouts(settings(layouts=("CSR-AoS-AoS",)), "paper")
+    papers_alone = settings(layouts=("CCOO-aligned",)).model_copy(update={"space": "paper"})
+    with pytest.raises(ReproError, match="no layout to try"):
+        layouts(papers_alone, "paper")
+
+
+def test_the_papers_blocking_is_in_its_space():
+    names = {str(blocking) for blocking in blockings(get_target("sm_90"), "CCOO")}
+    assert {f"b256-k{k}-c1" for k in (1, 2, 4, 8)} <= names
+
+
+def row(name: str, layout: str, space: str, seconds: float) -> Row:
+    return Row(
+        key=name, study=STUDY.name, problem=NAME, precision="double", kind="variant", name=name, status="ok",
+        space=space, event_median=seconds, graph_median=seconds, own={"layout": layout},
+    )  # fmt: skip
+
+
+def test_each_tuning_chooses_from_its_own():
+    rows = [row("a", "COO", "paper", 3.0), row("b", "CCOO", "paper", 2.0), row("c", "CCOO", "paper", 2.01)]
+    chosen = {choice.tuning: choice for choice in choose(rows, 0.01)}
+    assert {tuning: choice.name for tuning, choice in chosen.items()} == {"plain": "a", "joint": "b"}
+    assert chosen["joint"].ties == ("c",)
+    rows.append(row("d", "CCOO-aligned", "extended", 1.0))
+    assert {choice.tuning: choice.name for choice in choose(rows, 0.01)}["extended"] == "d"

@@ -1,0 +1,94 @@
+"""Rendered sources are read by people who take them away: laid out by their braces, with nothing that is not used."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from repro.codegen.targets import Target, get_target
+from repro.entries import entries, get_entry
+from repro.studies.compound_spmv.layout import Layout, all_layouts, extended_layouts
+from repro.studies.compound_spmv.render import render_module
+from repro.studies.compound_spmv.schedules import Schedule
+from repro.studies.compressed_coo.blocking import SPLITS, blockings
+from repro.studies.compressed_coo.render import render_coo
+
+TARGETS = [get_target("sm_90"), get_target("cpu")]
+PAPERS = [Schedule("static", 64, 1), Schedule("dynamic", 64, 2)]
+OURS = [Schedule("direct", 64, 2, width=4), Schedule("chunk", 32, 2, width=2, unroll=2, load="cs")]
+#: CUDA's prelude: every module has them, so that recorded modules keep their hashes.
+LOADS = {"load_once", "load_past_l1"}
+
+
+def uncalled(source: str) -> set[str]:
+    """Return the functions that no other calls; the host calls kernels, which are not static."""
+    functions = re.findall(r"^(?:template <.*> )?static [^;{(]*?(\w+)\(", source, re.MULTILINE)
+    assert functions
+    calls = Counter(re.findall(r"(\w+)\(", re.sub(r"//.*", "", source)))
+    return {function for function in functions if calls[function] == 1}
+
+
+def misplaced(source: str) -> list[str]:
+    """Return the lines that do not start where braces, open parentheses and headers without braces put them."""
+    lines, braces, parentheses, headers = [], 0, 0, 0
+    for line in source.splitlines():
+        code = re.sub(r"//.*", "", line).strip()
+        if not line or line.startswith("#"):
+            continue
+        expected = braces - line.lstrip().startswith("}") + headers + (parentheses > 0)
+        if len(line) - len(line.lstrip()) != 4 * expected:
+            lines.append(line)
+        if code:
+            braces += code.count("{") - code.count("}")
+            parentheses += code.count("(") - code.count(")")
+            is_header = parentheses == 0 and braces > 0 and (code.endswith(")") or code == "else")
+            headers = headers + 1 if is_header else 0
+    assert braces == parentheses == 0
+    return lines
+
+
+def check(source: str) -> None:
+    assert misplaced(source) == []
+    assert re.findall(r".*[ \t]\n", source) == []
+    assert not re.search(r"\n\n\n|\{\n\n|\n\n *\}|\n\n\Z", source), "a blank line that separates nothing"
+    assert source.endswith("\n")
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("layout", SPLITS)
+def test_sources_of_coordinates(templates: Path, layout: str, precision: str, target: Target) -> None:
+    source = render_coo(templates, precision, layout, blockings(target, layout), target)
+    check(source)
+    assert uncalled(source) == set()
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("entry", entries())
+def test_sources_of_compound_entries(templates: Path, entry: str, target: Target) -> None:
+    modules = [*product(all_layouts(), [PAPERS]), *product(extended_layouts(get_entry(entry).size), [OURS])]
+    for layout, schedules in [*modules, (Layout.parse("Sl-8-AoSoA-AoS@clustered"), PAPERS)]:
+        source = render_module(templates, entry, "double", layout, schedules, target)
+        check(source)
+        assert uncalled(source) <= LOADS, layout
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "void f()\n{\n  int i;\n}\n",
+        "void f()\n{\n    if (a)\n    b();\n}\n",
+        "void f()\n{\n    for (;;) {\n    b();\n    }\n}\n",
+        "void f(\nint a)\n{\n}\n",
+    ],
+)
+def test_a_line_at_another_depth_is_noticed(source: str) -> None:
+    assert len(misplaced(source)) == 1
+
+
+def test_a_function_that_nothing_calls_is_noticed() -> None:
+    assert uncalled("static int f(int a) { return a; }\nstatic int g() { return f(1); }  // g()\n") == {"g"}

@@ -1,0 +1,87 @@
+"""The layers hold, and the check that says so can fail; no file outgrows what can be read in one sitting."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+LONGEST = 400
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the package, and of the contracts that it keeps."""
+    shutil.copytree(REPOSITORY / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def lint(folder: Path) -> tuple[int, str]:
+    """Return what `lint-imports` says of a copy, and whether it is content (0)."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--no-logo"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder / "src"), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_layers_hold(copy: Path) -> None:
+    code, said = lint(copy)
+    assert code == 0, said
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "contract", "imported"),
+    [
+        (
+            "bench.trial",
+            "from repro.studies.compound_spmv import study",
+            "Nothing imports upwards",
+            "studies.compound_spmv.study",
+        ),
+        ("problems.build", "def later(): import repro.sparse.operands", "Nothing imports upwards", "sparse.operands"),
+        (
+            "studies.compressed_coo.study",
+            "from repro.studies.compound_spmv import layout",
+            "No study imports another",
+            "studies.compound_spmv.layout",
+        ),
+    ],
+)
+def test_an_import_that_breaks_a_contract_is_named(
+    copy: Path, module: str, line: str, contract: str, imported: str
+) -> None:
+    with (copy / "src/repro" / module.replace(".", "/")).with_suffix(".py").open("a") as file:
+        file.write(f"\n{line}\n")
+    code, said = lint(copy)
+    assert code != 0
+    assert f"{contract} BROKEN" in said
+    assert f"repro.{module} -> repro.{imported}" in said
+
+
+def test_a_package_without_a_layer_is_named(copy: Path) -> None:
+    (copy / "src/repro/elsewhere").mkdir()
+    (copy / "src/repro/elsewhere/__init__.py").touch()
+    code, said = lint(copy)
+    assert code != 0
+    assert "repro.elsewhere" in said
+
+
+def test_no_file_is_too_long() -> None:
+    files = [
+        *(path for folder in ("src", "tests") for path in (REPOSITORY / folder).rglob("*.py")),
+        *(REPOSITORY / "kernels").rglob("*.j2"),
+    ]
+    lines = {str(path.relative_to(REPOSITORY)): len(path.read_text().splitlines()) for path in files}
+    assert lines
+    assert {path: count for path, count in lines.items() if count > LONGEST} == {}
