@@ -1,0 +1,131 @@
+"""A study of five files, put beside the real ones: its whole campaign, on one device and on two, and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from checkouts import QUICK, REPOSITORY, Checkout
+
+pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("small")]
+
+FOLDER = REPOSITORY / "tests/small_study"
+RAW = "raw/small/small/5pt_const/double"
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """The project with the study laid over it."""
+    checkout = Checkout(tmp_path_factory.mktemp("checkout"))
+    shutil.copytree(FOLDER, checkout.folder, dirs_exist_ok=True)
+    return checkout
+
+
+def configure(checkout: Checkout, name: str, device: str, **timing: Any) -> str:
+    """Write a configuration of the study alone; return its file."""
+    others = {"compound_spmv": False, "compressed_coo": False}
+    small = {"problems": ["small/5pt_const"], "timing": {**QUICK, **timing}}
+    data = {"campaign": name, "device": device, "studies": {**others, "small": small}}
+    (checkout.folder / f"{name}.yaml").write_text(yaml.safe_dump(data))
+    return f"{name}.yaml"
+
+
+def rows(checkout: Checkout, campaign: str, step: str) -> list[dict[str, Any]]:
+    table = pq.read_table(checkout.folder / "results" / campaign / RAW / f"{step}.parquet")
+    return list(table.to_pylist())
+
+
+def test_it_is_five_files_at_most_and_none_of_the_projects_own() -> None:
+    files = [
+        path.relative_to(FOLDER) for path in FOLDER.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    ]
+    assert 0 < len(files) <= 5
+    assert not [path for path in files if (REPOSITORY / path).exists()]
+
+
+def test_it_is_found_by_its_folder(checkout: Checkout) -> None:
+    words = [sys.executable, "-m", "repro.cli", "list", "studies"]
+    listed = subprocess.run(
+        words, cwd=checkout.folder, env=checkout.environment, text=True, capture_output=True, check=True
+    )
+    names = [line.split()[0] for line in listed.stdout.splitlines()[1:]]
+    assert {"compound_spmv", "compressed_coo", "small"} <= set(names)
+
+
+@pytest.mark.parametrize(("device", "parts"), [("opencl", 1), ("opencl:0/2", 2)])
+def test_its_whole_campaign(checkout: Checkout, device: str, parts: int) -> None:
+    name = f"parts-{parts}"
+    config = configure(checkout, name, device)
+    said = checkout.snakemake("all", "--configfile", config)
+    assert said.code == 0, said.text
+    results = checkout.folder / "results" / name
+    for suffix in ("csv", "md", "tex"):
+        assert "small/5pt" in (results / f"tables/small/table-ways.{suffix}").read_text().replace("\\", "")
+    assert (checkout.folder / f"figures/{name}/small/figure-ways.svg").stat().st_size > 0
+    assert "figure-ways" in (results / "report.html").read_text()
+
+    report = {row["name"]: row for row in rows(checkout, name, "report") if row["cache"] == "warm"}
+    assert {row["status"] for row in report.values()} == {"ok"}
+    assert {row["parts"] for row in report.values()} == {parts}
+    exact, bound = report["exact"], report["bound"]
+    assert exact["host_median"] > 0
+    assert exact["event_median"] is exact["graph_median"] is bound["graph_median"] is None
+    assert bound["event_median"] > 0
+    assert exact["stage_count"] > 0
+    assert exact["stage_take"] > 0
+    assert bound["stage_count"] is None
+    chosen = {(row["clock"], row["name"]) for row in rows(checkout, name, "choices")}
+    assert ("event", "bound") in chosen
+    assert {clock for clock, _ in chosen} == {"event", "host"}
+    [environment] = [json.loads(path.read_text()) for path in (results / "raw/environment").glob("*.json")]
+    assert environment.get("devices", 1) == parts
+    assert checkout.snakemake("all", "--configfile", config).nothing_to_do
+
+
+def test_killed_in_the_middle_of_a_trial_that_changes_its_operand_it_goes_on(checkout: Checkout) -> None:
+    config = configure(checkout, "killed", "opencl", launches=1000, cpu_budget=1.0)
+    store = checkout.folder / "results/killed/store/small/small/5pt_const/double/rows.jsonl"
+    process = subprocess.Popen(
+        checkout.command("all", "--configfile", config),
+        cwd=checkout.folder,
+        env=checkout.environment,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    # both ways are screened; now the first of them is timed in full, for seconds
+    before = wait_for_lines(store, 2, process)
+    time.sleep(0.3)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+    said = checkout.snakemake("all", "--configfile", config)
+    assert said.code == 0, said.text
+    lines = store.read_text().splitlines()
+    assert lines[: len(before)] == before
+    keys = [json.loads(line)["key"] for line in lines]
+    assert len(keys) == len(set(keys)), "a row was measured twice"
+    assert {row["status"] for row in rows(checkout, "killed", "report")} == {"ok"}
+    assert checkout.snakemake("all", "--configfile", config).nothing_to_do
+
+
+def wait_for_lines(store: Path, count: int, process: subprocess.Popen[bytes]) -> list[str]:
+    """Return the whole lines of a store as soon as there are so many."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        text = store.read_text() if store.exists() else ""
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        if len(lines) >= count:
+            return lines
+        time.sleep(0.02)
+    pytest.fail(f"no rows to kill a run at; it ended with {process.poll()}")
