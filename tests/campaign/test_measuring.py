@@ -13,6 +13,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from quick_timing import QUICK
 from repro.bench.rows import Row
 from repro.bench.store import Store
 from repro.campaign.building import build_problem, record_of
@@ -42,19 +43,6 @@ from repro.studies.compound_spmv.study import layouts, worthwhile_orderings
 
 STUDY, NAME = "compound_spmv", "small/complex"
 LAYOUTS = ("ELL-SoA-AoS", "Sl-8-AoSoA-AoS")
-QUICK = {
-    "screen_launches": 3,
-    "finalists": 2,
-    "launches": 10,
-    "search_graph_launches": 2,
-    "search_graph_replays": 5,
-    "graph_launches": 2,
-    "graph_replays": 6,
-    "cold_launches": 6,
-    "rounds": 2,
-    "cpu_budget": 1.0,
-    "noise": 1e9,
-}
 FILES = ["search", "baseline", "report", "choices"]
 
 

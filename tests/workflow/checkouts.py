@@ -7,10 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 REPOSITORY = Path(__file__).parents[2]
@@ -109,3 +111,15 @@ class Checkout:
         path = self.folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(data))
         return path.name
+
+
+def wait_for_rows(store: Path, process: subprocess.Popen[bytes], count: int, seconds: float) -> list[str]:
+    """Return the whole lines of a store as soon as there are so many."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        text = store.read_text() if store.exists() else ""
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        if len(lines) >= count:
+            return lines
+        time.sleep(0.02)
+    pytest.fail(f"no rows to kill a run at; it ended with {process.poll()}")

@@ -7,11 +7,10 @@ import os
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from checkouts import QUICK, Checkout, count_compile
+from checkouts import QUICK, Checkout, count_compile, wait_for_rows
 
 pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("runs")]
 
@@ -182,7 +181,7 @@ def test_a_killed_run_goes_on_where_it_was(target: str, checkout: Checkout) -> N
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    rows = wait_for_rows(store, process)
+    rows = wait_for_rows(store, process, 4, 90)
     if target == "group":
         os.killpg(process.pid, signal.SIGKILL)
     else:
@@ -197,18 +196,6 @@ def test_a_killed_run_goes_on_where_it_was(target: str, checkout: Checkout) -> N
     keys = [json.loads(line)["key"] for line in lines]
     assert len(keys) == len(set(keys)), "a row was measured twice"
     assert checkout.snakemake("all", "--configfile", config).nothing_to_do
-
-
-def wait_for_rows(store: Path, process: subprocess.Popen[bytes], count: int = 4) -> list[str]:
-    """Return the whole lines of a store as soon as there are a few."""
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline and process.poll() is None:
-        text = store.read_text() if store.exists() else ""
-        lines = text[: text.rfind("\n") + 1].splitlines()
-        if len(lines) >= count:
-            return lines
-        time.sleep(0.05)
-    pytest.fail(f"no rows to kill a run at; it ended with {process.poll()}")
 
 
 def test_two_studies_share_a_campaign(checkout: Checkout) -> None:

@@ -9,13 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from checkouts import QUICK, REPOSITORY, Checkout
+from checkouts import QUICK, REPOSITORY, Checkout, wait_for_rows
 
 pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("small")]
 
@@ -104,7 +103,7 @@ def test_killed_in_the_middle_of_a_trial_that_changes_its_operand_it_goes_on(che
         stderr=subprocess.DEVNULL,
     )
     # both ways are screened; now the first of them is timed in full, for seconds
-    before = wait_for_lines(store, 2, process)
+    before = wait_for_rows(store, process, 2, 120)
     time.sleep(0.3)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -117,15 +116,3 @@ def test_killed_in_the_middle_of_a_trial_that_changes_its_operand_it_goes_on(che
     assert len(keys) == len(set(keys)), "a row was measured twice"
     assert {row["status"] for row in rows(checkout, "killed", "report")} == {"ok"}
     assert checkout.snakemake("all", "--configfile", config).nothing_to_do
-
-
-def wait_for_lines(store: Path, count: int, process: subprocess.Popen[bytes]) -> list[str]:
-    """Return the whole lines of a store as soon as there are so many."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and process.poll() is None:
-        text = store.read_text() if store.exists() else ""
-        lines = text[: text.rfind("\n") + 1].splitlines()
-        if len(lines) >= count:
-            return lines
-        time.sleep(0.02)
-    pytest.fail(f"no rows to kill a run at; it ended with {process.poll()}")

@@ -121,3 +121,13 @@ class Candidate(Runnable):
 def not_prepared() -> None:
     """Stand for the launch of what is not prepared, or was released."""
     raise RuntimeError("launched before it was prepared")
+
+
+def in_turn(first: Callable[[], None], then: Callable[[], None]) -> Callable[[], None]:
+    """Return a launch of both: what clears a result or a counter first is part of its time."""
+
+    def launch() -> None:
+        first()
+        then()
+
+    return launch

@@ -110,16 +110,6 @@ class Devices:
                 raise ValueError(f"{copy.nbytes} bytes from {copy.source.nbytes} to {copy.target.nbytes}")
         self._link.exchange([copy for copy in copies if copy.nbytes])
 
-    def fork(self) -> None:
-        """Let what is queued later on any device start after what is queued on the first."""
-        if len(self) > 1:
-            self._link.fork()
-
-    def join(self) -> None:
-        """Let what is queued later on the first device start after what is queued on all."""
-        if len(self) > 1:
-            self._link.join()
-
     def synchronize(self) -> None:
         """Wait for the queues of all.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from quick_timing import QUICK
 from repro.bench.rows import Row
 from repro.campaign.launching import launch
 from repro.campaign.measuring import measure
@@ -24,23 +25,11 @@ from repro.studies.compressed_coo.blocking import blockings
 from repro.studies.compressed_coo.study import STUDY, choose, layouts
 
 NAME = "grid"
-QUICK = {
-    "screen_launches": 3,
-    "finalists": 2,
-    "launches": 10,
-    "search_graph_launches": 2,
-    "search_graph_replays": 5,
-    "graph_launches": 2,
-    "graph_replays": 6,
-    "cold_launches": 6,
-    "rounds": 2,
-    "cpu_budget": 0.02,
-    "noise": 1e9,
-}
+TIMING = {**QUICK, "cpu_budget": 0.02}
 
 
 def settings(**keys) -> StudySettings:
-    return StudySettings(space="extended", problems=(NAME,), precisions=("double",), timing=Timing(**QUICK), **keys)
+    return StudySettings(space="extended", problems=(NAME,), precisions=("double",), timing=Timing(**TIMING), **keys)
 
 
 def config(**keys) -> Config:

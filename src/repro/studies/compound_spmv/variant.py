@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Candidate, ModuleError, Unsupported, not_prepared
+from repro.bench.runnable import Candidate, ModuleError, Unsupported, in_turn, not_prepared
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
-from repro.devices.base import Buffer, Device
+from repro.devices.base import Buffer
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import Multiplies, ProductOperands, operands_of, x_on, y_on
 from repro.sparse.vectors import pack_vector
@@ -136,7 +136,7 @@ class Variant(Multiplies, Candidate):
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
             run = device.bind(program.kernel(name), blocks, self.schedule.n_t, [*matrix, *arrays, x, y, counter])
-            return run if self.schedule.kind != "dynamic" else _after_reset(device, counter, run)
+            return run if self.schedule.kind != "dynamic" else in_turn(lambda: device.fill(counter, 0), run)
 
         self._bind = bind
 
@@ -178,13 +178,3 @@ def _matrix_on(workspace: Workspace, operands: ProductOperands, layout: Layout) 
         return held, held.arrays
 
     return workspace.hold(replace(layout, vector=""), packed)
-
-
-def _after_reset(device: Device, counter: Buffer, run: Callable[[], None]) -> Callable[[], None]:
-    """Return what sets the row counter to zero and then runs: resetting is part of a dynamic schedule's time."""
-
-    def launch() -> None:
-        device.fill(counter, 0)
-        run()
-
-    return launch

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Candidate, ModuleError, Unsupported, not_prepared
+from repro.bench.runnable import Candidate, ModuleError, Unsupported, in_turn, not_prepared
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
 from repro.devices.base import Argument, Buffer
@@ -138,12 +138,12 @@ class CoordinateVariant(Multiplies, Candidate):
             kernel = program.kernel(self.blocking.kernel)  # one each: in OpenCL the arguments are part of it
             run = device.bind(kernel, -(-matrix.chunks // per_block), self.blocking.threads, [*arguments, x, y])
             if SPLITS[self.layout] != "aligned":
-                return _after(lambda: device.fill(y, 0), run)
+                return in_turn(lambda: device.fill(y, 0), run)
             if long_rows is None:
                 return run
             count, n_t = matrix.long_rows, CLEAR_N_T[device.backend]
             clear = device.bind(program.kernel("clear_rows"), -(-count // n_t), n_t, [np.int32(count), long_rows, y])
-            return _after(clear, run)
+            return in_turn(clear, run)
 
         x, self._y = x_on(workspace, "AoS"), y_on(workspace)
         self.matrix_bytes = matrix.nbytes
@@ -188,13 +188,3 @@ class CoordinateVariant(Multiplies, Candidate):
         """Let go of matrix and vectors, which belong to the workspace."""
         self._y = self._bind = None
         self.launch = not_prepared
-
-
-def _after(first: Callable[[], None], run: Callable[[], None]) -> Callable[[], None]:
-    """Return what clears y, or the part of it that sums are added to, and then runs: clearing is part of the time."""
-
-    def launch() -> None:
-        first()
-        run()
-
-    return launch
