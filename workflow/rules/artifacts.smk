@@ -11,8 +11,7 @@ for study in plan.studies.values():
             name:
                 f"tables_{study.name}"
             input:
-                raw=plan.raw(study.name),
-                published=plan.published(study.name),
+                inputs([f"tables {study.name}"], plan.raw(study.name)),
             output:
                 expand(
                     f"{plan.results}/tables/{study.name}/{{table}}.{{suffix}}",
@@ -24,16 +23,12 @@ for study in plan.studies.values():
             conda:
                 "../../environment.yml"
             params:
-                code=plan.artifacts_code(study.name, "tables"),
                 config=plan.config_file,
-                problems=study.problems,
-                tie=study.settings.timing.tie,
-                names=study.tables,
                 study=study.name,
             message:
                 "Making the tables of {params.study}"
             shell:
-                "repro table {params.names} --study {params.study} --config {params.config:q} > {log:q} 2>&1"
+                "repro table --all --receipt --study {params.study} --config {params.config:q} > {log:q} 2>&1"
 
     if study.figures:
 
@@ -41,8 +36,7 @@ for study in plan.studies.values():
             name:
                 f"figures_{study.name}"
             input:
-                raw=plan.raw(study.name),
-                published=plan.published(study.name),
+                inputs([f"figures {study.name}"], plan.raw(study.name)),
             output:
                 expand(
                     f"{plan.figures}/{study.name}/{{figure}}.{{suffix}}",
@@ -54,13 +48,9 @@ for study in plan.studies.values():
             conda:
                 "../../environment.yml"
             params:
-                code=plan.artifacts_code(study.name, "figures"),
                 config=plan.config_file,
-                problems=study.problems,
-                tie=study.settings.timing.tie,
-                names=study.figures,
                 study=study.name,
             message:
                 "Making the figures of {params.study}"
             shell:
-                "repro figure {params.names} --study {params.study} --config {params.config:q} > {log:q} 2>&1"
+                "repro figure --all --receipt --study {params.study} --config {params.config:q} > {log:q} 2>&1"

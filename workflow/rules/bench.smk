@@ -6,9 +6,9 @@ for study in plan.studies.values():
         name:
             f"measure_{study.name}"
         input:
-            matrix=rules.problem.output.matrix,
-            modules=lambda wildcards, study=study.name: plan.manifests(
-                study, **wildcards
+            lambda wildcards, study=study.name: inputs(
+                [f"measure {study} {wildcards.problem} {wildcards.precision}"],
+                plan.read_by_case(study, **wildcards),
             ),
         output:
             multiext(
@@ -23,13 +23,10 @@ for study in plan.studies.values():
         resources:
             gpu=1 if plan.on_gpu else 0,
         params:
-            code=plan.measuring_code(study.name),
             config=plan.config_file,
-            timing=plan.timing(study.name),
-            baselines=study.settings.baselines,
             study=study.name,
         message:
             "Measuring {wildcards.problem}, {wildcards.precision}, of {params.study}"
         shell:
             "repro measure {params.study} {wildcards.problem:q} {wildcards.precision} --config {params.config:q}"
-            " > {log:q} 2>&1"
+            " --receipt > {log:q} 2>&1"

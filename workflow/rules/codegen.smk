@@ -6,7 +6,7 @@ for group in plan.module_groups:
         name:
             group.rule
         input:
-            templates=plan.templates(group.study, "sparse"),
+            inputs([f"compile {group.study} {key}" for key in group.keys], []),
         output:
             plan.manifests_of(group.study, group.keys),
         log:
@@ -16,8 +16,7 @@ for group in plan.module_groups:
             "../../environment.yml"
         threads: 4 if plan.on_gpu else 1
         params:
-            code=plan.compiling_code(group.study),
-            kernels=lambda wildcards: plan.config.kernels,
+            kernels=plan.config.kernels,
             study=group.study,
             group=group.name,
             modules=group.keys,
@@ -26,12 +25,12 @@ for group in plan.module_groups:
             "Compiling {params.group} of {params.study} for {params.target}"
         shell:
             "repro compile {params.study} {params.modules} --jobs {threads} --target {params.target}"
-            " --kernels {params.kernels:q} --record-errors > {log:q} 2>&1"
+            " --kernels {params.kernels:q} --receipt --record-errors > {log:q} 2>&1"
 
 
 rule compile_common:
     input:
-        templates=plan.templates("common"),
+        inputs(["compile common"], []),
     output:
         plan.common_manifest,
     log:
@@ -40,10 +39,9 @@ rule compile_common:
     conda:
         "../../environment.yml"
     params:
-        code=plan.common_code,
-        kernels=lambda wildcards: plan.config.kernels,
+        kernels=plan.config.kernels,
         target=plan.target_name,
     message:
         "Compiling the kernels that all studies share, for {params.target}"
     shell:
-        "repro compile common --target {params.target} --kernels {params.kernels:q} > {log:q} 2>&1"
+        "repro compile common --target {params.target} --kernels {params.kernels:q} --receipt > {log:q} 2>&1"

@@ -3,7 +3,7 @@
 
 rule problem:
     input:
-        source=lambda wildcards: plan.problems[wildcards.problem].source or [],
+        lambda wildcards: inputs([f"problem {wildcards.problem}"], []),
     output:
         matrix=f"{plan.results}/problems/{{problem}}.npz",
         record=f"{plan.results}/raw/problems/{{problem}}.json",
@@ -12,12 +12,9 @@ rule problem:
     conda:
         "../../environment.yml"
     params:
-        code=plan.building_code,
         config=plan.config_file,
-        definition=lambda wildcards: plan.problems[wildcards.problem].definition,
-        seed=plan.config.seed,
     message:
         "Building {wildcards.problem}"
     shell:
         "repro problem {wildcards.problem:q} --config {params.config:q} --output {output.matrix:q}"
-        " --record {output.record:q} --record-unavailable > {log:q} 2>&1"
+        " --record {output.record:q} --receipt --record-unavailable > {log:q} 2>&1"

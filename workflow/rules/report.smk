@@ -3,8 +3,13 @@
 
 rule report:
     input:
-        raw=[plan.raw(study) for study in plan.studies],
-        artifacts=plan.artifact_files,
+        inputs(
+            ["report"],
+            [
+                *(path for study in plan.studies for path in plan.raw(study)),
+                *plan.artifact_files,
+            ],
+        ),
     output:
         f"{plan.results}/report.html",
     log:
@@ -12,24 +17,20 @@ rule report:
     conda:
         "../../environment.yml"
     params:
-        code=plan.reporting_code,
         config=plan.config_file,
-        studies={study.name: study.problems for study in plan.studies.values()},
     message:
         "Writing the report"
     shell:
-        "repro report --config {params.config:q} > {log:q} 2>&1"
+        "repro report --receipt --config {params.config:q} > {log:q} 2>&1"
 
 
-# Its inputs are everything that can be recorded as missing: what `repro check` deletes is tried again by the next run,
-# even where the tables made without it are still there.
+# Its inputs are all that can be recorded as missing, so that a run makes it even where the tables made without it are
+# still there.
 rule check:
     input:
-        rules.report.output,
-        matrices=plan.matrices,
-        modules=plan.all_manifests,
+        inputs(["check"], [*rules.report.output, *plan.matrices, *plan.all_manifests]),
     output:
-        touch(f"{plan.results}/complete"),
+        f"{plan.results}/complete",
     log:
         f"{plan.logs}/check.log",
     conda:
@@ -39,4 +40,4 @@ rule check:
     message:
         "Checking that nothing is missing"
     shell:
-        "repro check --config {params.config:q} > {log:q} 2>&1"
+        "repro check --config {params.config:q} --output {output:q} > {log:q} 2>&1"

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from repro.bench.recorded import read_rows
+from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan
+from repro.campaign.steps import CHECK
 from repro.errors import ReproError
 
 #: What a row may say without anything having gone wrong: that this cannot be run here, or that its time is no good.
@@ -27,24 +29,27 @@ class Missing:
     ----------
     what, reason
         Its name, and why it is missing.
-    again
-        File to delete so that the next run tries it again; None where only an edit can help.
     """
 
     what: str
     reason: str
-    again: Path | None = None
 
 
 def find_missing(plan: Plan) -> list[Missing]:
-    """Return all that the records of a campaign say is missing.
+    """Return all that the records of a campaign say is missing, and all that is not what its plan asks for.
 
     Raises
     ------
     ReproError
         A record is damaged.
     """
-    return [*_problems(plan), *_modules(plan), *_rows(plan)]
+    outdated = [Missing(name, reason) for name, reason in Freshness(plan).unlike.items() if name != CHECK]
+    return [*_problems(plan), *_modules(plan), *_rows(plan), *outdated]
+
+
+def find_missing_rows(plan: Plan) -> list[Missing]:
+    """Return all that is missing of what was measured, as `find_missing` does."""
+    return [*_rows(plan)]
 
 
 def _problems(plan: Plan) -> Iterator[Missing]:
@@ -53,7 +58,7 @@ def _problems(plan: Plan) -> Iterator[Missing]:
         if record is None:
             yield Missing(f"problem {name}", "not built")
         elif record["status"] != "ok":
-            yield Missing(f"problem {name}", record["reason"], Path(plan.results, "problems", f"{name}.npz"))
+            yield Missing(f"problem {name}", record["reason"])
 
 
 def _modules(plan: Plan) -> Iterator[Missing]:
@@ -62,7 +67,7 @@ def _modules(plan: Plan) -> Iterator[Missing]:
         if module is None:
             yield Missing(f"module {manifest}", "not compiled")
         elif module["status"] != "ok":
-            yield Missing(f"module {manifest}", module["message"], Path(manifest))
+            yield Missing(f"module {manifest}", module["message"])
 
 
 def _rows(plan: Plan) -> Iterator[Missing]:

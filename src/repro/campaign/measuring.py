@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from repro.bench.parquet import write_table
 from repro.bench.rows import SCHEMA, Row
@@ -71,6 +72,14 @@ def write_step(study: Study, problem: str, precision: str, step: str, given: Giv
         return write_rows(rows, study.columns, path)
     case = {"study": study.name, "problem": problem, "precision": precision, "schema": SCHEMA}
     return write_table(pa.Table.from_pylist([case | _plain(choice) for choice in choices], schema=CHOICES), path)
+
+
+def environments_of(steps: Sequence[Path]) -> list[Path]:
+    """Return the environment records that the rows of a case, in the files of its steps, are linked to."""
+    tables = [pq.read_table(path, columns=["environment"]) for path in steps if path.stem != "choices"]
+    linked = {name for table in tables for name in table["environment"].to_pylist() if name}
+    raw = RESULTS / steps[0].relative_to(RESULTS).parts[0] / "raw"
+    return [raw / "environment" / f"{name}.json" for name in sorted(linked)]
 
 
 def _plain(choice: Choice) -> dict[str, object]:

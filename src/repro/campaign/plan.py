@@ -10,23 +10,25 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
-from repro.campaign.dependencies import code_hash
+from repro.campaign.receipts import hash_of
 from repro.codegen.common import COMMON
 from repro.codegen.compile import MODULES, manifest_path
 from repro.codegen.targets import Target
-from repro.config import Config, StudySettings, resolve
+from repro.config import Config, StudySettings
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
 from repro.problems.outline import Outline
 from repro.problems.own_header import describe
-from repro.problems.registry import Item, load_registry, own_name
-from repro.studies import get_study, load_artifacts, names
+from repro.problems.registry import Item, Registry, load_registry, own_name
+from repro.studies import get_study, load_artifacts
+
+#: Settings of a study that say which steps there are, and nothing of how one of them is taken.
+NAMING_STEPS = {"problems", "precisions", "artifacts"}
 
 
 @dataclass(frozen=True)
@@ -122,10 +124,17 @@ class Plan:
         """Folder of the logs."""
         return f"logs/{self.config.campaign}"
 
-    @property
+    @cached_property
     def config_file(self) -> str:
-        """Where the resolved configuration is written; apart in a replay, which leaves the record as it is."""
-        return f"{self.results}/{'replay' if self.config.replay else 'config'}.yaml"
+        """Where the jobs read the resolved configuration: named by its content, so that no other run can change it."""
+        return f"{self.results}/configs/{hash_of(as_yaml(self.config))[:16]}.yaml"
+
+    @cached_property
+    def measured_settings(self) -> dict[str, dict[str, Any]]:
+        """Of each study, as plain data, the settings that measuring a case depends on: all that name no steps."""
+        return {
+            name: study.settings.model_dump(mode="json", exclude=NAMING_STEPS) for name, study in self.studies.items()
+        }
 
     @cached_property
     def runs(self) -> list[tuple[str, str, str]]:
@@ -168,6 +177,10 @@ class Plan:
     def manifests(self, study: str, problem: str, precision: str) -> list[str]:
         """Return the manifests of the modules that measuring a problem needs, the common module's last."""
         return [*self.manifests_of(study, self.modules(study, problem, precision)), self.common_manifest]
+
+    def read_by_case(self, study: str, problem: str, precision: str) -> list[str]:
+        """Return the files of the campaign that measuring a problem reads."""
+        return [f"{self.results}/problems/{problem}.npz", *self.manifests(study, problem, precision)]
 
     @property
     def all_manifests(self) -> list[str]:
@@ -213,59 +226,10 @@ class Plan:
             )
         ]
 
-    def templates(self, *folders: str) -> list[str]:
-        """Return the kernel templates in some folders, with what all kernels are rendered with."""
-        paths = (path for folder in (*folders, "dialects") for path in Path(self.config.kernels, folder).rglob("*.j2"))
-        return sorted(map(str, paths))
-
     def published(self, study: str) -> list[str]:
         """Return the files of a study's published numbers, and of our targets."""
         folders = (Path("config", "published", study).glob("*.csv"), Path("config", "targets").glob(f"{study}.csv"))
         return sorted(str(path) for folder in folders for path in folder)
-
-    @property
-    def building_code(self) -> str:
-        """The hash of what builds problems, and finds the facts of them that studies ask for."""
-        return code_hash("repro.campaign.building", *_parts_of_studies("facts"))
-
-    def compiling_code(self, study: str) -> str:
-        """Return the hash of what renders and compiles a study's modules: its `render.py`, where it has one."""
-        own = f"repro.studies.{study}.render"
-        return code_hash("repro.codegen.compile", own if find_spec(own) else f"repro.studies.{study}.study")
-
-    @property
-    def common_code(self) -> str:
-        """The hash of what renders and compiles the common module."""
-        return code_hash("repro.codegen.compile", "repro.codegen.common")
-
-    def measuring_code(self, study: str) -> str:
-        """Return the hash of what measures a study's problems."""
-        return code_hash("repro.campaign.measuring", f"repro.studies.{study}.study")
-
-    def artifacts_code(self, study: str, part: str) -> str:
-        """Return the hash of what makes a study's `tables` or `figures`."""
-        return code_hash("repro.campaign.artifacts", f"repro.studies.{study}.study", f"repro.studies.{study}.{part}")
-
-    @property
-    def reporting_code(self) -> str:
-        """The hash of what makes the report, with the tables and figures of all studies."""
-        modules = [f"repro.studies.{study}.{part}" for study in self.studies for part in ("study", "tables", "figures")]
-        return code_hash("repro.campaign.reporting", *modules)
-
-    def timing(self, study: str) -> dict[str, Any]:
-        """Return, as plain data, all that rows depend on beside problem, modules and baselines."""
-        settings = self.studies[study].settings
-        return {
-            "device": self.device,
-            "seed": self.config.seed,
-            "cache": settings.cache,
-            "space": settings.space,
-            "search": settings.search,
-            "budget": settings.budget,
-            "training": settings.training,
-            "memory_weight": settings.memory_weight,
-            **settings.timing.model_dump(),
-        }
 
 
 def make_plan(config: Config) -> Plan:
@@ -281,7 +245,7 @@ def make_plan(config: Config) -> Plan:
     problems: dict[str, Outline] = {}
     studies: dict[str, PlannedStudy] = {}
     for name, settings in config.studies.items():
-        asked = [_planned(item) for item in registry.expand(settings.problems)]
+        asked = [_planned(item, registry) for item in registry.expand(settings.problems)]
         if not asked:
             raise ReproError("empty study", where=f"studies.{name}.problems", todo="name problems or a set of them")
         for problem in asked:
@@ -314,33 +278,26 @@ def make_plan(config: Config) -> Plan:
     return Plan(config.model_copy(update={"device": device}), target, problems, studies)
 
 
-def prepare(data: Mapping[str, Any], where: object = "the configuration") -> Plan:
-    """Resolve plain configuration data, plan, and write the resolved configuration to the campaign's folder.
-
-    The file is touched only when its content changes.
+def plan_of_case(config: Config, problem: str, study: str | None = None) -> Plan:
+    """Return the plan of one problem alone, in all studies that have it or in one: what a job of it is part of.
 
     Raises
     ------
     ReproError
-        As `resolve` and `make_plan`, or the folder cannot be written to.
+        As `make_plan`; or no such study has the problem.
     """
-    plan = make_plan(resolve(data, where))
-    path = Path(plan.config_file)
-    text = as_yaml(plan.config)
-    try:
-        if not path.exists() or path.read_text() != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(f".{path.name}.partial")
-            partial.write_text(text)
-            partial.replace(path)
-    except OSError as error:
-        raise ReproError(
-            "cannot write to the results folder",
-            where=path.parent,
-            actual=error.strerror,
-            todo="make room or make it writable, or name another campaign",
-        ) from None
-    return plan
+    registry = load_registry(Path(config.registry))
+    studies: dict[str, StudySettings] = {}
+    for name, settings in config.studies.items():
+        if study in (None, name):
+            items = [item for item in registry.expand(settings.problems) if _name_of(item) == problem]
+            asked = tuple(item if isinstance(item, OwnProblem) else item.name for item in items)
+            if asked:
+                studies[name] = settings.model_copy(update={"problems": asked})
+    if not studies:
+        where = f"studies.{study}.problems" if study else "studies"
+        raise ReproError("the configuration does not name the problem", where=where, actual=problem)
+    return make_plan(config.model_copy(update={"studies": studies}))
 
 
 def as_yaml(config: Config) -> str:
@@ -356,16 +313,22 @@ def _device(asked: str) -> tuple[str, Target]:
     return device, target_of(device)
 
 
-def _planned(item: Item | OwnProblem) -> Outline:
+def _name_of(item: Item | OwnProblem) -> str:
+    return own_name(item) if isinstance(item, OwnProblem) else item.name
+
+
+def _planned(item: Item | OwnProblem, registry: Registry) -> Outline:
     path = getattr(item, "path", None)
-    source = path and str(Path(path).expanduser())
+    files = (Path(path).expanduser(),) if path else ()
     if isinstance(item, OwnProblem):
         entry, size = describe(item)
-        return Outline(own_name(item), "matrix", entry, item.model_dump(mode="json"), source, size)
+        return Outline(own_name(item), "matrix", entry, item.model_dump(mode="json"), files, size)
     size = (item.published.rows, item.published.nonzeros) if item.published else None
     # being in a set is no property of the matrix
     definition = item.model_dump(mode="json", exclude={"sets"})
-    return Outline(item.name, "matrix", item.entry, definition, source, size)
+    if inputs := getattr(item, "inputs", ()):
+        definition["made from"] = [registry.find(name).model_dump(mode="json", exclude={"sets"}) for name in inputs]
+    return Outline(item.name, "matrix", item.entry, definition, files, size)
 
 
 def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figure"]) -> tuple[str, ...]:
@@ -386,9 +349,3 @@ def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figu
             actual=", ".join(unknown),
         )
     return tuple(name for name in there if name in settings.artifacts)
-
-
-def _parts_of_studies(part: str) -> list[str]:
-    """Return the modules of that name that studies have."""
-    modules = [f"repro.studies.{study}.{part}" for study in names()]
-    return [module for module in modules if find_spec(module)]

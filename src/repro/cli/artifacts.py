@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from repro.cli.options import Receipt
 
 if TYPE_CHECKING:
     from repro.artifacts.registry import Kind
@@ -36,6 +40,7 @@ ConfigFile = Annotated[
         show_default=False,
     ),
 ]
+DEFAULT_CONFIG = Path("config/config.yaml")
 RESULTS, FIGURES = Path("results"), Path("figures")
 
 
@@ -46,6 +51,7 @@ def table(
     study: StudyName = None,
     results: Results = RESULTS,
     config: ConfigFile = None,
+    receipt: Receipt = False,
 ) -> None:
     """Make tables of a measured campaign, ours beside the published, as CSV, Markdown and LaTeX.
 
@@ -59,7 +65,8 @@ def table(
 
         repro table --all --campaign h200 --study compound_spmv
     """
-    _make("table", names or [], all_, campaign, study, results, results, config)
+    with _receipt(receipt, config, "tables", study):
+        _make("table", names or [], all_, campaign, study, results, results, config)
 
 
 def figure(
@@ -70,6 +77,7 @@ def figure(
     results: Results = RESULTS,
     figures: Figures = FIGURES,
     config: ConfigFile = None,
+    receipt: Receipt = False,
 ) -> None:
     """Make figures of a measured campaign as PDF, SVG and PNG.
 
@@ -81,7 +89,8 @@ def figure(
 
         repro figure --all --campaign h200 --figures paper/figures
     """
-    _make("figure", names or [], all_, campaign, study, results, figures, config)
+    with _receipt(receipt, config, "figures", study):
+        _make("figure", names or [], all_, campaign, study, results, figures, config)
 
 
 def report(
@@ -89,6 +98,7 @@ def report(
     study: StudyName = None,
     results: Results = RESULTS,
     config: ConfigFile = None,
+    receipt: Receipt = False,
 ) -> None:
     """Write results/<campaign>/report.html: all tables and figures on one page that needs no network.
 
@@ -101,7 +111,24 @@ def report(
     from repro.campaign.artifacts import Asked
     from repro.campaign.reporting import report as write
 
-    typer.echo(f"wrote {write(Asked.of(campaign, results, config), study)}")
+    with _receipt(receipt, config, "report", None):
+        typer.echo(f"wrote {write(Asked.of(campaign, results, config), study)}")
+
+
+@contextmanager
+def _receipt(wanted: bool, config: Path | None, what: str, study: str | None) -> Iterator[None]:
+    """Write the receipt of all tables or figures of a study, or of the report, where it is wanted."""
+    if not wanted:
+        yield
+        return
+    from repro.campaign.plan import make_plan
+    from repro.campaign.receipts import making
+    from repro.campaign.steps import presenting, reporting
+    from repro.config import load
+
+    plan = make_plan(load(config or DEFAULT_CONFIG))
+    with making(reporting(plan) if study is None else presenting(plan, study, what)):
+        yield
 
 
 def _make(

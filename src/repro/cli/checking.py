@@ -10,14 +10,14 @@ import typer
 
 def check(
     config: Annotated[Path, typer.Option(help="Configuration of the campaign.")] = Path("config/config.yaml"),
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Delete no record: the next run takes them as they are.")
-    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write this file, and its receipt, where nothing is missing.")
+    ] = None,
 ) -> None:
-    """Name every problem, module and row of a campaign that is unavailable or failed; exit with 1 if there is any.
+    """Name all of a campaign that is unavailable, failed or out of date; exit with 1 if there is anything.
 
-    The records of problems that could not be had and of modules that do not compile are deleted, so that the next run
-    tries them again; tables, figures and report stay as they are.
+    A campaign is complete where each of its files was made from what the configuration asks for now, by the receipts
+    beside them, nothing was changed since, and nothing failed. What failed is tried again by the next run.
 
     Example:
 
@@ -25,18 +25,22 @@ def check(
     """
     from repro.campaign.completeness import find_missing
     from repro.campaign.plan import make_plan
+    from repro.campaign.receipts import making
+    from repro.campaign.steps import checking
     from repro.config import load
     from repro.errors import ReproError
 
     plan = make_plan(load(config))
     missing = find_missing(plan)
     if not missing:
-        typer.echo(f"campaign {plan.config.campaign} is complete")
+        words = f"campaign {plan.config.campaign} is complete"
+        if output is not None:
+            with making(checking(plan)):
+                output.write_text(f"{words}\n")
+        typer.echo(words)
         return
     for part in missing:
         typer.echo(f"{part.what}: {part.reason}\n", err=True)
-        if part.again is not None and not keep:
-            part.again.unlink(missing_ok=True)
     raise ReproError(
         f"missing or failed: {len(missing)}",
         where=f"campaign {plan.config.campaign}; all else is in {plan.results} and {plan.figures}",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from repro.cli.options import Receipt
 
 StudyName = Annotated[str, typer.Argument(help="A study; or `common`, the kernels that every campaign needs.")]
 Key = Annotated[
@@ -44,6 +47,7 @@ def compile_(
     record_errors: Annotated[
         bool, typer.Option("--record-errors", help="Write what the compiler refuses into the manifest; exit with 0.")
     ] = False,
+    receipt: Receipt = False,
 ) -> None:
     """Compile modules: of compound_spmv every schedule of one entry, precision and layout each. No device is needed.
 
@@ -59,14 +63,26 @@ def compile_(
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from repro.codegen.common import COMMON
-    from repro.codegen.compile import Module, compile_module, manifest_path
+    from repro.campaign.receipts import making
+    from repro.campaign.steps import compiling, compiling_common
+    from repro.codegen.compile import Module, compile_module
     from repro.codegen.targets import get_target
 
     def build(key: str | None) -> tuple[Path, Module]:
+        limits = get_target(target)
         source = _source(study, key, target, kernels)
-        manifest = modules / target / f"{COMMON}.json" if key is None else manifest_path(target, study, key, modules)
-        return manifest, compile_module(source, get_target(target), manifest, record_errors=record_errors)
+        if key is None:
+            step = compiling_common(limits, kernels, modules)
+        else:
+            step = compiling(study, key, limits, kernels, modules)
+        [manifest] = step.outputs
+        with making(step) if receipt else nullcontext() as made:
+            module = compile_module(source, limits, manifest, record_errors=record_errors)
+            if made and module.binary:
+                made.also(manifest.parent / module.binary)
+            elif made:
+                made.failed(str(module.message))
+        return manifest, module
 
     wanted: list[str | None] = [*keys] if keys else [None]
     with ThreadPoolExecutor(jobs) as pool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,10 @@ from rich.table import Table
 
 from repro.campaign.building import build_problem
 from repro.campaign.building import record_unavailable as write_unavailable
+from repro.campaign.plan import plan_of_case
+from repro.campaign.receipts import making
+from repro.campaign.steps import building
+from repro.cli.options import Receipt
 from repro.config import Config, load
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
@@ -124,6 +129,7 @@ def problem(
             "--record-unavailable", help="Where it cannot be had, write a file that says why, and exit with 0."
         ),
     ] = False,
+    receipt: Receipt = False,
 ) -> None:
     """Build a problem into one file: its content, statistics, origin and checksums.
 
@@ -151,14 +157,17 @@ def problem(
     if info and path.exists() and not record:
         _out.print(describe(load_problem(path), path))
         return
-    try:
-        built = build_problem(name, settings, path, record)
-    except ReproError as error:
-        if not record_unavailable:
-            raise
-        write_unavailable(name, settings, str(error), path, record)
-        _err.print(f"warning: {name} is unavailable\n{error}", markup=False)
-        return
+    with making(building(plan_of_case(settings, name), name)) if receipt else nullcontext() as made:
+        try:
+            built = build_problem(name, settings, path, record)
+        except ReproError as error:
+            if not record_unavailable:
+                raise
+            write_unavailable(name, settings, str(error), path, record)
+            if made:
+                made.failed(str(error))
+            _err.print(f"warning: {name} is unavailable\n{error}", markup=False)
+            return
     if not info:  # which prints them among the rest
         for note in built.origin.get("notes", ()):
             _err.print(f"note: {note}", markup=False)

@@ -84,6 +84,14 @@ def compiler_of(target: Target) -> tuple[str, tuple[str, ...]]:
     return opencl_build.version(), opencl_build.FLAGS
 
 
+def compiler_identity(target: Target) -> list[str]:
+    """Return what tells a compiler with its flags from any other, without starting an OpenCL runtime for it."""
+    if target.dialect == "cuda":
+        name, flags = compiler_of(target)
+        return [name, *flags]
+    return [*opencl_build.identity(), *opencl_build.FLAGS]
+
+
 def source_hash(source: str, target: Target) -> str:
     """Return the hash that names the binary of a source: of the source, the compiler and its flags."""
     compiler, flags = compiler_of(target)

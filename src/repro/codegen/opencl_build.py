@@ -28,6 +28,11 @@ def version() -> str:
     return f"{device.platform.name} {device.driver_version} for {device.name.strip()}"
 
 
+def identity() -> list[str]:
+    """Return what `version` depends on, read in milliseconds: the runtime's files and packages, the processor."""
+    return [*opencl_runtime.identity(), str(opencl_runtime.processor())]
+
+
 def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
     """Compile a source file; the CPU reports no registers, so the result is empty.
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from repro.errors import ReproError
 
 _VENDORS = tempfile.TemporaryDirectory(prefix="repro-opencl-")
+#: What can bring a runtime for the CPU, and what calls it.
+PACKAGES = ("pyopencl", "intel-opencl-rt", "pocl-binary-distribution")
 INSTALL = "install one with: pip install -e '.[cpu]'"
 
 
@@ -20,6 +24,30 @@ def find_library() -> Path | None:
     """Return the CPU runtime that pip installed into this environment, if there is one."""
     libraries = sorted(Path(sys.prefix, "lib").glob("libintelocl.so*"))
     return next((path for path in libraries if not path.name.endswith(".py")), None)
+
+
+def identity() -> list[str]:
+    """Return what tells the runtime that would be loaded from any other, without loading it."""
+    library = find_library()
+    if library is not None and os.environ.get("OCL_ICD_VENDORS") in (None, _VENDORS.name):
+        sources = [str(library)]
+    else:
+        vendors = Path(os.environ.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors"))
+        sources = [path.read_text().strip() for path in sorted(vendors.glob("*.icd"))]
+    installed = []
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            installed.append(f"{package} {version(package)}")
+    return [*sources, *installed, os.environ.get("PYOPENCL_BUILD_OPTIONS", "")]
+
+
+def processor() -> str | None:
+    """Return the processor's name as Linux gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
 
 
 @cache

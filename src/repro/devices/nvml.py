@@ -58,6 +58,12 @@ def list_gpus() -> list[tuple[str, str, str]]:
     return gpus
 
 
+def driver_version() -> str | None:
+    """Return the version of NVIDIA's driver; None where NVML is missing."""
+    library = _library()
+    return None if library is None else str(_text(library.nvmlSystemGetDriverVersion()))
+
+
 def throttle_text(reasons: int) -> str | None:
     """Put the bits of the clocks' event reasons into words; None if the clock is not held down."""
     return ", ".join(text for bit, text in THROTTLE_REASONS.items() if reasons & bit) or None

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from repro.codegen import opencl_runtime
 from repro.codegen.targets import CPU, Target, get_target
 from repro.config.device_words import MEANING, names_device
+from repro.devices import nvml
 from repro.devices.base import Device, LaunchError
 from repro.devices.detect import Gpu, find_gpus
 from repro.devices.several import Devices
@@ -58,6 +60,15 @@ def identities(resolved: str) -> list[str]:
         return parts(resolved)
     listed = find_gpus()
     return [listed[int(part.partition(":")[2])].uuid for part in parts(resolved)]
+
+
+def models(resolved: str) -> list[str]:
+    """Return what times depend on of the devices that a resolved one names, without opening any: models and driver."""
+    if not resolved.startswith("cuda:"):
+        return [str(opencl_runtime.processor()), *opencl_runtime.identity()]
+    listed = find_gpus()
+    names = [listed[int(part.partition(":")[2])].name for part in parts(resolved)]
+    return [*names, f"driver {nvml.driver_version()}"]
 
 
 def target_of(resolved: str) -> Target:

@@ -88,7 +88,7 @@ class OpenClDevice:
         self._context = self._cl.Context([self._device])
         self._queue = self._cl.CommandQueue(self._context)
         self._scratch: NDArray[np.uint8] | None = None
-        self.name = _processor() or self._device.name.strip()
+        self.name = opencl_runtime.processor() or self._device.name.strip()
         self.uuid = f"{platform.node()}/{ordinal}"
         if part is not None:
             self.uuid += f"/{part.index}of{part.count}"
@@ -267,15 +267,6 @@ def open_parts(ordinal: int, count: int) -> list[OpenClDevice]:
 
 def _handle(buffer: Any) -> Any:
     return buffer.handle
-
-
-def _processor() -> str | None:
-    """Return the processor's name as Linux gives it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return None
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
 
 
 def _last_level_cache() -> int | None:

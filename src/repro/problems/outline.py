@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -19,8 +20,8 @@ class Outline:
         What a matrix's non-zeros are; None for other kinds.
     definition
         Plain data that says what it is: when it changes, the problem is built again.
-    source
-        The user's own file, None for a registered problem.
+    files
+        The user's own files that it is read from; none for a problem that is fetched or generated.
     size
         Rows and non-zeros that the registry states; None where only building it tells.
     """
@@ -29,5 +30,5 @@ class Outline:
     kind: str = "matrix"
     entry: str | None = None
     definition: Mapping[str, Any] = field(default_factory=dict)
-    source: str | None = None
+    files: tuple[Path, ...] = ()
     size: tuple[int, int] | None = None

@@ -1,0 +1,77 @@
+"""Which steps of a campaign have to be made, and why: the plan held against the receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from repro.campaign.plan import Plan
+from repro.campaign.receipts import Receipt, why_stale
+from repro.campaign.steps import steps
+
+#: Reasons that a message names; the others are counted.
+NAMED = 20
+#: Why a step is stale that is so for the sake of another.
+AHEAD = "has to be made first"
+
+
+class Freshness:
+    """A campaign as it lies on disk, held against its plan; looked at once, and nothing is written.
+
+    Parameters
+    ----------
+    plan
+        What the campaign should be.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._steps = steps(plan)
+        self._receipts = {
+            step.receipt: receipt for step in self._steps if (receipt := Receipt.load(step.receipt)) is not None
+        }
+
+    @cached_property
+    def stale(self) -> Mapping[str, str]:
+        """By the names of all steps that have to be made, in their order: why."""
+        names = {step.receipt: step.name for step in self._steps}
+        reasons: dict[str, str] = {}
+        for step in self._steps:
+            ahead = next((names[path] for path in step.after if names[path] in reasons), None)
+            reason = f"{ahead} {AHEAD}" if ahead else why_stale(step, self._receipts)
+            if reason:
+                reasons[step.name] = reason
+        return reasons
+
+    @cached_property
+    def unlike(self) -> Mapping[str, str]:
+        """Of the stale steps those that are not what the plan asks for: neither failed nor made from what failed."""
+        failed = {receipt.step for receipt in self._receipts.values() if receipt.failed}
+        return {
+            name: reason for name, reason in self.stale.items() if name not in failed and not reason.endswith(AHEAD)
+        }
+
+    @cached_property
+    def outdated(self) -> Mapping[str, str]:
+        """Of the stale steps those with outputs that have to be made again: what Snakemake would take for made."""
+        return {
+            step.name: self.stale[step.name]
+            for step in self._steps
+            if step.name in self.stale and any(path.exists() for path in step.outputs)
+        }
+
+    def described(self) -> list[str]:
+        """Return what is outdated and why, those of one reason on one line; what only follows from them is counted."""
+        by_reason: dict[str, list[str]] = {}
+        follow = 0
+        for name, reason in self.outdated.items():
+            if reason.endswith(AHEAD):
+                follow += 1
+            else:
+                by_reason.setdefault(reason, []).append(name)
+        lines = [
+            f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
+            for reason, names in by_reason.items()
+        ]
+        if len(lines) > NAMED:
+            lines[NAMED:] = [f"and {len(lines) - NAMED} more reasons"]
+        return [*lines, *([f"and {follow} more, which are made from what is made again"] if follow else [])]

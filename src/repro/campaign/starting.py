@@ -1,0 +1,86 @@
+"""The start of a run: one at a time in a folder, and its configuration written where its jobs and its readers look."""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import json
+import os
+import platform
+from datetime import datetime
+from pathlib import Path
+
+from repro.campaign.folders import RESULTS
+from repro.campaign.plan import Plan, as_yaml
+from repro.errors import ReproError
+
+#: Held by whoever runs in this folder, for as long as its process lives: a killed run leaves no lock behind.
+LOCK = RESULTS / ".run.lock"
+
+_held: list[int] = []
+
+
+def begin(plan: Plan) -> None:
+    """Begin a run: keep other runs out of this folder, and write the configuration.
+
+    Jobs read it from a file that is named by its content. `config.yaml` is for whoever asks later what the campaign was
+    run with; a replay leaves that of the record as it is. A plan that is only looked at never comes here.
+
+    Raises
+    ------
+    ReproError
+        Another run works in this folder, or it cannot be written to.
+    """
+    text = as_yaml(plan.config)
+    paths = [Path(plan.config_file)]
+    if not plan.config.replay:
+        paths.append(Path(plan.results, "config.yaml"))
+    try:
+        LOCK.parent.mkdir(parents=True, exist_ok=True)
+        _hold(plan)
+        for path in paths:
+            _write(path, text)
+    except OSError as error:
+        raise ReproError(
+            "cannot write to the results folder",
+            where=plan.results,
+            actual=error.strerror,
+            todo="make room or make it writable, or name another campaign",
+        ) from None
+
+
+def _hold(plan: Plan) -> None:
+    """Take the lock of the folder until this process ends."""
+    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise ReproError(
+            "another run works in this folder",
+            where=Path.cwd(),
+            actual=_holder(),
+            todo="wait for it to end, or run in another copy of the project; `--dry-run` can be used beside it",
+        ) from None
+    me = {"pid": os.getpid(), "user": getpass.getuser(), "host": platform.node(), "campaign": plan.config.campaign}
+    os.ftruncate(lock, 0)
+    os.write(lock, json.dumps(me | {"since": datetime.now().isoformat(" ", "seconds")}).encode())
+    _held.append(lock)
+
+
+def _holder() -> str:
+    """Say whose lock it is, as far as it can be read."""
+    try:
+        holder = json.loads(LOCK.read_text())
+        return "campaign {campaign}, process {pid} of {user} on {host}, since {since}".format(**holder)
+    except (OSError, ValueError, KeyError):
+        return f"whoever holds {LOCK}"
+
+
+def _write(path: Path, text: str) -> None:
+    if path.exists() and path.read_bytes() == text.encode():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)

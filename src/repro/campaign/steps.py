@@ -1,0 +1,254 @@
+"""The steps of a campaign: for each thing that is made, all that it is made from.
+
+Every step is written down here once. The plan asks which are fresh, and the command that makes one writes its receipt;
+both by the same step, so that what a step depends on cannot be two things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from repro.campaign.dependencies import code_hash
+from repro.campaign.plan import Plan
+from repro.campaign.receipts import Step, files_digest
+from repro.codegen.common import COMMON
+from repro.codegen.compile import MODULES, compiler_identity, manifest_path
+from repro.codegen.targets import Target
+from repro.studies import names
+
+#: What measured times, and what tables and figures, depend on beside our own code.
+MEASURING = ("numpy", "scipy", "pyopencl", "pocl-binary-distribution", "intel-opencl-rt", "pycuda", "nvmath-python",
+             "nvidia-cusparse", "cuda-bindings")  # fmt: skip
+PRESENTING = ("pandas", "numpy", "matplotlib", "pyarrow", "jinja2")
+
+#: Name of the last step.
+CHECK = "check"
+
+
+def steps(plan: Plan) -> list[Step]:
+    """Return all steps of a campaign, each after those that it depends on; a replay has nothing to check."""
+    made = [*_made(plan)]
+    return made if plan.config.replay else [*made, _checking(plan, made)]
+
+
+def _made(plan: Plan) -> Iterator[Step]:
+    if not plan.config.replay:
+        assert plan.target is not None
+        yield from (building(plan, name) for name in plan.problems)
+        yield compiling_common(plan.target, Path(plan.config.kernels))
+        for group in plan.module_groups:
+            yield from (compiling(group.study, key, plan.target, Path(plan.config.kernels)) for key in group.keys)
+        yield from (measuring(plan, *run) for run in plan.runs)
+    for study in plan.studies.values():
+        yield from (presenting(plan, study.name, kind) for kind in ("tables", "figures") if getattr(study, kind))
+    yield reporting(plan)
+
+
+def building(plan: Plan, name: str) -> Step:
+    """Return the step that builds a problem."""
+    problem = plan.problems[name]
+    return Step(
+        f"problem {name}",
+        receipt_of(plan, "problem", name),
+        (Path(plan.results, "problems", f"{name}.npz"), Path(plan.results, "raw", "problems", f"{name}.json")),
+        {
+            "definition": problem.definition,
+            "seed": plan.config.seed,
+            "code": _building_code(),
+        },
+        problem.files,
+    )
+
+
+def compiling(study: str, key: str, target: Target, kernels: Path, modules: Path = MODULES) -> Step:
+    """Return the step that renders and compiles one module of a study."""
+    return Step(
+        f"compile {study} {key}",
+        _module_receipt(target, study, key, modules=modules),
+        (manifest_path(target.name, study, key, modules),),
+        {
+            "compiler": compiler_identity(target),
+            "templates": _templates(kernels, (study, "sparse", "dialects")),
+            "code": _compiling_code(study),
+        },
+    )
+
+
+def compiling_common(target: Target, kernels: Path, modules: Path = MODULES) -> Step:
+    """Return the step that renders and compiles the module that all studies share."""
+    return Step(
+        "compile common",
+        _module_receipt(target, COMMON, modules=modules),
+        (modules / target.name / f"{COMMON}.json",),
+        {
+            "compiler": compiler_identity(target),
+            "templates": _templates(kernels, (COMMON, "dialects")),
+            "code": code_hash("repro.codegen.compile", "repro.codegen.common"),
+        },
+    )
+
+
+def measuring(plan: Plan, study: str, problem: str, precision: str) -> Step:
+    """Return the step that measures one case."""
+    assert plan.target is not None
+    modules = [_module_receipt(plan.target, study, key) for key in plan.modules(study, problem, precision)]
+    return Step(
+        f"measure {study} {problem} {precision}",
+        receipt_of(plan, study, problem, precision),
+        tuple(Path(plan.results, "raw", study, problem, precision, step) for step in plan.steps(study)),
+        {
+            "settings": plan.measured_settings[study],
+            "seed": plan.config.seed,
+            "device": [plan.device, *_machine(plan.device)],
+            "packages": _versions(MEASURING),
+            "code": code_hash("repro.campaign.measuring", f"repro.studies.{study}.study"),
+        },
+        _training(plan, study),
+        (receipt_of(plan, "problem", problem), *modules, _module_receipt(plan.target, COMMON)),
+    )
+
+
+def presenting(plan: Plan, study: str, kind: str) -> Step:
+    """Return the step that makes a study's `tables` or `figures`."""
+    planned = plan.studies[study]
+    artifacts: tuple[str, ...] = getattr(planned, kind)
+    if kind == "tables":
+        folder, suffixes = Path(plan.results, "tables", study), ("csv", "md", "tex")
+    else:
+        folder, suffixes = Path(plan.figures, study), ("pdf", "svg", "png")
+    return Step(
+        f"{kind} {study}",
+        receipt_of(plan, kind, study),
+        tuple(folder / f"{name}.{suffix}" for name in artifacts for suffix in suffixes),
+        {
+            "artifacts": artifacts,
+            "code": code_hash(
+                "repro.campaign.artifacts", f"repro.studies.{study}.study", f"repro.studies.{study}.{kind}"
+            ),
+            **_read(plan, study),
+        },
+        (*map(Path, plan.published(study)), *_recorded(plan)),
+        _cases(plan, study),
+    )
+
+
+def reporting(plan: Plan) -> Step:
+    """Return the step that writes the report."""
+    modules = [f"repro.studies.{study}.{part}" for study in plan.studies for part in ("study", "tables", "figures")]
+    published = [Path(path) for study in plan.studies for path in plan.published(study)]
+    shown = {name: [*study.tables, *study.figures] for name, study in plan.studies.items()}
+    return Step(
+        "report",
+        receipt_of(plan, "report"),
+        (Path(plan.results, "report.html"),),
+        {
+            "artifacts": shown,
+            "code": code_hash("repro.campaign.reporting", *modules),
+            "studies": {study: _read(plan, study) for study in plan.studies},
+        },
+        (*published, *_recorded(plan)),
+        tuple(receipt for study in plan.studies for receipt in _cases(plan, study)),
+    )
+
+
+def checking(plan: Plan) -> Step:
+    """Return the step that says that a campaign is complete."""
+    return _checking(plan, [*_made(plan)])
+
+
+def _checking(plan: Plan, made: Sequence[Step]) -> Step:
+    return Step(
+        CHECK,
+        receipt_of(plan, "check"),
+        (Path(plan.results, "complete"),),
+        {"code": code_hash("repro.campaign.completeness")},
+        after=tuple(step.receipt for step in made),
+    )
+
+
+def receipt_of(plan: Plan, *words: str) -> Path:
+    """Return where the receipt of a step lies that belongs to the campaign."""
+    return Path(plan.results, "receipts", *words[:-1], f"{words[-1]}.json")
+
+
+def _module_receipt(target: Target, *words: str, modules: Path = MODULES) -> Path:
+    return Path(modules, target.name, "receipts", *words[:-1], f"{words[-1]}.json")
+
+
+def _cases(plan: Plan, study: str) -> tuple[Path, ...]:
+    """Return the receipts of all that a study's artifacts read; none in a replay, which reads files."""
+    if plan.config.replay:
+        return ()
+    problems = [receipt_of(plan, "problem", name) for name in plan.studies[study].problems]
+    return (*problems, *(receipt_of(plan, *run) for run in plan.runs if run[0] == study))
+
+
+def _recorded(plan: Plan) -> tuple[Path, ...]:
+    """Return the files that artifacts read and no step makes: all of a replay, and counters that were read by hand."""
+    raw = Path(plan.results, "raw")
+    if plan.config.replay:
+        return tuple(sorted(path for path in raw.rglob("*") if path.suffix in (".json", ".parquet")))
+    return tuple(sorted(raw.rglob("counters.parquet")))
+
+
+def _read(plan: Plan, study: str) -> dict[str, Any]:
+    """Return what `repro.campaign.artifacts.Asked.read` takes of the configuration, and what draws and writes it."""
+    settings = plan.studies[study].settings
+    return {
+        "problems": plan.studies[study].problems,
+        "precisions": settings.precisions,
+        "tie": settings.timing.tie,
+        "packages": _versions(PRESENTING),
+    }
+
+
+def _training(plan: Plan, study: str) -> tuple[Path, ...]:
+    """Return the recorded searches that a predicted one learns from."""
+    settings, results = plan.studies[study].settings, Path(plan.results).parent
+    if settings.search != "predicted":
+        return ()
+    named = None if settings.training == "all" else settings.training
+    others = [path for path in sorted(results.glob("*")) if path.name != plan.config.campaign and path.is_dir()]
+    campaigns = [path for path in others if named is None or path.name in named]
+    return tuple(sorted(file for path in campaigns for file in (path / "raw" / study).rglob("search.parquet")))
+
+
+@cache
+def _building_code() -> str:
+    modules = [f"repro.studies.{study}.facts" for study in names()]
+    return code_hash("repro.campaign.building", *filter(find_spec, modules))
+
+
+@cache
+def _compiling_code(study: str) -> str:
+    """Return the hash of what renders and compiles a study's modules: its `render.py`, where it has one."""
+    own = f"repro.studies.{study}.render"
+    return code_hash("repro.codegen.compile", own if find_spec(own) else f"repro.studies.{study}.study")
+
+
+@cache
+def _templates(kernels: Path, folders: tuple[str, ...]) -> str:
+    return files_digest(path for folder in folders for path in (kernels / folder).rglob("*.j2"))
+
+
+@cache
+def _machine(device: str) -> tuple[str, ...]:
+    from repro.devices.open import models
+
+    return tuple(models(device))
+
+
+@cache
+def _versions(packages: tuple[str, ...]) -> dict[str, str]:
+    installed = {}
+    for package in packages:
+        try:
+            installed[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return installed
