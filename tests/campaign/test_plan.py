@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-import yaml
 
-from repro.campaign.plan import Plan, make_plan, prepare
+from repro.campaign.plan import Plan, make_plan, plan_of_case
+from repro.campaign.steps import building, measuring
 from repro.codegen.compile import manifest_path
 from repro.codegen.targets import CPU, get_target
 from repro.config import resolve
@@ -74,14 +74,14 @@ def test_own_problems_get_their_entry_from_the_header(tmp_path: Path) -> None:
     matrix.write_text("%%MatrixMarket matrix coordinate complex general\n% by hand\n3 3 4\n")
     made = plan({"problems": [{"path": str(matrix)}]})
     problem = made.problems["cavity"]
-    assert (problem.entry, problem.size, problem.source) == ("complex", (3, 4), str(matrix))
+    assert (problem.entry, problem.size, problem.files) == ("complex", (3, 4), (matrix,))
 
 
 def test_an_own_problem_may_be_in_the_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "graph.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 4\n")
     problem = plan({"problems": [{"path": "~/graph.mtx"}]}).problems["graph"]
-    assert (problem.entry, problem.source) == ("pattern", str(tmp_path / "graph.mtx"))
+    assert (problem.entry, problem.files) == ("pattern", (tmp_path / "graph.mtx",))
 
 
 def test_one_name_means_one_problem_in_all_studies(tmp_path: Path) -> None:
@@ -99,7 +99,8 @@ def test_one_name_means_one_problem_in_all_studies(tmp_path: Path) -> None:
     "changed", [{"search": "random"}, {"budget": 0.5}, {"training": ["h200"]}, {"memory_weight": 1.0}]
 )
 def test_what_decides_what_is_measured_measures_again(changed: dict[str, Any]) -> None:
-    assert plan(changed).timing("compound_spmv") != plan().timing("compound_spmv")
+    before, after = (measuring(made, "compound_spmv", "dirac_torus", "double") for made in (plan(), plan(changed)))
+    assert (before.parts, before.files) != (after.parts, after.files)
 
 
 def test_a_definition_does_not_change_with_the_sets_a_problem_is_in() -> None:
@@ -180,32 +181,18 @@ class TestReplay:
             plan(campaign="none", replay=True)
 
 
-class TestPrepare:
-    """The resolved configuration is written beside the results."""
+def test_the_plan_of_a_case_has_the_steps_of_the_whole() -> None:
+    whole = plan()
+    study, problem = "compound_spmv", "dirac_torus"
+    alone = plan_of_case(whole.config, problem, study)
+    assert list(alone.problems) == [problem]
+    assert building(alone, problem) == building(whole, problem)
+    assert measuring(alone, study, problem, "double") == measuring(whole, study, problem, "double")
 
-    DATA: ClassVar[dict[str, Any]] = {"device": "opencl", "studies": {"compound_spmv": {}}}
 
-    def test_it_resolves_to_itself_and_is_touched_only_when_it_changes(self) -> None:
-        path = Path(prepare(self.DATA).config_file)
-        written = yaml.safe_load(path.read_text())
-        assert written["device"] == "opencl:0"
-        before = path.stat().st_mtime_ns
-        assert prepare(written).config == prepare(self.DATA).config
-        assert path.stat().st_mtime_ns == before
-        prepare({**self.DATA, "seed": 2})
-        assert yaml.safe_load(path.read_text())["seed"] == 2
-
-    def test_a_replay_leaves_the_recorded_configuration_alone(self) -> None:
-        recorded = Path(prepare(self.DATA).config_file)
-        Path("results/default/raw").mkdir()
-        before = recorded.read_bytes()
-        assert prepare({**self.DATA, "replay": True}).config_file == "results/default/replay.yaml"
-        assert recorded.read_bytes() == before
-
-    def test_a_folder_that_cannot_be_written_to_is_one_message(self) -> None:
-        Path("results").touch()
-        with pytest.raises(ReproError, match=r"cannot write to the results folder\n  where: results/default"):
-            prepare(self.DATA)
+def test_the_plan_of_a_case_that_is_none_is_one_message() -> None:
+    with pytest.raises(ReproError, match="does not name the problem"):
+        plan_of_case(plan().config, "surfaces/bunny")
 
 
 def test_planning_imports_nothing_slow_before_it_is_needed() -> None:

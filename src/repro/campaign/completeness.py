@@ -12,7 +12,7 @@ from typing import Any
 from repro.bench.recorded import read_rows
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan
-from repro.campaign.steps import CHECK
+from repro.campaign.steps import CHECK, measuring
 from repro.errors import ReproError
 
 #: What a row may say without anything having gone wrong: that this cannot be run here, or that its time is no good.
@@ -43,13 +43,27 @@ def find_missing(plan: Plan) -> list[Missing]:
     ReproError
         A record is damaged.
     """
-    outdated = [Missing(name, reason) for name, reason in Freshness(plan).unlike.items() if name != CHECK]
-    return [*_problems(plan), *_modules(plan), *_rows(plan), *outdated]
+    return [*_problems(plan), *_modules(plan), *_rows(plan), *_outdated(plan)]
 
 
 def find_missing_rows(plan: Plan) -> list[Missing]:
     """Return all that is missing of what was measured, as `find_missing` does."""
     return [*_rows(plan)]
+
+
+def _outdated(plan: Plan) -> Iterator[Missing]:
+    """Name what is not what its receipt says or the plan asks for; what is kept as a record has no receipt any more."""
+    recorded = {measuring(plan, *run).name for run in plan.runs if _is_recorded(plan, *run)}
+    for name, reason in Freshness(plan).unlike.items():
+        if name not in {CHECK, *recorded}:
+            yield Missing(name, reason)
+
+
+def _is_recorded(plan: Plan, study: str, problem: str, precision: str) -> bool:
+    raw = Path(plan.results, "raw", study)
+    steps = plan.steps(study)
+    own = (raw / problem / precision / step for step in steps)
+    return (raw / steps[0]).exists() and not any(path.exists() for path in own)
 
 
 def _problems(plan: Plan) -> Iterator[Missing]:

@@ -1,0 +1,104 @@
+"""The start of a run: one in a folder, its configuration written, and nothing but that."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from repro.campaign import starting
+from repro.campaign.plan import Plan, make_plan
+from repro.campaign.starting import begin
+from repro.config import resolve
+from repro.errors import ReproError
+
+REPOSITORY = Path(__file__).parents[2]
+#: Begins a run in another process, says so, and keeps the lock until its input ends.
+OTHER = """
+import sys
+from repro.campaign.plan import make_plan
+from repro.campaign.starting import begin
+from repro.config import resolve
+
+data = {"campaign": "other", "device": "opencl", "studies": {"compound_spmv": {}}}
+begin(make_plan(resolve(data)))
+print("begun", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_a_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("config", "kernels", "src"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The locks that this process holds: a process its own until it ends, a test until the test does."""
+    locks: list[int] = []
+    monkeypatch.setattr(starting, "_held", locks)
+    yield locks
+    for lock in locks:
+        os.close(lock)
+
+
+def plan(**keys: Any) -> Plan:
+    return make_plan(resolve({"device": "opencl", "studies": {"compound_spmv": {}}, **keys}))
+
+
+def test_the_configuration_is_named_by_its_content_and_resolves_to_itself() -> None:
+    one, other = plan(), plan(seed=2)
+    begin(one)
+    written = yaml.safe_load(Path(one.config_file).read_text())
+    assert written["device"] == "opencl:0"
+    assert make_plan(resolve(written)).config_file == one.config_file != other.config_file
+    assert Path(one.results, "config.yaml").read_text() == Path(one.config_file).read_text()
+
+
+def test_making_a_plan_writes_nothing() -> None:
+    plan()
+    assert not Path("results").exists()
+
+
+def test_a_replay_leaves_the_recorded_configuration_alone(held: list[int]) -> None:
+    begin(plan())
+    Path("results/default/raw").mkdir()
+    recorded = Path("results/default/config.yaml").read_bytes()
+    os.close(held.pop())
+    begin(plan(replay=True))
+    assert Path("results/default/config.yaml").read_bytes() == recorded
+
+
+def test_a_configuration_that_is_no_text_is_written_over() -> None:
+    path = Path("results/default/config.yaml")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bytes([255, 254]))
+    begin(plan())
+    assert yaml.safe_load(path.read_text())["campaign"] == "default"
+
+
+def test_a_folder_that_cannot_be_written_to_is_one_message() -> None:
+    Path("results").touch()
+    with pytest.raises(ReproError, match=r"cannot write to the results folder\n  where: results/default"):
+        begin(plan())
+
+
+def test_a_second_run_in_the_folder_is_refused_by_name_and_a_killed_one_is_not_in_the_way() -> None:
+    other = subprocess.Popen([sys.executable, "-c", OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout
+    assert other.stdout.readline() == "begun\n"
+    with pytest.raises(ReproError, match="another run works in this folder") as refusal:
+        begin(plan())
+    assert f"campaign other, process {other.pid}" in str(refusal.value.actual)
+    assert not Path("results/default").exists()
+    other.kill()
+    other.communicate()
+    begin(plan())
