@@ -1,12 +1,11 @@
 """The campaign that config/config.yaml describes; `--configfile` lays another file over it."""
 
 import sys
-import tempfile
 
 from repro.errors import ReproError
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import make_plan
-from repro.campaign.starting import begin
+from repro.campaign.starting import begin, refuse_file_in_the_way
 from repro.config import resolve
 
 
@@ -15,6 +14,7 @@ configfile: "config/config.yaml"
 
 try:
     plan = make_plan(resolve(config, ", ".join(map(str, workflow.configfiles))))
+    refuse_file_in_the_way(plan)
     freshness = Freshness(plan)
 except ReproError as error:
     sys.exit(str(error))
@@ -25,22 +25,7 @@ wildcard_constraints:
     precision="single|double",
 
 
-# Receipts say what has to be made again, not times of files (docs/architecture.md): a job that has to be run gets an
-# input that is newer than all it ever wrote, and those of all others are `ancient`.
-marker = tempfile.NamedTemporaryFile(prefix="out-of-date-")
-
-
-def inputs(steps, files):
-    """Return the files that a job reads, such that it is run where one of its steps is stale, and nowhere else."""
-    return (
-        ancient(files)
-        if freshness.stale.keys().isdisjoint(steps)
-        else [marker.name, *files]
-    )
-
-
-if workflow.is_main_process and freshness.outdated:
-    print("out of date:", *freshness.described(), sep="\n    ", file=sys.stderr)
+include: "workflow/rules/common.smk"
 
 
 # a replay takes the raw results as they were recorded

@@ -25,29 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from checkouts import QUICK, Checkout, Said
+from hashed_times import hash_times, tables_of
 
-#: Appended to the module of trials: a time is a hash of all that it depends on.
-HASHED_TIMES = """
-
-def _hashed_sample(self: Bench, runnable: Runnable, effort: Effort) -> Samples:
-    import numpy as np
-
-    runnable.launch()
-    self.devices.synchronize()
-    seconds = 1e-5 + int(self.key(runnable, "report", effort)[:8], 16) * 1e-14
-    samples = {clock: np.full(10, seconds) for clock in runnable.clocks}
-    return Samples(samples, effort.graph_launches or None)
-
-
-def _hashed_prepare(self: Bench, runnable: Runnable) -> float:
-    runnable.prepare(self.workspace)
-    self.devices.synchronize()
-    return 0.0
-
-
-Bench.sample = _hashed_sample
-Bench.prepare = _hashed_prepare
-"""
 NODES = ("0 0 0", "1 0 0", "0 1 0", "0 0 1", "1 1 1", "2 0 1")
 CELLS = ("1 2 3 4", "2 3 4 5", "2 5 4 6")
 #: Of our own code: what builds, what compiles, what packs and times, what chooses, what makes tables.
@@ -88,8 +67,7 @@ class Edited:
             "layouts": ["ELL-SoA-AoS"],
         }
         self.keys: dict[str, Any] = {"seed": 1}
-        trial = self.root / "src/repro/bench/trial.py"
-        trial.write_text(trial.read_text() + HASHED_TIMES)
+        hash_times(self.checkout)
         (self.root / "mesh").mkdir()
         self.write_mesh(NODES, CELLS)
         self.configure()
@@ -116,11 +94,6 @@ class Edited:
                 stack.enter_context(_variable("PYOPENCL_BUILD_OPTIONS", self.options))
             return (checkout or self.checkout).snakemake("all", "--configfile", "edited.yaml")
 
-    def tables(self, root: Path) -> dict[str, bytes]:
-        """Return the content of all tables, by path."""
-        folder = root / "results/edited/tables"
-        return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.*"))}
-
     def state(self) -> str:
         """Return a hash of all that tables should depend on."""
         digest = hashlib.sha256(self.options.encode())
@@ -143,7 +116,7 @@ class Edited:
             checkout = Checkout.__new__(Checkout)
             checkout.folder = folder
             said = self.run(checkout)
-            self._fresh[state] = self.tables(folder) if said.code == 0 else {"failed": b""}
+            self._fresh[state] = tables_of(folder, "edited") if said.code == 0 else {"failed": b""}
             shutil.rmtree(folder)
         return self._fresh[state]
 
@@ -255,7 +228,7 @@ def attack(edits: int, seed: int, folder: Path) -> int:
     campaign = Edited(folder, random.Random(seed))
     said = campaign.run()
     assert said.code == 0, said.text
-    assert campaign.tables(campaign.root) == campaign.fresh(), "two fresh runs differ"
+    assert tables_of(campaign.root, "edited") == campaign.fresh(), "two fresh runs differ"
     outcomes: Counter[str] = Counter()
     ahead = state_edits(campaign)
     campaign.random.shuffle(ahead)
@@ -271,7 +244,7 @@ def attack(edits: int, seed: int, folder: Path) -> int:
             edit = output_edit(campaign)
         edit.apply()
         said = campaign.run()
-        equal = campaign.tables(campaign.root) == campaign.fresh()
+        equal = tables_of(campaign.root, "edited") == campaign.fresh()
         if said.nothing_to_do:
             outcome = "nothing to do, tables as fresh" if equal else "NOTHING TO DO WITH OTHER TABLES"
         elif said.code == 0:

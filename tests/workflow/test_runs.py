@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -100,6 +102,88 @@ def test_an_edited_template_is_compiled_and_measured_again(checkout: Checkout, c
         os.utime(template, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert count_compile(jobs) == jobs["measure_compound_spmv"] == 4
     assert "problem" not in jobs
+
+
+def test_a_plan_that_is_only_looked_at_changes_nothing(checkout: Checkout, config: str) -> None:
+    """Not even beside it: with another seed, as somebody may ask while a campaign runs."""
+
+    def everything() -> dict[str, int]:
+        files = (path for path in (checkout.folder / "results/tiny").rglob("*") if path.is_file())
+        return {str(path): path.stat().st_mtime_ns for path in files}
+
+    before = everything()
+    said = checkout.snakemake("--dry-run", "all", "--configfile", config, "--config", "seed=7")
+    assert "seed differs: 1 → 7" in said.text
+    assert said.jobs["problem"] == said.jobs["measure_compound_spmv"] == 4
+    assert everything() == before
+    assert checkout.snakemake("all", "--configfile", config).nothing_to_do
+
+
+@pytest.mark.parametrize(
+    "source", ["bench/timing.py", "sparse/operands.py", "tuning/choose.py", "studies/compound_spmv/pack.py"]
+)
+def test_an_edit_of_our_own_code_measures_again(source: str, checkout: Checkout, config: str) -> None:
+    path = checkout.folder / "src/repro" / source
+    kept = path.read_bytes()
+    try:
+        path.write_bytes(kept + b"\n# edited\n")
+        os.utime(path, (1, 1))  # older than all that was made by it
+        jobs = checkout.snakemake("--dry-run", "all", "--configfile", config).jobs
+    finally:
+        path.write_bytes(kept)
+    assert jobs["measure_compound_spmv"] == 4
+    assert checkout.snakemake("--dry-run", "all", "--configfile", config).nothing_to_do
+
+
+def test_compiler_flags_of_the_environment_compile_again(
+    checkout: Checkout, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-mad-enable")
+    jobs = checkout.snakemake("--dry-run", "all", "--configfile", config).jobs
+    assert count_compile(jobs) == jobs["measure_compound_spmv"] == 4
+
+
+def test_after_a_clean_what_is_made_again_is_what_was_there(checkout: Checkout, config: str) -> None:
+    """Without metadata of Snakemake and without modules another seed is seen, and no row is measured a second time."""
+    table = checkout.folder / "results/tiny/tables/compound_spmv/table-7.csv"
+    before = table.read_text()
+    for folder in (".snakemake", "modules", "logs"):
+        shutil.rmtree(checkout.folder / folder)
+    jobs = checkout.snakemake("--dry-run", "all", "--configfile", config, "--config", "seed=7").jobs
+    assert jobs["problem"] == jobs["measure_compound_spmv"] == 4
+    said = checkout.snakemake("all", "--configfile", config)
+    assert said.code == 0, said.text
+    assert "problem" not in said.jobs
+    assert table.read_text() == before
+    assert checkout.snakemake("all", "--configfile", config).nothing_to_do
+
+
+@pytest.mark.parametrize("damage", ["truncated", "deleted", "swapped"])
+def test_a_damaged_file_of_rows_is_made_again(damage: str, checkout: Checkout, config: str) -> None:
+    raw = checkout.folder / "results/tiny/raw/compound_spmv/tiny"
+    rows, other = raw / "dirac/double/report.parquet", raw / "elasticity/double/report.parquet"
+    kept = pq.read_table(rows)
+    match damage:
+        case "truncated":
+            rows.write_bytes(rows.read_bytes()[:-10])
+        case "deleted":
+            rows.unlink()
+        case "swapped":
+            rows.write_bytes(other.read_bytes())
+    said = checkout.snakemake("all", "--configfile", config)
+    assert said.code == 0, said.text
+    assert said.jobs["measure_compound_spmv"] == 1
+    assert pq.read_table(rows).equals(kept)
+
+
+def test_a_second_run_in_the_folder_is_refused(checkout: Checkout, config: str) -> None:
+    with (checkout.folder / "results/.run.lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        said = checkout.snakemake("all", "--configfile", config, "--config", "seed=7")
+    assert said.code == 1
+    assert "another run works in this folder" in said.text
+    assert "Traceback" not in said.text
+    assert checkout.snakemake("all", "--configfile", config).nothing_to_do
 
 
 def test_other_timing_compiles_and_builds_nothing(checkout: Checkout) -> None:

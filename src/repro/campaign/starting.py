@@ -41,12 +41,29 @@ def begin(plan: Plan) -> None:
         for path in paths:
             _write(path, text)
     except OSError as error:
-        raise ReproError(
-            "cannot write to the results folder",
-            where=plan.results,
-            actual=error.strerror,
-            todo="make room or make it writable, or name another campaign",
-        ) from None
+        raise _not_writable(plan, error.strerror) from None
+
+
+def refuse_file_in_the_way(plan: Plan) -> None:
+    """Refuse a file where a folder of results should be, before Snakemake looks into it.
+
+    Raises
+    ------
+    ReproError
+        There is one.
+    """
+    for folder in (Path(plan.results), *Path(plan.results).parents):
+        if folder.exists() and not folder.is_dir():
+            raise _not_writable(plan, f"{folder} is a file")
+
+
+def _not_writable(plan: Plan, actual: object) -> ReproError:
+    return ReproError(
+        "cannot write to the results folder",
+        where=plan.results,
+        actual=actual,
+        todo="make room or make it writable, or name another campaign",
+    )
 
 
 def _hold(plan: Plan) -> None:

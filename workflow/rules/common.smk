@@ -1,0 +1,23 @@
+"""What is out of date, in Snakemake's words.
+
+Receipts say what has to be made again, not times of files (docs/architecture.md): a job that has to be run gets an
+input that is newer than all it ever wrote, and the inputs of all others are `ancient`.
+"""
+
+import sys
+import tempfile
+
+marker = tempfile.NamedTemporaryFile(prefix="out-of-date-")
+
+
+def inputs(steps, files):
+    """Return the files that a job reads, such that it is run where one of its steps is stale, and nowhere else."""
+    return (
+        ancient(files)
+        if freshness.stale.keys().isdisjoint(steps)
+        else [marker.name, *files]
+    )
+
+
+if workflow.is_main_process and freshness.outdated:
+    print("out of date:", *freshness.described(), sep="\n    ", file=sys.stderr)
