@@ -30,6 +30,11 @@ class Freshness:
             step.receipt: receipt for step in self._steps if (receipt := Receipt.load(step.receipt)) is not None
         }
 
+    @property
+    def total(self) -> int:
+        """How many steps the campaign has."""
+        return len(self._steps)
+
     @cached_property
     def stale(self) -> Mapping[str, str]:
         """By the names of all steps that have to be made, in their order: why."""

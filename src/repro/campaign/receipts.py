@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ class Receipt:
     failed: Sequence[str] = ()
     version: int = VERSION
 
-    @property
+    @cached_property
     def content(self) -> str:
         """Hash of all outputs: what a later step depends on."""
         return hash_of({path: mark.digest for path, mark in self.outputs.items()})

@@ -176,6 +176,7 @@ def receipt_of(plan: Plan, *words: str) -> Path:
     return Path(plan.results, "receipts", *words[:-1], f"{words[-1]}.json")
 
 
+@cache
 def _module_receipt(target: Target, *words: str, modules: Path = MODULES) -> Path:
     return Path(modules, target.name, "receipts", *words[:-1], f"{words[-1]}.json")
 

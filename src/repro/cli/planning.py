@@ -32,6 +32,7 @@ def plan(
     from rich.table import Table
 
     from repro.campaign.estimate import RATES, estimate
+    from repro.campaign.freshness import Freshness
     from repro.campaign.plan import make_plan
     from repro.cli.progress import duration
     from repro.config import load
@@ -58,6 +59,10 @@ def plan(
     out.print(f"modules        {total}, {absent} of them to compile, on {cores} cores")
     out.print(f"variants       {sum(job.variants for job in needs.jobs):,}")
     out.print(f"artifacts      {len(planned.artifact_files)}")
+    freshness = Freshness(planned)
+    out.print(f"steps          {freshness.total}, {len(freshness.stale)} of them to make")
+    for line in freshness.described():
+        out.print(f"               out of date: {line}")
     out.print(f"disk           about {_size(needs.disk_bytes)}, inputs that are downloaded aside")
     out.print(f"device memory  about {_size(needs.device_bytes)}")
     out.print(f"expected       about {duration(needs.seconds(cores))}")
