@@ -1,4 +1,4 @@
-"""The campaign that config/config.yaml describes; `--configfile` lays another file over it."""
+"""The campaign of config/config.yaml, or of the files that `--configfile` names in its place."""
 
 import sys
 
@@ -6,7 +6,10 @@ from repro.errors import ReproError
 from repro.campaign.plan import prepare
 
 
-configfile: "config/config.yaml"
+# a file that is given stands alone: nothing of the default one lies under it
+if not workflow.overwrite_configfiles:
+
+    configfile: "config/config.yaml"
 
 
 try:
