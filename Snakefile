@@ -4,7 +4,7 @@ import sys
 
 from repro.errors import ReproError
 from repro.campaign.plan import prepare
-
+from repro.config.load import read
 
 # a file that is given stands alone: nothing of the default one lies under it
 if not workflow.overwrite_configfiles:
@@ -13,9 +13,15 @@ if not workflow.overwrite_configfiles:
 
 
 try:
+    read(
+        *workflow.configfiles
+    )  # refuses what Snakemake's reader lets pass, such as a key that is there twice
     plan = prepare(config, ", ".join(map(str, workflow.configfiles)))
 except ReproError as error:
     sys.exit(str(error))
+except KeyboardInterrupt:
+    print("interrupted", file=sys.stderr)
+    sys.exit(130)
 
 
 # names of problems hold slashes; this does not

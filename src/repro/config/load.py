@@ -155,7 +155,7 @@ def _settings(name: str, over: object, where: object) -> dict[str, Any]:
     return settings
 
 
-def read(*paths: Path) -> dict[str, Any]:
+def read(*paths: Path | str) -> dict[str, Any]:
     """Read configuration files, later ones over earlier ones; no default lies under them.
 
     Raises
@@ -165,7 +165,7 @@ def read(*paths: Path) -> dict[str, Any]:
     """
     data: dict[str, Any] = {}
     for path in paths:
-        data = merge(data, _read_mapping(path))
+        data = merge(data, _read_mapping(Path(path)))
     return data
 
 
