@@ -20,8 +20,7 @@ YOUNG = 60.0
 def partial_folder(beside: Path) -> Iterator[Path]:
     """Make a folder in `beside` that is removed at the end, and remove those that killed processes left there.
 
-    A folder is locked while its process lives, so that one of a process that is gone, on this machine or on another, can
-    be told.
+    A folder is locked while its process lives: so one whose process is gone, here or on another machine, can be told.
     """
     remove_leftovers(beside)
     with tempfile.TemporaryDirectory(prefix=PREFIX, dir=beside) as folder, ExitStack() as held:
