@@ -119,7 +119,7 @@ def test_artifacts_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("study", "message"),
     [
-        ({"problems": "buny"}, "unknown problem(.|\n)*surfaces/bunny"),
+        ({"problems": "buny"}, r"unknown problem\n  where: studies.compound_spmv.problems\n(.|\n)*surfaces/bunny"),
         ({"problems": ["surfaces/bunni"]}, "unknown problem"),
         ({"layouts": ["CSR-AoS"]}, r"unknown layout\n  where: studies.compound_spmv.layouts(.|\n)*CSR-AoS"),
         (

@@ -281,7 +281,7 @@ def make_plan(config: Config) -> Plan:
     problems: dict[str, Outline] = {}
     studies: dict[str, PlannedStudy] = {}
     for name, settings in config.studies.items():
-        asked = [_planned(item) for item in registry.expand(settings.problems)]
+        asked = [_planned(item) for item in registry.expand(settings.problems, f"studies.{name}.problems")]
         if not asked:
             raise ReproError("empty study", where=f"studies.{name}.problems", todo="name problems or a set of them")
         for problem in asked:

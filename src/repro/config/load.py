@@ -70,7 +70,7 @@ def _misfits(error: ValidationError, data: Any) -> list[str]:
     words: dict[tuple[str, ...], list[str]] = {}
     for item in error.errors(include_url=False):
         key = _key(item["loc"], data, missing=item["type"] == "missing")
-        message = "unknown key" if item["type"] == "extra_forbidden" else item["msg"]
+        message = "unknown key" if item["type"] == "extra_forbidden" else item["msg"].removeprefix("Value error, ")
         words.setdefault(key, []).append(f"{message} (is {shown(repr(item['input']))})")
     deepest = [key for key in words if not any(other[: len(key)] == key and other != key for other in words)]
     return [f"{shown('.'.join(key)) or '(top level)'}: {' or '.join(dict.fromkeys(words[key]))}" for key in deepest]
@@ -119,6 +119,8 @@ def resolve(data: Mapping[str, Any], where: object = "the configuration") -> Con
         if over is not False:
             studies[name] = _settings(name, over, where)
     if not studies:
+        # another mistake may be why, such as settings of a study that stand at the top level
+        validate(Config, {**data, "studies": {"any": {}}}, where)
         raise ReproError(
             "the configuration names no study to run",
             where=f"{where}: studies",

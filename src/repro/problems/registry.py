@@ -202,13 +202,15 @@ class Registry(Model):
                 return item
         raise self._unknown(name, self.names())
 
-    def expand(self, asked: str | Iterable[str | OwnProblem]) -> list[Spec | OwnProblem]:
+    def expand(self, asked: str | Iterable[str | OwnProblem], where: str | None = None) -> list[Spec | OwnProblem]:
         """Return the problems that a study's `problems:` means, each once, in the order asked for.
 
         Parameters
         ----------
         asked
             A set, or a list of sets, registered names and problems of the user's own.
+        where
+            The key that asks for them, for messages.
 
         Raises
         ------
@@ -239,10 +241,10 @@ class Registry(Model):
                     "collection's ssstats.csv",
                 )
             else:
-                raise self._unknown(wish, [*self.names(), *sorted(self.sets())])
+                raise self._unknown(wish, [*self.names(), *sorted(self.sets())], where)
         return list(problems.values())
 
-    def _unknown(self, name: str, names: list[str]) -> ReproError:
+    def _unknown(self, name: str, names: list[str], where: str | None = None) -> ReproError:
         # people remember `bunny`, the papers print `surfaces/bunny`: compare with the last part as well
         asked = name[:LONGEST_NAME]  # comparing takes time with the square of the length
         last = {full.rsplit("/", 1)[-1]: full for full in names}
@@ -250,6 +252,7 @@ class Registry(Model):
         close = list(dict.fromkeys([*close, *get_close_matches(asked, names, n=3)]))
         return ReproError(
             "unknown problem",
+            where=where,
             expected=f"{', '.join(close)}?" if close else f"one of {', '.join(names)}",
             actual=shown(name),
             todo="`repro list problems` prints all names and sets",
@@ -284,7 +287,7 @@ def load_registry(path: Path = REGISTRY) -> Registry:
     ReproError
         A file is missing, is not YAML, or says something that a problem cannot have.
     """
-    data = read_yaml(path, "registry of problems")
+    data = read_yaml(path, "registry of problems (`registry:` of the configuration)")
     registry = validate(Registry, data, path, _EXPECTED)
     if not registry.collections:
         return registry
