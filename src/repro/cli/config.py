@@ -9,7 +9,11 @@ import typer
 
 SCHEMAS = Path("workflow/schemas")
 Files = Annotated[
-    list[Path] | None, typer.Option("--config", help="A configuration file; given again, later ones lie over earlier.")
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        help="A configuration file in place of config/config.yaml; given again, later ones lie over earlier ones.",
+    ),
 ]
 
 
@@ -20,11 +24,17 @@ def config(
 ) -> None:
     """Print the resolved configuration, every default included, as YAML.
 
+    A file stands alone, for this and every command and for `snakemake --configfile`: a key that it does not name has
+    its default, a study that it does not name is not run, and nothing of config/config.yaml lies under it. Of several
+    files later ones lie over earlier ones, key by key.
+
     Examples:
 
         repro config
 
-        repro config --config config/config.yaml --config config/paper.yaml
+        repro config --config config/paper.yaml
+
+        repro config --config config/paper.yaml --config mine.yaml
 
         repro config --schema
     """

@@ -182,7 +182,7 @@ def _check_layouts(settings: StudySettings, entries: Iterable[str]) -> None:
                 where=where,
                 expected=f"for `space: {settings.space}` and these problems one of {', '.join(sorted(there))}",
                 actual=text,
-                todo="`repro list layouts` prints all with their spaces",
+                todo="`repro list layouts` prints all; what it calls ours is in `space: extended`",
             )
 
 
