@@ -1,4 +1,4 @@
-"""The campaign that config/config.yaml describes; `--configfile` lays another file over it."""
+"""The campaign of config/config.yaml, or of the files that `--configfile` names in its place."""
 
 import sys
 
@@ -7,17 +7,25 @@ from repro.campaign.freshness import Freshness
 from repro.campaign.plan import make_plan
 from repro.campaign.starting import begin, refuse_file_in_the_way
 from repro.config import resolve
+from repro.config.load import read
 
+# a file that is given stands alone: nothing of the default one lies under it
+if not workflow.overwrite_configfiles:
 
-configfile: "config/config.yaml"
+    configfile: "config/config.yaml"
 
 
 try:
+    # refuses what Snakemake's reader lets pass, such as a key that is there twice
+    read(*workflow.configfiles)
     plan = make_plan(resolve(config, ", ".join(map(str, workflow.configfiles))))
     refuse_file_in_the_way(plan)
     freshness = Freshness(plan)
 except ReproError as error:
     sys.exit(str(error))
+except KeyboardInterrupt:
+    print("interrupted", file=sys.stderr)
+    sys.exit(130)
 
 
 # names of problems hold slashes; this does not

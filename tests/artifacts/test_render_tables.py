@@ -4,7 +4,7 @@ import pytest
 
 from repro.artifacts.cells import digits
 from repro.artifacts.document import Cell, Column, Table, letter
-from repro.artifacts.render_tables import latex_escape
+from repro.artifacts.render_tables import as_latex, as_markdown, latex_escape
 
 
 def test_shared_notes_have_one_letter() -> None:
@@ -28,3 +28,29 @@ def test_latex_escape() -> None:
         r"a\_b \& 100\% \{x\} \textbackslash{} \#1 \textasciitilde{} \textasciicircum{} \$"
     )
     assert latex_escape("3×3 – “é” 中") == "3$\\times$3 -- ``é'' ?"
+
+
+HOSTILE = '<img src=x onerror="alert(1)"> &lt;b> ![i](http://a/b.png) a|b\nc\n\n# d'
+
+
+def test_what_users_name_is_text_in_markdown_wherever_it_stands() -> None:
+    columns = (Column("a", HOSTILE, group=HOSTILE), Column("b", "b"))
+    table = Table(columns, [(Cell(HOSTILE, notes=(HOSTILE,)), Cell(1))], HOSTILE, summary=[(Cell(HOSTILE), Cell(2))])
+    text = as_markdown(table).replace("<sup>a</sup>", "")
+    assert "<" not in text
+    assert ">" not in text
+    assert "](" not in text
+    assert "&amp;lt;b&gt;" in text
+    lines = text.splitlines()
+    assert len(lines) == 8, "caption, empty, head, rule, row, summary, empty, note"
+    assert [line.replace("\\|", "").count("|") for line in lines[2:6]] == [3, 3, 3, 3]
+
+
+def test_what_users_name_is_text_in_latex_wherever_it_stands() -> None:
+    columns = (Column("a", "a"), Column("b", "b"))
+    table = Table(columns, [(Cell("[1pt]"), Cell(1)), (Cell("*"), Cell(2))], HOSTILE)
+    lines = as_latex(table, "x").splitlines()
+    assert not any(line.startswith(("[", "*")) for line in lines), "the row break above would take it"
+    caption = next(line for line in lines if line.startswith(r"\caption"))
+    assert r"\textless{}img" in caption
+    assert caption.endswith(r"\# d}"), "no end of a paragraph inside"

@@ -120,9 +120,18 @@ def test_artifacts_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("study", "message"),
     [
-        ({"problems": "buny"}, "unknown problem(.|\n)*surfaces/bunny"),
+        ({"problems": "buny"}, r"unknown problem\n  where: studies.compound_spmv.problems\n(.|\n)*surfaces/bunny"),
         ({"problems": ["surfaces/bunni"]}, "unknown problem"),
-        ({"layouts": ["CSR-AoS"]}, "unknown layout"),
+        ({"layouts": ["CSR-AoS"]}, r"unknown layout\n  where: studies.compound_spmv.layouts(.|\n)*CSR-AoS"),
+        (
+            {"layouts": ["Sl-4-AoSoA-AoS"]},
+            r"not in the space\n  where: studies.compound_spmv.layouts(.|\n)*space: paper",
+        ),
+        ({"layouts": ["CSR-AoS-AoS@rcm"]}, r"not in the space(.|\n)*CSR-AoS-AoS@rcm"),
+        (
+            {"baselines": ["scipy_csr", "cuBLAS"]},
+            r"unknown baseline\n  where: studies.compound_spmv.baselines(.|\n)*cuBLAS",
+        ),
         ({"artifacts": ["table-99"]}, "unknown artifact(.|\n)*table-99"),
         ({"problems": [{"path": "nowhere.mtx"}]}, "no such file(.|\n)*nowhere.mtx"),
         ({"problems": [{"path": "config/config.yaml"}]}, "does not say what its entries are"),
@@ -132,6 +141,26 @@ def test_artifacts_can_be_chosen() -> None:
 def test_what_cannot_be_planned_is_one_message(study: dict[str, Any], message: str) -> None:
     with pytest.raises(ReproError, match=message):
         plan(study)
+
+
+def test_layouts_of_coordinates_that_the_space_has_not_are_one_message() -> None:
+    where = r"unknown layout of coordinates\n  where: studies.compressed_coo.layouts"
+    for layouts, message in ((["CSR"], where), (["CCOO", "CCOO-aligned"], rf"{where}(.|\n)*actual: CCOO-aligned\n")):
+        with pytest.raises(ReproError, match=message):
+            make_plan(resolve({"device": "opencl", "studies": {"compressed_coo": {"layouts": layouts}}}))
+
+
+def test_layouts_of_ours_can_be_asked_for_in_their_space() -> None:
+    made = plan({"layouts": ["Sl-4-AoSoA-AoS"], "space": "extended", "problems": "tiny/helmholtz"})
+    assert {key.split("/")[2] for group in made.module_groups for key in group.keys} == {
+        "CSR-AoS-AoS",
+        "Sl-4-AoSoA-AoS",
+    }
+
+
+def test_an_opencl_device_that_is_not_there_is_one_message() -> None:
+    with pytest.raises(ReproError, match=r"no such OpenCL device\n  where: device\n.*opencl:0 .*\n.*opencl:7"):
+        plan(device="opencl:7")
 
 
 class TestDevice:

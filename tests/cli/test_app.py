@@ -85,6 +85,16 @@ def test_debug_shows_the_traceback(words: list[str]) -> None:
         (errno.EDQUOT, "the disk is full"),
         (errno.EACCES, "no permission"),
         (errno.EROFS, "no permission"),
+        (errno.EFBIG, "larger than is allowed"),
+        (errno.ENAMETOOLONG, "name of a file is too long"),
+        (errno.ENOENT, "no such file or folder"),
+        (errno.EEXIST, "in the way"),
+        (errno.EISDIR, "a folder is where a file should be"),
+        (errno.ENOTDIR, "a file is where a folder should be"),
+        (errno.ELOOP, "links that lead to each other"),
+        (errno.EMFILE, "too many open files"),
+        (errno.ENFILE, "too many open files"),
+        (errno.EIO, "the file system failed"),
     ],
 )
 def test_failures_of_the_file_system_are_one_message(
@@ -133,3 +143,30 @@ def test_a_really_full_disk_ends_in_one_message(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "error: the disk is full" in done.stderr
+
+
+def test_a_limit_of_the_size_of_files_ends_in_one_message(tmp_path: Path) -> None:
+    """What a batch system sets by `ulimit -f`."""
+    code = (
+        "import resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "from repro.cli import app\n"
+        "app.run(['config', '--schema', '--folder', sys.argv[1]])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "error: a file would be larger than is allowed" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lack_of_memory_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise MemoryError("Unable to allocate 1 TiB")
+
+    with pytest.raises(typer.Exit):
+        app.reported(fail)()
+    assert capsys.readouterr().err.startswith("error: not enough memory\n  actual: Unable to allocate 1 TiB")

@@ -28,6 +28,16 @@ def test_it_prints_every_default(capsys: pytest.CaptureFixture[str]) -> None:
     assert Config.model_validate(printed).model_dump(mode="json") == printed
 
 
+def test_a_file_stands_alone_and_the_help_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("studies: {compressed_coo: {}}\n")
+    config([mine])
+    assert list(yaml.safe_load(capsys.readouterr().out)["studies"]) == ["compressed_coo"]
+    config([mine, Path("config/paper.yaml")])
+    assert list(yaml.safe_load(capsys.readouterr().out)["studies"]) == ["compressed_coo", "compound_spmv"]
+    assert "stands alone" in str(config.__doc__)
+
+
 def test_the_schemas_in_the_repository_are_current(tmp_path: Path) -> None:
     for path in write_schemas(tmp_path):
         kept = REPOSITORY / "workflow/schemas" / path.name

@@ -7,7 +7,7 @@ import pytest
 
 from repro.codegen import nvcc
 from repro.codegen.common import render_common
-from repro.codegen.compile import Module, compile_module, source_hash
+from repro.codegen.compile import Module, compile_module, compiler_of, environment_of, source_hash
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
 from repro.studies.compound_spmv.layout import Layout
@@ -36,6 +36,69 @@ def test_a_binary_that_is_there_is_used_again(tmp_path):
 
 def test_the_hash_follows_the_source():
     assert source_hash(EMPTY, CPU) != source_hash(EMPTY + " ", CPU)
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "value"),
+    [
+        (CPU, "PYOPENCL_BUILD_OPTIONS", "-cl-fast-relaxed-math"),
+        (CPU, "CL_CONFIG_CPU_VECTORIZER_MODE", "1"),
+        (CPU, "DPCPP_CPU_NUM_CUS", "1"),
+        (CPU, "POCL_WORK_GROUP_METHOD", "loopvec"),
+        (GPU, "NVCC_APPEND_FLAGS", "--use_fast_math"),
+        (GPU, "NVCC_PREPEND_FLAGS", "-DX=1 -DY=2"),
+        (GPU, "NVCC_CCBIN", "/usr/bin/clang++"),
+    ],
+)
+def test_flags_of_the_environment_are_in_hash_and_flags(target, name, value, monkeypatch):
+    monkeypatch.setattr(nvcc, "version", lambda: "nvcc 13")
+    monkeypatch.delenv(name, raising=False)
+    plain, without = source_hash(EMPTY, target), compiler_of(target)[1]
+    monkeypatch.setenv(name, value)
+    assert compiler_of(target)[1] == (*without, f"{name}={value}")
+    assert environment_of(target) == (f"{name}={value}",)
+    changed = source_hash(EMPTY, target)
+    assert changed != plain
+    monkeypatch.setenv(name, f"{value}0")
+    assert source_hash(EMPTY, target) not in (plain, changed)
+    monkeypatch.setenv(name, "")
+    assert source_hash(EMPTY, target) == plain
+
+
+def test_flags_of_the_environment_are_in_the_manifest_and_make_another_binary(tmp_path, monkeypatch):
+    plain = compile_module(EMPTY, CPU, tmp_path / "m.json")
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-fast-relaxed-math")
+    other = compile_module(EMPTY, CPU, tmp_path / "m.json")
+    assert Module.load(tmp_path / "m.json").flags == (*plain.flags, "PYOPENCL_BUILD_OPTIONS=-cl-fast-relaxed-math")
+    assert other.binary != plain.binary
+
+
+@needs_nvcc
+def test_flags_of_the_environment_reach_nvcc_once(tmp_path, monkeypatch):
+    """They are nvcc's own to read: given again on the line, a definition would be there twice."""
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-DNAME=twelve")
+    compile_module(
+        'extern "C" __global__ void twelve(int x) {}\n#ifndef NAME\n#error\n#endif\n', GPU, tmp_path / "m.json"
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("kill -9 $$", "Killed"),
+        ("echo \"nvcc error   : 'cicc' died due to signal 9 (Kill signal)\" >&2; exit 9", "'cicc' died"),
+    ],
+)
+def test_a_compiler_that_is_killed_has_not_refused_the_source(tmp_path, monkeypatch, script, said):
+    """As it is for want of memory: the record of an error would stay when there is memory again."""
+    compiler = tmp_path / "nvcc"
+    compiler.write_text(f"#!/bin/sh\n{script}\n")
+    compiler.chmod(0o755)
+    monkeypatch.setattr(nvcc, "_nvcc", lambda: compiler)
+    monkeypatch.setattr(nvcc, "version", lambda: "nvcc 13")
+    with pytest.raises(ReproError, match=rf"the compiler was killed(.|\n)*{said}"):
+        compile_module(EMPTY, GPU, tmp_path / "m.json", record_errors=True)
+    assert not (tmp_path / "m.json").exists()
 
 
 def test_a_source_that_does_not_compile_names_module_and_first_error(tmp_path):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from repro.config import load, resolve
-from repro.config.load import merge, read_yaml
-from repro.config.models import OwnProblem
+from repro.config.load import merge
+from repro.config.models import LONGEST, OwnProblem
+from repro.config.yaml_file import LARGEST, read_yaml
 from repro.errors import ReproError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -38,9 +42,32 @@ def test_merging_changes_neither_of_both() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGURATIONS))
-def test_every_configuration_in_the_repository_resolves(name: str) -> None:
-    config = load(Path("config/config.yaml"), Path("config", name))
+def test_every_configuration_in_the_repository_stands_alone(name: str) -> None:
+    config = load(Path("config", name))
     assert resolve(config.model_dump(mode="json")) == config
+    said = yaml.safe_load(Path("config", name).read_text())
+    assert set(config.studies) == {study for study, settings in said["studies"].items() if settings is not False}
+
+
+def test_a_key_that_no_file_names_has_its_default_and_a_study_that_none_names_is_not_run(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("studies: {compressed_coo: {}}\n")
+    config = load(mine)
+    assert list(config.studies) == ["compressed_coo"]
+    assert config.model_dump(exclude={"studies"}) == load(Path("config/config.yaml")).model_dump(exclude={"studies"})
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "campaign: mine\n", "studies: {compound_spmv: false}\n"])
+def test_a_configuration_that_names_no_study_is_one_message(text: str, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(text)
+    with pytest.raises(ReproError, match=r"names no study to run\n  where: .*mine.yaml: studies\n.*compound_spmv"):
+        load(mine)
+
+
+def test_settings_of_a_study_at_the_top_level_are_an_unknown_key() -> None:
+    with pytest.raises(ReproError, match="actual: compound_spmv: unknown key"):
+        resolve({"compound_spmv": True})
 
 
 def test_a_study_can_be_left_out() -> None:
@@ -62,9 +89,21 @@ def test_an_own_problem_is_read() -> None:
         ({"device": "gpu"}, "device: .*'gpu'"),
         ({"campaign": ".."}, "campaign: "),
         ({"campaign": "a/b"}, "campaign: "),
+        ({"campaign": "a" * (LONGEST + 1)}, f"campaign: .*{LONGEST} characters"),
+        ({"campaign": "a\n"}, "campaign: "),
         ({"seed": "x"}, "seed: "),
-        ({"studies": {}}, "studies: "),
-        ({"studies": None}, "studies: "),
+        ({"seed": -1}, r"seed: .*0 \(is -1\)"),
+        ({"seed": 1 << 63}, "seed: "),
+        ({"registry": ""}, "registry: "),
+        ({"registry": "a\0b"}, "registry: "),
+        ({"kernels": "a{b}"}, "kernels: .*braces"),
+        ({"fetch": {"timeout": float("inf")}}, "fetch.timeout: .*finite"),
+        ({"studies": {}}, "names no study(.|\n)*studies"),
+        ({"studies": None}, "names no study(.|\n)*studies"),
+        ({"studies": True}, "studies: .*dictionary"),
+        ({"studies": {None: {}}}, "unknown study"),
+        ({"studies": {"../../config/studies/compound_spmv": {}}}, "unknown study"),
+        ({"studies": {"x" * 5000: {}}}, "unknown study"),
         ({"studies": {"compound_smpv": {}}}, "unknown study(.|\n)*compound_spmv(.|\n)*compound_smpv"),
         *(({"studies": {"compound_spmv": over}}, "does not fit(.|\n)*a mapping") for over in (True, [], "all", 0)),
         ({"studies": {"compound_spmv": {"precision": "single"}}}, "precision: unknown key"),
@@ -73,6 +112,15 @@ def test_an_own_problem_is_read() -> None:
         ({"studies": {"compound_spmv": {"problems": []}}}, "empty study"),
         ({"studies": {"compound_spmv": {"problems": None}}}, "empty study"),
         ({"studies": {"compound_spmv": {"problems": [{"path": "a.mtx", "kind": "x"}]}}}, "kind: unknown key"),
+        ({"studies": {"compound_spmv": {"problems": [3]}}}, r"actual: studies.compound_spmv.problems.0: .*\(is 3\)\n"),
+        (
+            {"studies": {"compound_spmv": {"problems": [{"path": 3}]}}},
+            r"actual: studies.compound_spmv.problems.0.path: ",
+        ),
+        ({"studies": {"compound_spmv": {"problems": [{"path": "~nobody_/x"}]}}}, "problems.0.path: .*home"),
+        ({"studies": {"compound_spmv": {"precisions": ["double"] * 2}}}, "precisions: named twice: double"),
+        ({"studies": {"compound_spmv": {"baselines": ["a", "b", "a"]}}}, "baselines: named twice: a"),
+        ({"studies": {"compound_spmv": {"layouts": "some"}}}, r"actual: studies.compound_spmv.layouts: .*'some'"),
         ({"studies": {"compound_spmv": {"timing": {"rounds": 1}}}}, "timing.rounds: "),
     ],
 )
@@ -105,6 +153,107 @@ def test_a_file_that_is_no_configuration_is_named(content: bytes, message: str, 
     with pytest.raises(ReproError, match=message) as failed:
         load(path)
     assert "broken.yaml" in failed.value.message
+
+
+def test_a_long_value_is_named_in_a_message_that_can_be_read() -> None:
+    with pytest.raises(ReproError) as failed:
+        resolve({"studies": {"compound_spmv": {"problems": [*range(1000)], "layouts": "x" * 10_000}}})
+    assert len(failed.value.message) < 5000
+    assert "and 981 more" in failed.value.message
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (BOMB, "aliases stand for more than 100,000 values.*line 5"),
+        ("a: &a {b: *a}\n", "alias .a stands in what it stands for"),
+        ("a: " + "[" * 3000 + "]" * 3000, "nested more than 50 deep"),
+        ("".join(f"{' ' * depth}a:\n" for depth in range(1000)), "nested more than 50 deep.*line 50"),
+        ("seed: " + "1" * 5000, "5000 digits.*line 1"),
+        ("seed: 0x" + "f" * 5000, "integer of more than 63 bits"),
+        ("seed: 9223372036854775808", "integer of more than 63 bits"),
+        ("a: 2024-13-45", "form of !!timestamp"),
+        ("a: !!bool maybe", "form of !!bool"),
+        ("seed: 1\nstudies: {}\nseed: 2\n", "the key 'seed' is there twice, in lines 1 and 3"),
+        ("studies:\n  compound_spmv:\n    cache: warm\n    cache: cold\n", "'cache' is there twice, in lines 3 and 4"),
+        ("a: &a {x: 1}\nb:\n  <<: *a\n  y: 1\n  y: 2\n", "'y' is there twice, in lines 4 and 5"),
+    ],
+)
+def test_yaml_that_no_configuration_can_mean_is_one_message(content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(content)
+    started = time.monotonic()
+    with pytest.raises(ReproError, match=rf"unreadable YAML\n  where: .*mine.yaml\n  actual: .*{message}"):
+        load(path)
+    assert time.monotonic() - started < 5
+
+
+def test_a_mapping_can_merge_another_and_lay_its_own_keys_over(tmp_path: Path) -> None:
+    path = tmp_path / "merged.yaml"
+    path.write_text("a: &a {x: 1, y: 1}\nb: {<<: *a, x: 2}\nc: [{<<: *a}, {<<: *a, z: 3}]\n")
+    assert read_yaml(path)["b"] == {"x": 2, "y": 1}
+    assert read_yaml(path)["c"] == [{"x": 1, "y": 1}, {"x": 1, "y": 1, "z": 3}]
+
+
+def test_text_in_another_encoding_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "latin.yaml"
+    path.write_bytes("campaign: a\n# für mich\n".encode("latin-1"))
+    with pytest.raises(ReproError, match=r"UTF-8\n  actual: byte 0xfc in line 2"):
+        load(path)
+
+
+def test_utf_8_is_read_whatever_the_locale_says_and_with_a_mark_of_its_order(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes("\ufeffcampaign: é\n".encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("locale.getpreferredencoding", lambda *_: "ascii")
+        assert read_yaml(path) == {"campaign": "é"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("folder", "expected: a regular file\n  actual: a folder"),
+        ("pipe", "expected: a regular file\n  actual: a pipe or a device"),
+        ("device", "expected: a regular file\n  actual: a pipe or a device"),
+        ("file as folder", "no such configuration file"),
+        ("long", "cannot be read(.|\n)*too long"),
+        ("loop", "(?i)no such configuration file|too many levels"),
+        ("large", f"too large for a configuration file(.|\n)*{LARGEST:,}"),
+    ],
+)
+def test_what_is_no_file_to_read_is_one_message(kind: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "file as folder":
+        path.write_text("a: 1\n")
+        path = path / "mine.yaml"
+    elif kind == "long":
+        path = tmp_path / ("a" * 300)
+    elif kind == "loop":
+        path.symlink_to(path)
+    else:
+        path.write_bytes(b"#" * (LARGEST + 1))
+    with pytest.raises(ReproError, match=message):
+        load(path)
+
+
+def test_the_defaults_of_a_study_that_are_no_mapping_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config/studies").mkdir(parents=True)
+    (tmp_path / "config/studies/compound_spmv.yaml").write_text("true\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ReproError, match=r"does not fit\n  where: .*compound_spmv.yaml\n.*a mapping"):
+        resolve({"studies": {"compound_spmv": {}}})
 
 
 def test_a_missing_file_is_named() -> None:

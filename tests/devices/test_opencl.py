@@ -116,3 +116,13 @@ def test_what_does_not_fit_a_buffer_is_a_launch_error(cpu_device):
         cpu_device.download(buffer, long)
     with pytest.raises(LaunchError):
         cpu_device.fill(SimpleNamespace(handle=buffer.handle, nbytes=16), 0)
+
+
+def test_what_the_runtime_reads_from_the_environment_is_part_of_the_driver(
+    cpu_device: OpenClDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver is in the keys of rows: a time with one thread is none with all."""
+    monkeypatch.delenv("DPCPP_CPU_NUM_CUS", raising=False)
+    driver = cpu_device.environment()["driver"]
+    monkeypatch.setenv("DPCPP_CPU_NUM_CUS", "1")
+    assert cpu_device.environment()["driver"] == f"{driver} DPCPP_CPU_NUM_CUS=1"

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from repro.codegen import opencl_runtime
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
 from repro.config.models import Config
@@ -47,6 +48,8 @@ def gpus(monkeypatch):
     listed = [Gpu(0, "A", "sm_90", "GPU-a"), Gpu(1, "A", "sm_90", "GPU-b"), Gpu(2, "B", "sm_80", "GPU-c")]
     monkeypatch.setattr(opening, "find_gpus", lambda: listed)
     monkeypatch.setattr(opening, "find_spec", lambda name: object())
+    # and two CPUs
+    monkeypatch.setattr(opencl_runtime, "find_devices", lambda: [SimpleNamespace(name=name) for name in ("C", "D")])
     return listed
 
 
@@ -77,6 +80,12 @@ def test_what_is_no_text_is_refused(gpus):
 @pytest.mark.parametrize("words", ["cuda:3", "cuda:0,3"])
 def test_a_gpu_that_is_not_there_names_those_that_are(gpus, words):
     with pytest.raises(ReproError, match=rf"no such GPU\n[\s\S]*{words}\n[\s\S]*cuda:0 A, cuda:1 A, cuda:2 B"):
+        resolve_device(words)
+
+
+@pytest.mark.parametrize("words", ["opencl:2", "opencl:7/2"])
+def test_a_cpu_that_is_not_there_names_those_that_are(gpus, words):
+    with pytest.raises(ReproError, match=rf"no such OpenCL device\n[\s\S]*opencl:0 C, opencl:1 D\n.*{words[:8]}"):
         resolve_device(words)
 
 

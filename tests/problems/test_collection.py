@@ -227,7 +227,7 @@ def test_what_cannot_be_resolved(project: Path, index: Path, capsys: pytest.Capt
         ("resolved: true", "resolved is true with a date, an index and problems"),
         ("resolved: false, problems: [{group: A, matrix: b, rows: 1, nonzeros: 1, kind: c}]", "and false without"),
         ("resolved: false, rows: 3", "rows: unknown key"),
-        ("title: again", "resolved: Field required"),
+        ("problems: []", "resolved: Field required"),
     ],
 )
 def test_a_file_that_does_not_fit(project: Path, text: str, said: str) -> None:

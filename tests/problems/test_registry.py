@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -115,7 +116,17 @@ def test_an_own_problem_cannot_take_a_name(shipped: Registry, name: str | None) 
         shipped.expand(mine)
 
 
-@pytest.mark.parametrize("own", [OwnProblem(path="my matrix.mtx"), OwnProblem(path="a.mtx", name="../a")])
+@pytest.mark.parametrize(
+    "own",
+    [
+        OwnProblem(path="my matrix.mtx"),
+        *(
+            OwnProblem(path="a.mtx", name=name)
+            for name in ("../a", "a\n", "{wild}", "a/{b}", "", "a//b", "a" * 20, "x-abab" + "ab" * 19, "a" * 129)
+        ),
+        OwnProblem(path="a.mtx", name="/".join(["0123456789"] * 30)),
+    ],
+)
 def test_an_own_problem_needs_a_name_that_can_be_a_file(shipped: Registry, own: OwnProblem) -> None:
     with pytest.raises(ReproError, match=r"not a name for a problem[\s\S]*give it a `name:`"):
         shipped.expand([own])
@@ -139,6 +150,11 @@ TOY = "{name: toy, source: generated, entry: real, kind: poisson, sets: [s]%s}"
             "problems: [{name: toy, source: tetmesh, mesh: toy, parts: [.node, .ele], urls: [[one]]}]",
             "needs 2 addresses",
         ),
+        (f"problems: [{(TOY % '').replace('toy', 'a' * 20)}]", "problems.0.name: .*twenty repetitions"),
+        ('problems: [{name: "toy\\n", source: generated, entry: real, kind: poisson}]', "problems.0.name: not a name"),
+        ("problems: [{name: toy, source: suitesparse, entry: real, group: .., matrix: m}]", "problems.0.group: "),
+        ("", "a mapping with `problems`(.|\n)*None"),
+        ("[a, b]", "a mapping with `problems`"),
         ("problems: [", "unreadable YAML"),
     ],
 )
@@ -146,3 +162,26 @@ def test_a_registry_that_does_not_fit(tmp_path: Path, text: str, said: str) -> N
     with pytest.raises(ReproError, match=said) as caught:
         load_registry(write(tmp_path, text))
     assert caught.value.where == tmp_path / "problems.yaml"
+
+
+@pytest.mark.parametrize("kind", ["missing", "a folder"])
+def test_a_registry_that_is_no_file_names_the_key(tmp_path: Path, kind: str) -> None:
+    path = tmp_path if kind == "a folder" else tmp_path / "none.yaml"
+    with pytest.raises(
+        ReproError, match=r"registry of problems \(`registry:` of the configuration\)\n  where: "
+    ) as caught:
+        load_registry(path)
+    assert caught.value.where == path
+
+
+def test_an_unknown_problem_is_told_with_the_key_that_names_it(shipped: Registry) -> None:
+    with pytest.raises(ReproError, match=r"unknown problem\n  where: studies.mine.problems"):
+        shipped.expand(["surfaces/bunni"], "studies.mine.problems")
+
+
+def test_a_name_of_any_length_is_looked_for_quickly(shipped: Registry) -> None:
+    started = time.monotonic()
+    with pytest.raises(ReproError, match="unknown problem") as caught:
+        shipped.expand(["surfaces/bunny" * 20_000])
+    assert time.monotonic() - started < 2
+    assert len(caught.value.message) < 5000

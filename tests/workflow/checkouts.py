@@ -105,7 +105,7 @@ class Checkout:
         data = {
             "campaign": name,
             "device": "opencl",
-            "studies": {"compound_spmv": settings, "compressed_coo": False},
+            "studies": {"compound_spmv": settings},
             **keys,
         }
         path = self.folder / f"{name}.yaml"

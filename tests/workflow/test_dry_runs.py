@@ -7,7 +7,10 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from checkouts import REPOSITORY, Checkout, count_compile
+
+from repro.config import load
 
 pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("dry-runs")]
 
@@ -33,6 +36,30 @@ def test_every_job_is_planned(words: list[str], problems: int, scalar: int, entr
     assert jobs.get("compile_compressed_coo_solvers", 0) == bool(scalar)
     assert jobs["compile_common"] == jobs["report"] == jobs["check"] == 1
     assert jobs["tables_compound_spmv"] == jobs["figures_compound_spmv"] == 1
+
+
+def test_a_given_file_stands_alone_and_keys_of_the_line_lie_over_it(checkout: Checkout) -> None:
+    """As for `repro plan`: a study that the file does not name is not run, though the default file names both."""
+    (checkout.folder / "mine.yaml").write_text(
+        "campaign: mine\ndevice: opencl\nstudies: {compound_spmv: {problems: tiny}}\n"
+    )
+    (checkout.folder / "over.yaml").write_text("seed: 3\nstudies: {compound_spmv: {precisions: [double]}}\n")
+    for files, seed, runs in ((["mine.yaml"], 1, 8), (["mine.yaml", "over.yaml"], 3, 4)):
+        said = checkout.snakemake("--dry-run", "all", "--configfile", *files, "--config", "campaign=x", "device=opencl")
+        assert said.code == 0, said.text
+        assert said.jobs["measure_compound_spmv"] == runs
+        assert not [job for job in said.jobs if "compressed_coo" in job]
+        planned = yaml.safe_load((checkout.folder / "results/x/config.yaml").read_text())
+        assert (planned["campaign"], planned["seed"], [*planned["studies"]]) == ("x", seed, ["compound_spmv"])
+        merged = load(*(checkout.folder / file for file in files)).model_copy(update={"campaign": "x"})
+        assert planned == merged.model_copy(update={"device": "opencl:0"}).model_dump(mode="json")
+
+
+def test_keys_of_the_line_lie_over_the_default_file(checkout: Checkout) -> None:
+    said = checkout.snakemake("--dry-run", "all", "--config", "campaign=y", "device=opencl", "seed=3")
+    assert said.code == 0, said.text
+    assert {"measure_compound_spmv", "measure_compressed_coo"} <= set(said.jobs)
+    assert yaml.safe_load((checkout.folder / "results/y/config.yaml").read_text())["seed"] == 3
 
 
 def test_a_set_that_a_query_has_still_to_make_is_one_message(checkout: Checkout) -> None:
@@ -107,6 +134,46 @@ def test_unreadable_yaml_is_one_message(checkout: Checkout) -> None:
     assert said.code == 1
     assert "not valid JSON or YAML" in said.text
     assert "Traceback" not in said.text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("campaign: bad\ncampaign: worse\nstudies: {compound_spmv: {}}\n", "there twice, in lines 1 and 2"),
+        ("campaign: bad\n", "names no study to run"),
+        ("campaign: bad\ndevice: opencl:7\nstudies: {compound_spmv: {}}\n", "no such OpenCL device"),
+        ("campaign: bad\ndevice: opencl\nstudies: {compound_spmv: {baselines: [none]}}\n", "unknown baseline"),
+        (
+            "campaign: bad\nstudies: {compound_spmv: {problems: [{path: a.mtx, name: " + 20 * "a" + "}]}}\n",
+            "not a name",
+        ),
+    ],
+)
+def test_what_snakemake_lets_pass_in_a_file_is_one_message(text: str, message: str, checkout: Checkout) -> None:
+    (checkout.folder / "bad.yaml").write_text(text)
+    said = checkout.snakemake("--dry-run", "all", "--configfile", "bad.yaml")
+    assert said.code == 1
+    assert message in said.text
+    assert "Traceback" not in said.text
+    assert not (checkout.folder / "results/bad").exists()
+
+
+def test_an_interruption_while_the_plan_is_made_is_a_word(checkout: Checkout) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "import repro.campaign.plan as planning\n"
+        "planning.make_plan = lambda config: os.kill(os.getpid(), signal.SIGINT)\n"
+        "from snakemake.cli import main\n"
+        "sys.argv = ['snakemake', '--dry-run', 'all']\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=checkout.folder, env=checkout.environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("obstacle", ["a file", "read-only"])

@@ -17,7 +17,7 @@ _LATEX = {
     "|": r"\textbar{}", '"': r"\textquotedbl{}", "'": "'", "`": r"\textasciigrave{}",
     "–": "--", "—": "---", "…": r"\dots{}", "×": r"$\times$", "·": r"$\cdot$", "≤": r"$\leq$", "≥": r"$\geq$",
     "±": r"$\pm$", "−": r"$-$", "→": r"$\rightarrow$", "≈": r"$\approx$", "⌈": r"$\lceil$", "⌉": r"$\rceil$",
-    "µ": r"\textmu{}", "μ": r"\textmu{}", "§": r"\S{}", "\N{NO-BREAK SPACE}": "~",
+    "µ": r"\textmu{}", "μ": r"\textmu{}", "§": r"\S{}", "\N{NO-BREAK SPACE}": "~", "\n": " ", "\r": " ",
     "’": "'", "‘": "`", "“": "``", "”": "''",
 }  # fmt: skip
 
@@ -38,23 +38,32 @@ def as_csv(table: Table) -> str:
     return out.getvalue()
 
 
+# HTML, links and images are nobody's meaning, and a line break would end a row
+_MARKDOWN = {
+    **{character: f"\\{character}" for character in "\\|_*"},
+    **{"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": " ", "\n": " "},
+}
+
+
+def markdown_escape(text: str) -> str:
+    """Return text that GitHub's Markdown prints as it is, in one line; words in backticks are code."""
+    return "".join(_MARKDOWN.get(c, c) for c in text).replace("](", "]\\(")
+
+
 def as_markdown(table: Table) -> str:
     """Return a table of GitHub's Markdown between its caption and its notes."""
 
-    def escape(text: str) -> str:
-        return text.replace("\\", "\\\\").replace("|", "\\|").replace("_", "\\_").replace("*", "\\*")
-
     def cell_text(cell: Cell) -> str:
         letters = table.letters(cell)
-        return escape(cell.shown) + (f"<sup>{letters}</sup>" if letters else "")
+        return markdown_escape(cell.shown) + (f"<sup>{letters}</sup>" if letters else "")
 
-    heads = [escape(f"{c.group}: {c.title}" if c.group else c.title) for c in table.columns]
-    lines = [escape(table.caption), "", _pipe(heads)]
+    heads = [markdown_escape(f"{c.group}: {c.title}" if c.group else c.title) for c in table.columns]
+    lines = [markdown_escape(table.caption), "", _pipe(heads)]
     lines.append(_pipe(["---:" if column.numeric else "---" for column in table.columns]))
     lines += [_pipe([cell_text(cell) for cell in row]) for row in (*table.rows, *table.summary)]
     if table.notes:
         lines.append("")
-        lines += [f"<sup>{letter(i)}</sup> {escape(note)}  " for i, note in enumerate(table.notes)]
+        lines += [f"<sup>{letter(i)}</sup> {markdown_escape(note)}  " for i, note in enumerate(table.notes)]
     return "\n".join(lines) + "\n"
 
 
@@ -76,7 +85,9 @@ def as_latex(table: Table, label: str) -> str:
         return latex_escape(cell.shown) + (rf"\textsuperscript{{{letters}}}" if letters else "")
 
     def line(row: tuple[Cell, ...]) -> str:
-        return " & ".join(cell_text(cell) for cell in row) + r" \\"
+        text = " & ".join(cell_text(cell) for cell in row) + r" \\"
+        # which the end of the row above would take for its own
+        return f"{{}}{text}" if text.startswith(("[", "*")) else text
 
     width = sum(
         max([len(column.title), *(len(row[i].shown + table.letters(row[i])) for row in table.rows)])

@@ -238,14 +238,15 @@ def make_plan(config: Config) -> Plan:
     Raises
     ------
     ReproError
-        An unknown problem, layout or artifact, a file of the user's own that is not there or does not say what its
-        entries are, a device that is not there, or a replay of a campaign that is not recorded.
+        An unknown problem, layout, artifact or baseline, a file of the user's own that is not there or does not say
+        what its entries are, a device that is not there, or a replay of a campaign that is not recorded.
     """
     registry = load_registry(Path(config.registry))
     problems: dict[str, Outline] = {}
     studies: dict[str, PlannedStudy] = {}
     for name, settings in config.studies.items():
-        asked = [_planned(item, registry) for item in registry.expand(settings.problems)]
+        wished = registry.expand(settings.problems, f"studies.{name}.problems")
+        asked = [_planned(item, registry) for item in wished]
         if not asked:
             raise ReproError("empty study", where=f"studies.{name}.problems", todo="name problems or a set of them")
         for problem in asked:
@@ -275,6 +276,8 @@ def make_plan(config: Config) -> Plan:
             )
         return plan
     device, target = _device(config.device)
+    for study in studies.values():
+        get_study(study.name).check_on(study.settings, [problems[name] for name in study.problems], target)
     return Plan(config.model_copy(update={"device": device}), target, problems, studies)
 
 

@@ -12,10 +12,10 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from repro.cli.ending import INTERRUPTED, told
 from repro.errors import ReproError
 
 DEBUG = "--debug"
-INTERRUPTED = 130
 
 
 class Command(NamedTuple):
@@ -51,16 +51,36 @@ COMMANDS = {
 }
 
 
+#: What the file system refuses and the user can do something about: what it is, and what to do.
+EXPLANATIONS = {
+    **dict.fromkeys(
+        (errno.ENOSPC, errno.EDQUOT),
+        ("the disk is full", "make room and run the same command again: it goes on where it was"),
+    ),
+    **dict.fromkeys(
+        (errno.EROFS, errno.EACCES, errno.EPERM), ("no permission", "check the permissions of the file and its folder")
+    ),
+    errno.EFBIG: ("a file would be larger than is allowed", "raise the limit, `ulimit -f`, or the file system's own"),
+    errno.ENAMETOOLONG: ("the name of a file is too long", "give a shorter name, or a folder nearer to the root"),
+    errno.ENOENT: ("no such file or folder", "correct the name, or make it first"),
+    errno.EEXIST: ("something else is in the way", "move it away, or name another file"),
+    errno.EISDIR: ("a folder is where a file should be", "name a file, or move the folder away"),
+    errno.ENOTDIR: ("a file is where a folder should be", "name a folder, or move the file away"),
+    errno.ELOOP: ("symbolic links that lead to each other", "correct the links"),
+    **dict.fromkeys(
+        (errno.EMFILE, errno.ENFILE),
+        ("too many open files", "raise the limit, `ulimit -n`, or run fewer jobs at a time"),
+    ),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), ("the file system failed", "check the disk, or the network's mount")),
+}
+
+
 def explain(error: OSError) -> ReproError | None:
     """Return the message for a failure of the file system that the user can do something about, else None."""
-    where = error.filename or "a file"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        todo = "make room and run the same command again: it goes on where it was"
-        return ReproError("the disk is full", where=where, actual=error.strerror, todo=todo)
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        todo = "check the permissions of the file and its folder"
-        return ReproError("no permission", where=where, actual=error.strerror, todo=todo)
-    return None
+    if error.errno not in EXPLANATIONS:
+        return None
+    what, todo = EXPLANATIONS[error.errno]
+    return ReproError(what, where=error.filename or "a file", actual=error.strerror, todo=todo)
 
 
 def reported(command: Callable[..., None]) -> Callable[..., None]:
@@ -83,6 +103,9 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
+        except MemoryError as error:
+            todo = "run it on a machine with more, or raise the limit, `ulimit -v`"
+            _fail(ReproError("not enough memory", actual=str(error) or None, todo=todo), error)
 
     return run
 
@@ -146,4 +169,5 @@ def run(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if DEBUG in words:
         words = [DEBUG, *(word for word in words if word != DEBUG)]
-    build(words)(words, prog_name="repro")
+    with told():
+        build(words)(words, prog_name="repro")

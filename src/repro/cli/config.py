@@ -9,7 +9,11 @@ import typer
 
 SCHEMAS = Path("workflow/schemas")
 Files = Annotated[
-    list[Path] | None, typer.Option("--config", help="A configuration file; given again, later ones lie over earlier.")
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        help="A configuration file in place of config/config.yaml; given again, later ones lie over earlier ones.",
+    ),
 ]
 
 
@@ -20,11 +24,17 @@ def config(
 ) -> None:
     """Print the resolved configuration, every default included, as YAML.
 
+    A file stands alone, for this and every command and for `snakemake --configfile`: a key that it does not name has
+    its default, a study that it does not name is not run, and nothing of config/config.yaml lies under it. Of several
+    files later ones lie over earlier ones, key by key.
+
     Examples:
 
         repro config
 
-        repro config --config config/config.yaml --config config/paper.yaml
+        repro config --config config/paper.yaml
+
+        repro config --config config/paper.yaml --config mine.yaml
 
         repro config --schema
     """
@@ -50,13 +60,19 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def write_schemas(folder: Path) -> list[Path]:
-    """Write the schemas and return their paths."""
+    """Write the schemas, each whole or not at all, and return their paths."""
     import json
+    import os
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, schema in schemas().items():
         path = folder / name
-        path.write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        partial = path.with_name(f".{name}.{os.getpid()}")
+        try:
+            partial.write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
         paths.append(path)
     return paths

@@ -30,9 +30,9 @@ class What(StrEnum):
 
 def list_(
     what: Annotated[What, typer.Argument(help="What to list.", metavar="WHAT", show_default=False)],
-    config: Annotated[Path, typer.Option(help="Configuration that names the registry and problems of your own.")] = (
-        CONFIG
-    ),
+    config: Annotated[
+        Path, typer.Option(help="Names the registry and problems of your own; see `repro config --help`.")
+    ] = (CONFIG),
 ) -> None:
     """List problems, sets, entries, layouts, baselines, artifacts, devices or studies.
 

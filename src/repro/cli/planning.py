@@ -13,7 +13,9 @@ WIDE = 250
 def plan(
     files: Annotated[
         list[Path] | None,
-        typer.Option("--config", help="A configuration file; given again, later ones lie over earlier."),
+        typer.Option(
+            "--config", help="A configuration file in place of config/config.yaml; see `repro config --help`."
+        ),
     ] = None,
     cores: Annotated[int | None, typer.Option(help="Cores to compile on; all of this machine's by default.")] = None,
 ) -> None:
@@ -23,7 +25,7 @@ def plan(
 
         repro plan
 
-        repro plan --config config/config.yaml --config config/paper.yaml --cores 16
+        repro plan --config config/paper.yaml --cores 16
     """
     import os
     import sys

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 
 from repro.codegen import nvcc, opencl_build
@@ -33,7 +32,7 @@ class Module:
     hash
         SHA-256 of source, compiler and flags.
     compiler, flags
-        What made it.
+        What made it; after the compiler's flags those that it reads from the environment, as `NAME=value`.
     binary
         The file, relative to the manifest's folder; None where there is none.
     resources
@@ -76,12 +75,16 @@ class Module:
             raise ReproError("the manifest of a module is damaged", where=path, actual=error) from None
 
 
-@cache
 def compiler_of(target: Target) -> tuple[str, tuple[str, ...]]:
-    """Return the compiler's own words on its version, and the flags for a target."""
+    """Return the compiler's own words on its version, and the flags for a target with those of the environment."""
     if target.dialect == "cuda":
-        return nvcc.version(), nvcc.flags(target)
-    return opencl_build.version(), opencl_build.FLAGS
+        return nvcc.version(), (*nvcc.flags(target), *environment_of(target))
+    return opencl_build.version(), (*opencl_build.FLAGS, *environment_of(target))
+
+
+def environment_of(target: Target) -> tuple[str, ...]:
+    """Return what the compiler for a target reads from the environment, as `NAME=value`; it is not asked."""
+    return nvcc.environment() if target.dialect == "cuda" else opencl_build.environment()
 
 
 def compiler_identity(target: Target) -> list[str]:

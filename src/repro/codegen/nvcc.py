@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sysconfig
 from functools import cache
@@ -12,6 +13,9 @@ from pathlib import Path
 
 from repro.codegen.targets import Target
 from repro.errors import ReproError
+
+# what the driver says of a part of it that was
+_KILLED = re.compile(r"died due to signal")
 
 
 class CompileError(Exception):
@@ -21,6 +25,15 @@ class CompileError(Exception):
 def flags(target: Target) -> tuple[str, ...]:
     """Return the flags for a target."""
     return (f"-arch={target.name}", "-O3", "-std=c++17", "-cubin", "-Xptxas=-v", "-lineinfo")
+
+
+#: Variables that nvcc reads flags and the host's compiler from.
+VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
+
+
+def environment() -> tuple[str, ...]:
+    """Return what the environment adds to the flags, as `NAME=value`: binaries depend on it as on the flags."""
+    return tuple(f"{name}={os.environ[name]}" for name in VARIABLES if os.environ.get(name))
 
 
 def find() -> Path | None:
@@ -62,6 +75,9 @@ def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int
     Raises
     ------
     CompileError
+        It refuses the source.
+    ReproError
+        It was killed, by a user or for want of memory, which says nothing of the source.
     """
     log = binary.with_suffix(".log")
     if not (binary.exists() and log.exists()):
@@ -70,8 +86,16 @@ def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int
             done = subprocess.run(
                 [_nvcc(), *flags(target), "-o", partial, source], text=True, capture_output=True, check=False
             )
+            said = done.stderr or done.stdout
+            if done.returncode < 0 or (done.returncode and _KILLED.search(said)):
+                raise ReproError(
+                    "the compiler was killed",
+                    where=source,
+                    actual=first_error(said) if said.strip() else signal.strsignal(-done.returncode),
+                    todo="run the same command again; where memory is short, with fewer compilers at a time",
+                )
             if done.returncode:
-                raise CompileError(first_error(done.stderr or done.stdout))
+                raise CompileError(first_error(said))
             log.write_text(done.stderr + done.stdout)
             partial.replace(binary)
         finally:

@@ -13,6 +13,15 @@ from repro.codegen.nvcc import CompileError, first_error
 from repro.codegen.targets import Target
 
 FLAGS = ("-cl-std=CL2.0",)
+#: What pyopencl and the runtimes for CPUs read: flags, how to vectorise and for which processor, threads and where.
+VARIABLES = ("PYOPENCL_BUILD_OPTIONS",)
+PREFIXES = ("CL_CONFIG_", "DPCPP_CPU_", "POCL_", "VOLCANO_")
+
+
+def environment() -> tuple[str, ...]:
+    """Return what the environment adds to the flags, as `NAME=value`: binaries and times depend on it as on them."""
+    read = (name for name in os.environ if name in VARIABLES or name.startswith(PREFIXES))
+    return tuple(f"{name}={os.environ[name]}" for name in sorted(read) if os.environ[name])
 
 
 @cache

@@ -111,7 +111,13 @@ def open_device(ordinal: int) -> Any:
     devices = find_devices()
     if ordinal >= len(devices):
         names = ", ".join(f"opencl:{i} {d.name.strip()}" for i, d in enumerate(devices))
-        raise ReproError("no such OpenCL device", expected=names, actual=f"opencl:{ordinal}")
+        raise ReproError(
+            "no such OpenCL device",
+            where="device",
+            expected=f"one of {names}",
+            actual=f"opencl:{ordinal}",
+            todo="`repro list devices` prints what there is",
+        )
     return devices[ordinal]
 
 

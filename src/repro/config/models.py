@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
@@ -11,6 +12,9 @@ from repro.entries import entries
 
 Precision = Literal["single", "double"]
 Cache = Literal["warm", "cold"]
+#: Characters of a campaign's name and of each part of a problem's. A file's name has at most 255 bytes, and names of
+#: files are made of these with prefix, suffix and number of a process.
+LONGEST = 128
 
 
 def _registered(name: str) -> str:
@@ -31,16 +35,48 @@ def _device(words: str) -> str:
 DeviceWords = Annotated[str, AfterValidator(_device), WithJsonSchema({"pattern": PATTERN, "type": "string"})]
 
 
-class Model(BaseModel):
-    """Base of all configuration models: unknown keys are errors, values do not change."""
+def _file(path: str) -> str:
+    try:
+        Path(path).expanduser()
+    except RuntimeError as error:  # ~nobody/matrix.mtx
+        raise ValueError(str(error)) from None
+    return path
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+
+#: A file or folder of this machine, which need not be there.
+FilePath = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00-\x1f]*$"), AfterValidator(_file)]
+
+
+def _without_wildcards(path: str) -> str:
+    if "{" in path or "}" in path:  # Snakemake's rules name the templates
+        raise ValueError("a folder whose name has braces, which are wildcards to Snakemake")
+    return path
+
+
+W = TypeVar("W")
+
+
+def _once(words: W) -> W:
+    if isinstance(words, tuple):
+        twice = [word for index, word in enumerate(words) if word in words[:index]]
+        if twice:
+            raise ValueError(f"named twice: {', '.join(map(str, twice))}")
+    return words
+
+
+_Once = AfterValidator(_once)
+
+
+class Model(BaseModel):
+    """Base of all configuration models: unknown keys are errors, numbers are finite, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Fetch(Model):
     """How inputs are downloaded."""
 
-    cache: str = Field("resources", description="Folder that keeps what was downloaded.")
+    cache: FilePath = Field("resources", description="Folder that keeps what was downloaded.")
     mirrors: tuple[str, ...] = Field(
         (), description="Folders or URLs tried before a file's own address; REPRO_MIRROR comes first."
     )
@@ -97,14 +133,20 @@ class StudySettings(Model):
         "generated",
         description="A set of the registry, or a list of sets, registered names and problems of your own.",
     )
-    precisions: tuple[Precision, ...] = Field(("single", "double"), min_length=1)
-    layouts: Literal["all"] | tuple[str, ...] = Field("all", description="`all`, or layouts such as Sl-32-SoA-AoS.")
+    precisions: Annotated[tuple[Precision, ...], _Once] = Field(("single", "double"), min_length=1)
+    layouts: Annotated[Literal["all"] | tuple[str, ...], _Once] = Field(
+        "all", description="`all`, or layouts such as Sl-32-SoA-AoS."
+    )
     space: Literal["paper", "extended"] = Field(
         "paper",
         description="The space of variants: paper (the papers' layouts and schedules), or extended (ours as well).",
     )
-    baselines: Literal["all"] | tuple[str, ...] = Field("all", description="`all`, or names of routines.")
-    artifacts: Literal["all"] | tuple[str, ...] = Field("all", description="`all`, or names such as table-2.")
+    baselines: Annotated[Literal["all"] | tuple[str, ...], _Once] = Field(
+        "all", description="`all`, or names of routines."
+    )
+    artifacts: Annotated[Literal["all"] | tuple[str, ...], _Once] = Field(
+        "all", description="`all`, or names such as table-2."
+    )
     cache: Cache = Field(
         "warm", description="State of the last-level cache before a launch in the search; the report has both."
     )
@@ -115,7 +157,7 @@ class StudySettings(Model):
     budget: float = Field(
         0.02, gt=0, le=1, description="Share of each space that a predicted or random search measures."
     )
-    training: Literal["all"] | tuple[str, ...] = Field(
+    training: Annotated[Literal["all"] | tuple[str, ...], _Once] = Field(
         "all", description="Campaigns under results/ that a predicted search learns from: all others, or names."
     )
     memory_weight: float = Field(
@@ -129,7 +171,7 @@ class StudySettings(Model):
 class OwnProblem(Model):
     """A matrix or mesh of your own, from a local file."""
 
-    path: str = Field(description="A Matrix Market file, or a mesh in any format that meshio reads.")
+    path: FilePath = Field(description="A Matrix Market file, or a mesh in any format that meshio reads.")
     entry: EntryName | None = Field(
         None,
         description="What its non-zeros are; meshes need it: quaternion (surface) or block3 (tetrahedra).",
@@ -140,16 +182,20 @@ class OwnProblem(Model):
 class Config(Model):
     """The whole configuration of a campaign."""
 
-    campaign: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*$")] = Field(
+    campaign: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*$", max_length=LONGEST)] = Field(
         "default", description="Names the folders results/<campaign> and figures/<campaign>."
     )
     device: DeviceWords = Field("auto", description=f"What to measure on: {MEANING}.")
     replay: bool = Field(
         False, description="Make the artifacts from the recorded results/<campaign>/raw; measure nothing."
     )
-    seed: int = Field(1, description="Seeds right-hand sides, generated fields and the order of rounds.")
-    kernels: str = Field("kernels", description="Folder of the kernel templates.")
-    registry: str = Field("config/problems.yaml", description="The registry of problems.")
+    seed: int = Field(
+        1, ge=0, lt=1 << 63, description="Seeds right-hand sides, generated fields and the order of rounds."
+    )
+    kernels: Annotated[FilePath, AfterValidator(_without_wildcards)] = Field(
+        "kernels", description="Folder of the kernel templates."
+    )
+    registry: FilePath = Field("config/problems.yaml", description="The registry of problems.")
     fetch: Fetch = Fetch()
     studies: dict[str, StudySettings] = Field(
         default_factory=dict,

@@ -23,18 +23,21 @@ def resolve_device(wanted: str) -> str:
     Raises
     ------
     ReproError
-        The words name no device, or a GPU that is not there.
+        The words name no device, or a GPU or a CPU that is not there.
     """
     if not names_device(wanted):
         raise ReproError("no such device", where="device", expected=MEANING, actual=repr(wanted))
     backend, _, rest = wanted.partition(":")
     if backend == "opencl":
-        return ":".join([backend, "/".join(str(int(number)) for number in (rest or "0").split("/"))])
+        numbers = [int(number) for number in (rest or "0").split("/")]
+        if numbers[0]:  # listing what there is takes time; of whatever there is, one is the first
+            opencl_runtime.open_device(numbers[0])
+        return f"{backend}:{'/'.join(map(str, numbers))}"
     gpus = find_gpus()
     if wanted == "auto":
         return "cuda:0" if gpus and find_spec("pycuda") else "opencl:0"
-    numbers = range(max(len(gpus), 1)) if rest == "all" else [int(number) for number in (rest or "0").split(",")]
-    if max(numbers) >= len(gpus):
+    ordinals = range(max(len(gpus), 1)) if rest == "all" else [int(number) for number in (rest or "0").split(",")]
+    if max(ordinals) >= len(gpus):
         raise ReproError(
             "no such GPU",
             where="device",
@@ -42,7 +45,7 @@ def resolve_device(wanted: str) -> str:
             actual=_names(gpus) or "no NVIDIA GPU",
             todo="`repro doctor` says what was found; `device: auto` takes the CPU where there is no GPU",
         )
-    return f"cuda:{','.join(map(str, numbers))}"
+    return f"cuda:{','.join(map(str, ordinals))}"
 
 
 def parts(resolved: str) -> list[str]:

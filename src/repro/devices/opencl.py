@@ -16,7 +16,7 @@ import psutil
 from numpy.typing import NDArray
 
 from repro.codegen import opencl_runtime
-from repro.codegen.opencl_build import FLAGS
+from repro.codegen.opencl_build import FLAGS, environment
 from repro.codegen.targets import CPU
 from repro.devices.base import Argument, Buffer, LaunchError, OutOfDeviceMemory, Program
 from repro.devices.host_clock import time_host, time_stages
@@ -105,7 +105,8 @@ class OpenClDevice:
             "memory_bytes": psutil.virtual_memory().total,
             "cache_bytes": self.l2_bytes,
             "opencl": self._device.version,
-            "driver": f"{self._device.platform.name} {self._device.driver_version}",
+            # with what it reads from the environment now, which may be other than when the modules were compiled
+            "driver": " ".join([self._device.platform.name, self._device.driver_version, *environment()]),
             "pyopencl": version("pyopencl"),
             "system": platform.platform(),
         }

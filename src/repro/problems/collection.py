@@ -18,8 +18,9 @@ import numpy as np
 import yaml
 from pydantic import Field, model_validator
 
-from repro.config.load import read_yaml, validate
+from repro.config.load import validate
 from repro.config.models import Model
+from repro.config.yaml_file import read_yaml
 from repro.errors import ReproError
 
 LICENCE = "CC-BY 4.0"
@@ -184,7 +185,10 @@ def load_collection(path: Path) -> Collection:
     ReproError
         It is missing, is no YAML, or says something that a set cannot have.
     """
-    return validate(Collection, read_yaml(path), path)
+    expected = (
+        "a set's file, as docs/add-a-problem.md explains it: a mapping with `name`, `title`, `query` and `resolved`"
+    )
+    return validate(Collection, read_yaml(path, "file of a set"), path, expected)
 
 
 def select(matrices: Iterable[Indexed], more_rows_than: int) -> list[Indexed]:

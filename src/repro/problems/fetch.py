@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ import pooch
 from repro.config.models import Fetch
 from repro.errors import ReproError
 from repro.problems.content import now, read_record, unpack, update_record
+from repro.problems.partial import partial_folder
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -281,10 +281,10 @@ def _download_all(
     url = address.urls[0]
     try:
         target.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=target) as folder:
+        with partial_folder(target) as folder:
             partial: list[Path] = []
             for url, suffix in zip(address.urls, suffixes, strict=True):
-                file = Path(folder, name + suffix)
+                file = folder / (name + suffix)
                 _download(url, file, settings)
                 partial.append(_unwrap(file, address.member))
             content = read(tuple(partial))

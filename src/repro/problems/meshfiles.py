@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import lzma
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +20,7 @@ from repro.problems.assembled import Floats
 from repro.problems.content import check_content, mesh_checksum
 from repro.problems.fetch import Address, Found, Wanted, obtain, obtain_or_make
 from repro.problems.meshes import read_surface, read_tetrahedra
+from repro.problems.partial import partial_folder
 from repro.problems.registry import REGISTRY, Recipe, Stanford, Tetmesh, load_registry
 from repro.problems.shapes import subdivide
 
@@ -134,8 +134,8 @@ def write_mesh(path: Path, vertices: Floats, cells: NDArray[np.int64]) -> None:
     pack = packings.get(path.suffix, bytes)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=path.parent) as folder:
-            plain, packed = Path(folder, f"mesh{SUFFIX}"), Path(folder, "packed")
+        with partial_folder(path.parent) as folder:
+            plain, packed = folder / f"mesh{SUFFIX}", folder / "packed"
             medit.write(plain, content)
             packed.write_bytes(pack(plain.read_bytes()))
             packed.replace(path)

@@ -8,19 +8,44 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
-from repro.config.load import read_yaml, validate
-from repro.config.models import EntryName, Model, OwnProblem
+from repro.config.load import shown, validate
+from repro.config.models import LONGEST, EntryName, FilePath, Model, OwnProblem
+from repro.config.yaml_file import read_yaml
 from repro.errors import ReproError
 from repro.problems.collection import load_collection
 
 REGISTRY = Path("config/problems.yaml")
+_EXPECTED = "a registry of problems, as docs/add-a-problem.md explains it: a mapping with `problems`, a list"
 
 Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-# names become paths of results: no part may be empty or start with a dot
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
-Name = Annotated[str, Field(pattern=NAME)]
+# names become paths of results: no part may be empty, start with a dot, or be too long for a file's name
+_PART = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST - 1}}}"
+NAME = rf"^{_PART}(/{_PART})*$"
+LONGEST_NAME = 255
+# to Snakemake, a wildcard that ends in twenty repetitions is that of a rule which needs itself
+_REPEATING = re.compile(r"(.+?)\1{19}$")
+
+
+def _flaw(name: str) -> str | None:
+    """Return what is expected of a problem's name in place of this one; None where it can be one."""
+    if not re.fullmatch(NAME, name):
+        return f"letters, digits and . _ - with / between parts, of at most {LONGEST} characters each"
+    if len(name) > LONGEST_NAME:
+        return f"at most {LONGEST_NAME} characters"
+    return "a name that does not end in twenty repetitions" if _REPEATING.search(name) else None
+
+
+def _check_name(name: str) -> str:
+    if flaw := _flaw(name):
+        raise ValueError(f"not a name for a problem; expected {flaw}")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_check_name), WithJsonSchema({"pattern": NAME, "type": "string"})]
+#: A file's name in a mirror, without its suffix.
+FileName = Annotated[str, Field(pattern=rf"^[A-Za-z0-9_][A-Za-z0-9._+-]{{0,{LONGEST - 1}}}$")]
 
 
 class Size(Model):
@@ -53,8 +78,8 @@ class Suitesparse(Item):
     """A matrix of the SuiteSparse Matrix Collection."""
 
     source: Literal["suitesparse"]
-    group: str
-    matrix: str
+    group: FileName
+    matrix: FileName
     urls: tuple[str, ...] = Field((), description="Addresses tried before the one that the index gives.")
 
 
@@ -63,7 +88,7 @@ class Stanford(Item):
 
     source: Literal["stanford"]
     entry: Literal["quaternion"] = "quaternion"
-    model: str = Field(description="Name of the file in a mirror: stanford/<model>.ply[.gz|.xz].")
+    model: FileName = Field(description="Name of the file in a mirror: stanford/<model>.ply[.gz|.xz].")
     urls: tuple[str, ...] = ()
     member: str | None = Field(None, description="The file's path inside the archive that `urls` lead to.")
     subdivide: int = Field(0, ge=0, le=4, description="Times that each triangle is cut into four.")
@@ -75,7 +100,7 @@ class Tetmesh(Item):
 
     source: Literal["tetmesh"]
     entry: Literal["block3"] = "block3"
-    mesh: str = Field(description="Name of the file in a mirror: tetmesh/<mesh>.*.")
+    mesh: FileName = Field(description="Name of the file in a mirror: tetmesh/<mesh>.*.")
     parts: tuple[str, ...] = Field((".msh",), min_length=1, description="Suffixes of the files it consists of.")
     urls: tuple[tuple[str, ...], ...] = Field((), description="Addresses, each a list with one for each part.")
     young: float = Field(1.0, gt=0)
@@ -93,7 +118,9 @@ class Recipe(Item):
 
     source: Literal["recipe"]
     entry: Literal["block3"] = "block3"
-    recipe: str = Field(description="Name of the recipe, and of its mesh in a mirror: recipe/<recipe>.meshb[.gz|.xz].")
+    recipe: FileName = Field(
+        description="Name of the recipe, and of its mesh in a mirror: recipe/<recipe>.meshb[.gz|.xz]."
+    )
     inputs: tuple[str, ...] = Field((), description="Problems of the registry whose files the recipe starts from.")
     made: str | None = Field(None, description="How the mesh of that checksum was made: from what, and with what.")
     young: float = Field(1.0, gt=0)
@@ -117,7 +144,7 @@ class Own(Item):
     """A local Matrix Market file or mesh, registered under a name."""
 
     source: Literal["own"]
-    path: str
+    path: FilePath
 
 
 Spec = Annotated[Suitesparse | Stanford | Tetmesh | Recipe | Generated | Own, Field(discriminator="source")]
@@ -175,13 +202,15 @@ class Registry(Model):
                 return item
         raise self._unknown(name, self.names())
 
-    def expand(self, asked: str | Iterable[str | OwnProblem]) -> list[Spec | OwnProblem]:
+    def expand(self, asked: str | Iterable[str | OwnProblem], where: str | None = None) -> list[Spec | OwnProblem]:
         """Return the problems that a study's `problems:` means, each once, in the order asked for.
 
         Parameters
         ----------
         asked
             A set, or a list of sets, registered names and problems of the user's own.
+        where
+            The key that asks for them, for messages.
 
         Raises
         ------
@@ -212,18 +241,20 @@ class Registry(Model):
                     "collection's ssstats.csv",
                 )
             else:
-                raise self._unknown(wish, [*self.names(), *sorted(self.sets())])
+                raise self._unknown(wish, [*self.names(), *sorted(self.sets())], where)
         return list(problems.values())
 
-    def _unknown(self, name: str, names: list[str]) -> ReproError:
+    def _unknown(self, name: str, names: list[str], where: str | None = None) -> ReproError:
         # people remember `bunny`, the papers print `surfaces/bunny`: compare with the last part as well
+        asked = name[:LONGEST_NAME]  # comparing takes time with the square of the length
         last = {full.rsplit("/", 1)[-1]: full for full in names}
-        close = [last[part] for part in get_close_matches(name, list(last), n=3)]
-        close = list(dict.fromkeys([*close, *get_close_matches(name, names, n=3)]))
+        close = [last[part] for part in get_close_matches(asked, list(last), n=3)]
+        close = list(dict.fromkeys([*close, *get_close_matches(asked, names, n=3)]))
         return ReproError(
             "unknown problem",
+            where=where,
             expected=f"{', '.join(close)}?" if close else f"one of {', '.join(names)}",
-            actual=name,
+            actual=shown(name),
             todo="`repro list problems` prints all names and sets",
         )
 
@@ -236,13 +267,13 @@ def own_name(problem: OwnProblem) -> str:
     ReproError
         It cannot be the name of a file of results.
     """
-    name = problem.name or Path(problem.path).name.split(".", 1)[0]
-    if not re.match(NAME, name):
+    name = problem.name if problem.name is not None else Path(problem.path).name.split(".", 1)[0]
+    if flaw := _flaw(name):
         raise ReproError(
             "not a name for a problem",
             where=problem.path,
-            expected="letters, digits and . _ - with / between parts",
-            actual=name,
+            expected=flaw,
+            actual=shown(repr(name)),
             todo="give it a `name:`",
         )
     return name
@@ -256,13 +287,13 @@ def load_registry(path: Path = REGISTRY) -> Registry:
     ReproError
         A file is missing, is not YAML, or says something that a problem cannot have.
     """
-    data = read_yaml(path)
-    registry = validate(Registry, data, path)
+    data = read_yaml(path, "registry of problems (`registry:` of the configuration)")
+    registry = validate(Registry, data, path, _EXPECTED)
     if not registry.collections:
         return registry
     files = {path.parent / name: load_collection(path.parent / name) for name in registry.collections}
     queried = [item for collection in files.values() for item in collection.items()]
-    registry = validate(Registry, {**data, "problems": [*data["problems"], *queried]}, path)
+    registry = validate(Registry, {**data, "problems": [*data["problems"], *queried]}, path, _EXPECTED)
     registry._unresolved.update(
         {collection.name: file for file, collection in files.items() if not collection.resolved}
     )

@@ -101,6 +101,15 @@ class Study:
             if problem.kind not in self.kinds:
                 raise self.refusal(problem, f"a problem of kind {' or '.join(self.kinds)}", problem.kind)
 
+    def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
+        """Refuse settings that it cannot take on devices of a target, before anything is written.
+
+        Raises
+        ------
+        ReproError
+            The first that it cannot.
+        """
+
     def refusal(self, problem: Outline, expected: str, actual: object) -> ReproError:
         """Return the error that a problem cannot be taken."""
         return ReproError(

@@ -43,6 +43,38 @@ def suffix(ordering: str) -> str:
     return "" if ordering == "natural" else f"@{ordering}"
 
 
+def check_names(study: str, wanted: Literal["all"] | Sequence[str], entries: Iterable[str], backend: str) -> None:
+    """Refuse names of baselines that there are not, before anything is measured.
+
+    Parameters
+    ----------
+    study
+        Whose configuration names them.
+    wanted
+        The names.
+    entries
+        Those of its problems.
+    backend
+        That of the device.
+
+    Raises
+    ------
+    ReproError
+        A name is none for an entry.
+    """
+    for entry in entries:
+        natural = [baseline.name for baseline in for_problem(entry, backend)]
+        unknown = set() if wanted == "all" else set(wanted) - set(natural)
+        if unknown:
+            raise ReproError(
+                "unknown baseline",
+                where=f"studies.{study}.baselines",
+                expected=f"for {entry} entries on this device among {', '.join(natural)}",
+                actual=", ".join(sorted(unknown)),
+                todo="`repro list baselines` prints all",
+            )
+
+
 def asked_for(
     wanted: Literal["all"] | Sequence[str], entry: str, backend: str, ordering: str = "natural"
 ) -> list[Multiplies]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from repro.bench.rows import CLOCKS, ColumnType, Row
@@ -12,12 +12,13 @@ from repro.codegen.precisions import DTYPES
 from repro.codegen.targets import Target
 from repro.config.models import StudySettings
 from repro.entries import entries, get_entry
+from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.outline import Outline
 from repro.problems.problem import Problem
 from repro.sparse.columns import LIBRARIES, LIBRARY, STORED
 from repro.sparse.features import features
-from repro.sparse.library import asked_for, for_problem
+from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, make_operands
 from repro.sparse.pareto import choose_by_memory
 from repro.studies import Given, Study, Workload
@@ -74,9 +75,11 @@ class CompoundSpmv(Study):
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
         """Refuse problems that are no matrices, and layouts that there are not."""
         super().check(settings, problems)
-        for problem in problems:
-            for space in spaces(settings):
-                layouts(settings, space, _entry(problem))
+        _check_layouts(settings, [_entry(problem) for problem in problems])
+
+    def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
+        """Refuse baselines that there are not."""
+        check_names(NAME, settings.baselines, {_entry(problem): None for problem in problems}, target.dialect)
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
         """Return `space/entry-precision/layout` of every layout to try."""
@@ -158,6 +161,29 @@ STUDY = CompoundSpmv()
 def spaces(settings: StudySettings) -> tuple[str, ...]:
     """Return the spaces to search, one after the other: the papers', and ours beside it where it is asked for."""
     return SPACES if settings.space == EXTENDED else SPACES[:1]
+
+
+def _check_layouts(settings: StudySettings, entries: Iterable[str]) -> None:
+    """Refuse layouts that there are not, or not in the spaces that are tried."""
+    there = {str(layout) for layout in all_layouts()}
+    if EXTENDED in spaces(settings):
+        there |= {str(layout) for entry in entries for layout in extended_layouts(get_entry(entry).size)}
+    for text in () if settings.layouts == "all" else settings.layouts:
+        where = f"studies.{NAME}.layouts"
+        try:
+            layout = Layout.parse(text)
+        except ReproError as error:
+            raise ReproError(
+                error.what, where=where, expected=error.expected, actual=error.actual, todo=error.todo
+            ) from None
+        if str(layout) not in there:
+            raise ReproError(
+                "a layout that is not in the space",
+                where=where,
+                expected=f"for `space: {settings.space}` and these problems one of {', '.join(sorted(there))}",
+                actual=text,
+                todo="`repro list layouts` prints all; what it calls ours is in `space: extended`",
+            )
 
 
 def layouts(settings: StudySettings, space: str, entry: str) -> list[str]:

@@ -16,7 +16,7 @@ from repro.problems.outline import Outline
 from repro.problems.problem import Problem
 from repro.sparse.columns import LIBRARIES, LIBRARY, STORED
 from repro.sparse.features import features
-from repro.sparse.library import asked_for, for_problem
+from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import Multiplies, ProductOperands, make_operands
 from repro.sparse.pareto import choose_by_memory
 from repro.sparse.solvers.render import SOLVERS
@@ -64,8 +64,22 @@ class CompressedCoo(Study):
         for problem in problems:
             if problem.entry != ENTRY:
                 raise self.refusal(problem, f"{ENTRY} entries", problem.entry)
+        offered = [*SPLITS] if settings.space == "extended" else [*PAPERS]
+        unknown = () if settings.layouts == "all" else [name for name in settings.layouts if name not in offered]
+        if unknown:
+            raise ReproError(
+                "unknown layout of coordinates",
+                where=f"studies.{NAME}.layouts",
+                expected=f"for `space: {settings.space}` one of {', '.join(offered)}",
+                actual=", ".join(unknown),
+                todo="`repro list layouts` prints all",
+            )
         for space in spaces(settings):
             layouts(settings, space)
+
+    def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
+        """Refuse baselines that there are not."""
+        check_names(NAME, settings.baselines, [ENTRY], target.dialect)
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
         """Return `space/precision/layout` of every layout to try, and `solvers/solver-precision`."""
