@@ -13,6 +13,7 @@ from repro.campaign.plan import Plan, make_plan
 from repro.cli.planning import plan as plan_command
 from repro.codegen.targets import CPU, get_target
 from repro.config import resolve
+from repro.errors import ReproError
 from repro.studies.compound_spmv.schedules import paper_space
 
 REPOSITORY = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ def test_sizes_are_stated_built_or_assumed() -> None:
     made = plan(problems=["mhd1280b", "dirac_torus", "helmholtz_box"], precisions=["single"])
     record = Path(made.results, "raw/problems/dirac_torus.json")
     record.parent.mkdir(parents=True)
-    record.write_text(json.dumps({"n": 10, "nnz": 50, "status": "ok"}))
+    record.write_text(json.dumps({"name": "dirac_torus", "n": 10, "nnz": 50, "status": "ok"}))
     jobs = {job.problem: job for job in estimate(made, CPU).jobs}
     assert (jobs["mhd1280b"].size, jobs["mhd1280b"].size_from) == ((1280, 22778), "stated")
     assert (jobs["dirac_torus"].size, jobs["dirac_torus"].size_from) == ((10, 50), "built")
@@ -48,6 +49,19 @@ def test_sizes_are_stated_built_or_assumed() -> None:
     # row pointers, and for each non-zero a column and two numbers
     assert jobs["mhd1280b"].operand_bytes == 4 * 1281 + 22778 * (4 + 2 * 4)
     assert jobs["mhd1280b"].variants == 16 * len(paper_space(CPU))
+
+
+def test_what_is_no_record_of_a_problem_is_said_and_one_that_is_unavailable_has_no_size() -> None:
+    made = plan(problems=["dirac_torus"], precisions=["single"])
+    record = Path(made.results, "raw/problems/dirac_torus.json")
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"name": "dirac_torus", "status": "unavailable", "reason": "no mesh"}))
+    [job] = estimate(made, CPU).jobs
+    assert (job.size, job.size_from) == (ASSUMED_SIZE, "assumed")
+    for text in ("{", "[]", '{"n": 10, "nnz": 50}', '{"name": "dirac_torus", "n": "ten", "nnz": 50}'):
+        record.write_text(text)
+        with pytest.raises(ReproError, match=r"unreadable record of a problem[\s\S]*dirac_torus\.json"):
+            estimate(made, CPU)
 
 
 def test_more_work_takes_longer() -> None:

@@ -270,5 +270,5 @@ def test_the_readme_explains_every_key_with_its_default() -> None:
             rows = [line for line in readme.splitlines() if line.startswith(f"| `{key}` |")]
             assert rows, f"config/README.md does not explain {key}"
             if isinstance(default, str) or type(default) in (int, float):
-                printed = default if isinstance(default, str) else f"{default:g}"
+                printed = f"{default:g}" if isinstance(default, float) else str(default)
                 assert any(f"`{printed}`" in row for row in rows), f"config/README.md: {key} is {printed}"

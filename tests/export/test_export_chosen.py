@@ -117,8 +117,12 @@ def test_a_cpus_winner_is_no_gpu_kernel(
 def test_damaged_and_missing_records_are_one_message(tmp_path: Path) -> None:
     campaign(tmp_path, SPEED)
     record = tmp_path / "toy/raw/environment/abc.json"
-    record.write_text("{")
-    with pytest.raises(ReproError, match="damaged"):
+    for text in ("{", "[]", '{"target": 5}'):
+        record.write_text(text)
+        with pytest.raises(ReproError, match=r"unreadable record of an environment[\s\S]*abc\.json"):
+            find(tmp_path)
+    record.write_text("{}")
+    with pytest.raises(ReproError, match="not recorded what the winner was compiled for"):
         find(tmp_path)
     record.unlink()
     with pytest.raises(ReproError, match="--variant"):

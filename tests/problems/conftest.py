@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files`; `moods` says for a path how to fail: a status, or `cut`, `stall`, `encoded`."""
+    """Serves `files`; `moods` says for a path how to fail: a status, `cut`, `stall`, `encoded`, or a function."""
 
     daemon_threads = True
 
@@ -35,6 +36,11 @@ class Handler(BaseHTTPRequestHandler):
         moods = self.server.moods.get(path, [])
         # the last mood stays
         mood = moods.pop(0) if len(moods) > 1 else (moods or [None])[0]
+        if callable(mood):
+            self.close_connection = True
+            with suppress(OSError):  # whoever asked may have had enough
+                mood(self)
+            return
         data = self.server.files.get(path)
         if isinstance(mood, int) or data is None:
             self.send_error(mood if isinstance(mood, int) else 404)

@@ -142,10 +142,11 @@ def test_a_spread_takes_each_once_however_many_there_are() -> None:
         ("", "no index of the collection"),
         ("<html>not found</html>\n", "no index of the collection"),
         ("1\ntoday\nA,b,3,3\n", "no index of the collection"),
+        ("1\ntoday\n" + "A" * 200_000, "no index of the collection"),
         (csv_text(FITTING).replace("1500000", "many"), "no index of the collection"),
         ("\n".join(csv_text(FITTING).splitlines()[:-1]), r"not whole[\s\S]*5 matrices\n  actual: 4"),
     ],
-    ids=["empty", "a page", "short", "words", "cut off"],
+    ids=["empty", "a page", "short", "long", "words", "cut off"],
 )
 def test_a_file_that_is_no_index(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "index.csv"

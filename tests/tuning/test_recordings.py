@@ -11,7 +11,9 @@ from repro.errors import ReproError
 from repro.sparse.features import features
 from repro.tuning.recordings import Machine, Recording, load_recordings, recordings
 
-STATISTICS = {"rows": 2048, "nonzeros": 16384, "ell_factor": 2.0, "bandwidth_percent": {"median": 25.0}}
+QUANTILES = {"min": 0.0, "q1": 20.0, "median": 25.0, "q3": 30.0, "max": 50.0, "mean": 25.0}
+STATISTICS = {"rows": 2048, "nonzeros": 16384, "ell_factor": 2.0, "bandwidth_percent": QUANTILES,
+              "row_length": QUANTILES}  # fmt: skip
 RECORD = {"name": "p", "kind": "matrix", "entry": "complex", "statistics": STATISTICS}
 ENVIRONMENT = {"target": "sm_90", "multiprocessors": 132, "cache_bytes": 62914560}
 
@@ -115,3 +117,14 @@ def test_what_is_missing_is_named(tmp_path):
     assert "first" in str(error.value) and "frist" in str(error.value)
     with pytest.raises(ReproError, match="rows of study on opencl"):
         load(tmp_path, "opencl", None)
+
+
+@pytest.mark.parametrize("path", ["problems/p.json", "environment/e.json"])
+@pytest.mark.parametrize("text", ["{", "[]", '{"name": 5, "packages": 5}'])
+def test_what_is_no_record_is_said(tmp_path, path, text):
+    campaign(tmp_path, "first")
+    record = tmp_path / "first/raw" / path
+    record.write_text(text)
+    with pytest.raises(ReproError, match="unreadable record") as error:
+        load(tmp_path, "cuda", None)
+    assert str(record) in str(error.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 
 from repro.bench import ncu
 from repro.bench.recorded import read_rows, recorded_studies
+from repro.bench.records import read_environments, read_problems
 from repro.bench.rows import NO_COLUMNS, ColumnType, schema_of
 from repro.config.models import Timing
 from repro.errors import ReproError
@@ -150,7 +150,7 @@ class Campaign:
         search, report = (_row_frame(rows[step], own, raw / study) for step in ("search", "report"))
         measured = pd.concat([report, search], ignore_index=True).drop_duplicates("problem")
         names = set(measured["problem"]) if problems is None else set(problems)
-        records = {name: record for name, record in _problem_records(raw / "problems").items() if name in names}
+        records = {name: record for name, record in _problem_records(raw).items() if name in names}
         if not records and not any(table.num_rows for table in rows.values()):
             studies = recorded_studies(raw)
             raise ReproError(
@@ -177,7 +177,7 @@ class Campaign:
             report=report,
             choices=_frame(rows["choices"], CHOICE_COLUMNS, raw / study),
             problems=dict(sorted(records.items())),
-            environments={p.stem: _json(p) for p in sorted((raw / "environment").glob("*.json"))},
+            environments=read_environments(raw),
             counters=_frame(rows["counters"], COUNTER_COLUMNS, raw / study),
             tie=tie,
         )
@@ -330,24 +330,9 @@ def _row_frame(table: pa.Table, own: Mapping[str, ColumnType], where: Path) -> p
     return frame.take(sorted(kept)).reset_index(drop=True)
 
 
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ReproError("unreadable record", where=path, actual=error) from error
-    if not isinstance(data, dict):
-        raise ReproError("unreadable record", where=path, expected="a JSON object", actual=type(data).__name__)
-    return data
-
-
-def _problem_records(folder: Path) -> dict[str, ProblemRecord]:
+def _problem_records(raw: Path) -> dict[str, ProblemRecord]:
     attributes = {item.name for item in fields(ProblemRecord)}
-    records = {}
-    for path in sorted(folder.rglob("*.json")):
-        data = _json(path)
-        try:
-            record = ProblemRecord(**{key: value for key, value in data.items() if key in attributes})
-        except TypeError as error:
-            raise ReproError("unreadable record of a problem", where=path, actual=error) from error
-        records[record.name] = record
-    return records
+    return {
+        name: ProblemRecord(**{key: value for key, value in record.items() if key in attributes})
+        for name, record in read_problems(raw).items()
+    }

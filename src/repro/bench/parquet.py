@@ -1,7 +1,13 @@
-"""Writing Parquet files, as small as rows of measurements get."""
+"""Parquet files: written as small as rows of measurements get, and read only where no bit of them has changed.
+
+A file has checksums of its pages, which every reader of Parquet can verify, and a digest of the whole among its
+metadata: pages are not all of it, and a bit that flips in the footer can make another number of one as well. The digest
+is of the file with zeros in the digest's place, as a tar archive's headers have it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -9,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from repro.bench.rows import SCHEMA
+from repro.errors import ReproError
 
 #: zstd's highest ordinary level: the ones above take longer and gain nothing here.
 LEVEL = 19
@@ -18,10 +25,15 @@ DISTINCT = ("key", "name", "measured_at")
 ENCODINGS = {"key": "DELTA_LENGTH_BYTE_ARRAY", "preprocess": "BYTE_STREAM_SPLIT"}
 #: More than any file has, in bytes or rows: a column is one page, compressed in one go.
 UNLIMITED = 1 << 30
+#: What the digest of a file stands behind, in its metadata, where no base64 can have it: of the colon.
+MARK = b"repro-sha256:"
+DIGITS = 64
 
 
 def write_table(table: pa.Table, path: Path) -> Path:
-    """Write a table to one Parquet file, whole or not at all; the schema version is in the file's metadata.
+    """Write a table to one Parquet file, whole or not at all, with checksums of its pages and a digest of itself.
+
+    The schema version is in the file's metadata.
 
     Values and the order of the rows stay as they are; other metadata, pandas' among it, is left out.
 
@@ -37,25 +49,109 @@ def write_table(table: pa.Table, path: Path) -> Path:
     Path
         The file.
     """
+    content = _sealed(_encoded(table.replace_schema_metadata({"schema": str(SCHEMA)})))
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        pq.write_table(
-            table.replace_schema_metadata({"schema": str(SCHEMA)}),
-            partial,
-            compression="zstd",
-            compression_level=LEVEL,
-            use_dictionary=[field.name for field in table.schema if _repeats(field)],
-            column_encoding={name: encoding for name, encoding in ENCODINGS.items() if name in table.column_names},
-            row_group_size=UNLIMITED,
-            data_page_size=UNLIMITED,
-            max_rows_per_page=UNLIMITED,
-            dictionary_pagesize_limit=UNLIMITED,
-            write_statistics=False,
-        )
+        partial.write_bytes(content)
         return partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _encoded(table: pa.Table) -> bytes:
+    """Return the file that a table makes, zeros in the place of its digest."""
+    stream = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        stream,
+        table.schema,
+        compression="zstd",
+        compression_level=LEVEL,
+        use_dictionary=[field.name for field in table.schema if _repeats(field)],
+        column_encoding={name: encoding for name, encoding in ENCODINGS.items() if name in table.column_names},
+        data_page_size=UNLIMITED,
+        max_rows_per_page=UNLIMITED,
+        dictionary_pagesize_limit=UNLIMITED,
+        write_statistics=False,
+        write_page_checksum=True,
+    ) as writer:
+        writer.write_table(table, row_group_size=UNLIMITED)
+        # not in the table's own metadata, which the file has twice, once in base64
+        writer.add_key_value_metadata({"digest": MARK.decode() + "0" * DIGITS})
+    content: bytes = stream.getvalue().to_pybytes()
+    return content
+
+
+def _sealed(content: bytes) -> bytes:
+    """Return a file with its digest in the place of the zeros."""
+    start = content.rindex(MARK) + len(MARK)
+    return content[:start] + hashlib.sha256(content).hexdigest().encode() + content[start + DIGITS :]
+
+
+def read_table(path: Path) -> pa.Table:
+    """Read a Parquet file, its metadata apart, and verify that it is what was written.
+
+    A file without a digest or checksums, of another program say, is read as well: of what it has, all is verified.
+
+    Raises
+    ------
+    ReproError
+        It is missing, no Parquet file, or damaged.
+    """
+    content = _verified(path)
+    try:
+        table = pq.read_table(pa.BufferReader(content), use_threads=False, page_checksum_verification=True)
+        if content.rfind(MARK) < 0:
+            table.validate(full=True)
+    except (pa.ArrowException, ValueError, OSError, MemoryError) as error:
+        raise _unreadable(path, error) from error
+    return table.replace_schema_metadata()
+
+
+def fingerprint_of(path: Path) -> str | None:
+    """Return what a file's metadata has under `fingerprint`; None where it has nothing.
+
+    Raises
+    ------
+    ReproError
+        As `read_table`.
+    """
+    content = _verified(path)
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(content)).metadata or {}
+        fingerprint = metadata.get(b"fingerprint")
+        return None if fingerprint is None else fingerprint.decode()
+    except (pa.ArrowException, ValueError, OSError, MemoryError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _verified(path: Path) -> bytes:
+    """Return the content of a file, which its digest fits if it has one."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error.strerror or error) from error
+    if (place := content.rfind(MARK)) < 0:
+        return content
+    start = place + len(MARK)
+    written = content[start : start + DIGITS]
+    # in three parts, as one would be a copy
+    digest = hashlib.sha256(memoryview(content)[:start])
+    digest.update(b"0" * len(written))
+    digest.update(memoryview(content)[start + DIGITS :])
+    if digest.hexdigest().encode() != written:
+        raise _unreadable(path, "bits have changed since it was written: its digest is another one")
+    return content
+
+
+def _unreadable(path: Path, reason: object) -> ReproError:
+    return ReproError(
+        "unreadable rows",
+        where=path,
+        actual=" ".join(str(reason).split()),
+        todo="delete the file and let the workflow make it again; where it is a record's, take it from a copy, "
+        "or from git",
+    )
 
 
 def _repeats(field: pa.Field) -> bool:

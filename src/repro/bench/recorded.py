@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from repro.bench.parquet import read_table
 from repro.bench.rows import SCHEMA
 from repro.errors import ReproError
 
@@ -71,15 +71,7 @@ def read_rows(study: Path, step: str) -> pa.Table:
 
 
 def _read(path: Path) -> pa.Table:
-    try:
-        rows = pq.read_table(path, use_threads=False, partitioning=None)
-    except (ValueError, OSError) as error:
-        raise ReproError(
-            "unreadable rows",
-            where=path,
-            actual=" ".join(str(error).split()),
-            todo="delete the file and let the workflow make it again",
-        ) from error
+    rows = read_table(path)
     versions = set(rows["schema"].to_pylist()) if "schema" in rows.column_names else {"none"}
     if rows.num_rows and versions != {SCHEMA}:
         raise ReproError(
@@ -89,7 +81,7 @@ def _read(path: Path) -> pa.Table:
             actual=", ".join(sorted(map(str, versions))),
             todo="measure again with this version, or read them with the version that wrote them",
         )
-    return rows.replace_schema_metadata()
+    return rows
 
 
 def _cases(rows: pa.Table) -> Iterator[tuple[str, ...]]:

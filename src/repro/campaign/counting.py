@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from repro.bench.ncu import COLUMNS, COUNTERS, Kernel, read_log, split, summarise, unknown_metrics
-from repro.bench.parquet import write_table
+from repro.bench.parquet import read_table, write_table
 from repro.bench.recorded import read_case
 from repro.campaign.folders import Folders
 from repro.config.models import Config
@@ -153,10 +153,7 @@ def _version(ncu: str) -> str:
 
 def _read(path: Path) -> pd.DataFrame:
     """Return the rows of a file; none where there is no file."""
-    try:
-        return pd.read_parquet(path) if path.exists() else pd.DataFrame()
-    except (ValueError, OSError) as error:
-        raise ReproError("unreadable rows", where=path, actual=error, todo="delete the file") from None
+    return read_table(path).to_pandas() if path.exists() else pd.DataFrame()
 
 
 def _merged(old: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from repro.bench.records import read_problem
 from repro.campaign.plan import Plan
 from repro.codegen.targets import Target
 from repro.config.models import StudySettings
@@ -140,12 +140,20 @@ def estimate(plan: Plan, target: Target) -> Estimate:
 
 
 def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
-    """Return rows and non-zeros of a problem, and where they are from."""
+    """Return rows and non-zeros of a problem, and where they are from.
+
+    Raises
+    ------
+    ReproError
+        The record of the problem is damaged.
+    """
+    stated = (problem.size, "stated") if problem.size else (ASSUMED_SIZE, "assumed")
     try:
-        record = json.loads(Path(plan.results, "raw", "problems", f"{problem.name}.json").read_text())
-        return (record["n"], record["nnz"]), "built"
-    except (OSError, ValueError, KeyError):  # not built yet, unavailable, or no matrix
-        return (problem.size, "stated") if problem.size else (ASSUMED_SIZE, "assumed")
+        record = read_problem(Path(plan.results, "raw", "problems", f"{problem.name}.json"))
+    except FileNotFoundError:
+        return stated
+    n, nnz = record.get("n"), record.get("nnz")
+    return stated if n is None or nnz is None else ((n, nnz), "built")  # it is unavailable, or no matrix
 
 
 def _job(plan: Plan, rates: Rates, target: Target, study: str, name: str, precision: str) -> Job:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from repro.bench.environment import describe, record
 from repro.bench.operands import Operands
@@ -18,7 +13,8 @@ from repro.bench.workspace import Workspace
 from repro.campaign.dependencies import code_hash
 from repro.campaign.folders import Folders
 from repro.config.models import Config
-from repro.devices.base import LaunchError
+from repro.devices.base import Device, LaunchError
+from repro.devices.locking import hold
 from repro.devices.open import identities, open_devices, resolve_device
 from repro.errors import ReproError
 from repro.studies import Study
@@ -34,12 +30,13 @@ def open_bench(config: Config, study: Study, problem: str, operands: Operands, f
         A device is not there or what drives it is missing, or the common module is not compiled or not for it.
     """
     resolved = resolve_device(config.device)
-    with _alone(identities(resolved)):
+    work = f"campaign {config.campaign}: {study.name} {problem} {operands.precision}"
+    with hold(identities(resolved), work):
         devices = open_devices(resolved)
         try:
             for device in devices:
                 for process in device.other_processes():
-                    print(f"warning: the device is shared with {process}; times may be disturbed", flush=True)
+                    print(f"warning: {_shared(device, process)}; times may be disturbed", flush=True)
             workspace = Workspace(devices, operands)
             _load_common(workspace, resolved)
             environment: Mapping[str, Any] = describe(workspace)
@@ -60,6 +57,11 @@ def open_bench(config: Config, study: Study, problem: str, operands: Operands, f
             devices.close()
 
 
+def _shared(device: Device, process: str) -> str:
+    # who measures with this harness and can be seen from here holds the lock, and is not there
+    return f"the device {device.uuid} is shared with {process}, a program that takes no lock or is in another container"
+
+
 def _load_common(workspace: Workspace, resolved: str) -> None:
     try:
         for device in workspace.devices:
@@ -73,22 +75,3 @@ def _load_common(workspace: Workspace, resolved: str) -> None:
             if workspace.device.backend == "opencl"
             else "compile it again: remove its folder below `modules`",
         ) from None
-
-
-@contextmanager
-def _alone(devices: list[str]) -> Iterator[None]:
-    """Wait until no other measurement of this user runs on any of the devices, and keep others away meanwhile.
-
-    Devices are named by what is theirs alone (`repro.devices.open.identities`) and are locked in one order, whoever
-    asks: no two measurements wait for each other.
-    """
-    with ExitStack() as held:
-        for device in sorted(devices):
-            lock = FileLock(Path(tempfile.gettempdir(), f"sparse-repro-{os.getuid()}-{device.replace(':', '-')}.lock"))
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                print(f"another measurement runs on {device}; waiting for it to end", flush=True)
-                lock.acquire()
-            held.callback(lock.release)
-        yield

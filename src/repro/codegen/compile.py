@@ -92,7 +92,7 @@ def compiler_identity(target: Target) -> list[str]:
     if target.dialect == "cuda":
         name, flags = compiler_of(target)
         return [name, *flags]
-    return [*opencl_build.identity(), *opencl_build.FLAGS]
+    return [*opencl_build.identity(), *opencl_build.FLAGS, *environment_of(target)]
 
 
 def source_hash(source: str, target: Target) -> str:

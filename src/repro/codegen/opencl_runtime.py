@@ -38,7 +38,7 @@ def identity() -> list[str]:
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
             installed.append(f"{package} {version(package)}")
-    return [*sources, *installed, os.environ.get("PYOPENCL_BUILD_OPTIONS", "")]
+    return [*sources, *installed]
 
 
 def processor() -> str | None:

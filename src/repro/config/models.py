@@ -82,6 +82,12 @@ class Fetch(Model):
     )
     timeout: float = Field(30.0, gt=0, description="Seconds without a byte after which a download is given up.")
     retries: int = Field(2, ge=0, description="Times a download is tried again.")
+    max_seconds: float = Field(
+        7200.0, gt=0, description="Seconds in all after which a download is given up, trying again included."
+    )
+    max_bytes: int = Field(
+        20_000_000_000, gt=0, description="Bytes that a download may have, as it comes and once it is unpacked."
+    )
 
 
 class Timing(Model):

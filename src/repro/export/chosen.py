@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from repro.bench.recorded import read_case, read_rows
+from repro.bench.records import read_environment
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
 
@@ -117,12 +117,17 @@ def _nothing(study: Path, problem: str, precision: str) -> ReproError:
 def _target(path: Path) -> str:
     """Return the name of the target that an environment record says was compiled for."""
     try:
-        return str(json.loads(path.read_text())["target"])
+        environment = read_environment(path)
     except FileNotFoundError:
-        raise ReproError(
-            "it is not recorded what the winner was compiled for",
-            where=path,
-            todo="measure the problem with `repro measure`, or name the variant with --variant and --target",
-        ) from None
-    except (ValueError, KeyError) as error:
-        raise ReproError("an environment record is damaged", where=path, actual=error) from None
+        raise _unknown_target(path) from None
+    if not environment.get("target"):
+        raise _unknown_target(path)
+    return str(environment["target"])
+
+
+def _unknown_target(path: Path) -> ReproError:
+    return ReproError(
+        "it is not recorded what the winner was compiled for",
+        where=path,
+        todo="measure the problem with `repro measure`, or name the variant with --variant and --target",
+    )

@@ -229,7 +229,7 @@ def read_csv(path: Path) -> tuple[list[Indexed], str]:
         matrices = [_indexed(line) for line in lines[2:]]
     except OSError as error:
         raise ReproError("the index cannot be read", where=path, actual=error.strerror) from None
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, csv.Error) as error:
         raise ReproError(
             "the file is no index of the collection",
             where=path,

@@ -75,7 +75,9 @@ def _unxz(data: bytes) -> bytes:
 
 def _untar(data: bytes, path: Path, member: str | None) -> bytes:
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        files = [info for info in archive.getmembers() if info.isfile()]
+        # a sparse file can be larger than any disk; and one whose name leads out of the archive is not looked at
+        members = [info for info in archive.getmembers() if info.isfile() and not info.issparse()]
+        files = [info for info in members if not info.name.startswith("/") and ".." not in Path(info.name).parts]
         fitting = [info for info in files if member and f"/{info.name}".endswith(f"/{member}")]
         if not fitting:
             raise ReproError(

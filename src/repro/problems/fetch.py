@@ -9,24 +9,19 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import pooch
-
 from repro.config.models import Fetch
 from repro.errors import ReproError
 from repro.problems.content import now, read_record, unpack, update_record
+from repro.problems.download import Refused, check_unpacked, download
 from repro.problems.partial import partial_folder
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-CHUNK = 1 << 16
-TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
 
 
 @dataclass(frozen=True)
@@ -131,7 +126,7 @@ def obtain(wanted: Wanted, settings: Fetch, read: Callable[[tuple[Path, ...]], T
     wanted
         What to look for and where.
     settings
-        Download folder, mirrors, time-out and retries; the environment variable `REPRO_MIRROR` comes before the
+        Download folder, mirrors, limits and retries; the environment variable `REPRO_MIRROR` comes before the
         mirrors given here.
     read
         Reads the parts and checks the content; a `ReproError` makes the next candidate be tried.
@@ -218,7 +213,7 @@ def mirrors(settings: Fetch) -> list[str]:
 
 
 def _is_url(place: str) -> bool:
-    return place.startswith(("http://", "https://"))
+    return "://" in place  # also of a kind that is refused: it is no folder
 
 
 def _from_folder(
@@ -284,14 +279,17 @@ def _download_all(
         with partial_folder(target) as folder:
             partial: list[Path] = []
             for url, suffix in zip(address.urls, suffixes, strict=True):
-                file = folder / (name + suffix)
-                _download(url, file, settings)
+                file = folder / f"{name}{suffix}"
+                download(url, file, settings)
+                check_unpacked(file, settings)
                 partial.append(_unwrap(file, address.member))
+                if address.member is not None:  # which may be packed again
+                    check_unpacked(partial[-1], settings)
             content = read(tuple(partial))
             for file in partial:
                 file.replace(target / file.name)
             paths = tuple(target / file.name for file in partial)
-    except (ReproError, _Refused) as error:
+    except (ReproError, Refused) as error:
         failures.add(url, error)
         if address.remark:
             failures.lines[-1] += f" ({address.remark})"
@@ -318,56 +316,3 @@ def _unwrap(file: Path, member: str | None) -> Path:
         if not packed:
             return file.rename(file.with_suffix(""))
     return file
-
-
-class _Refused(Exception):
-    """A download that failed, with the reason in words."""
-
-
-def _download(url: str, target: Path, settings: Fetch) -> None:
-    """Download one URL to a file that does not exist yet, trying again where that may help."""
-    import requests  # slow to import, and only needed here
-
-    downloader = pooch.HTTPDownloader(
-        # what it draws is for people; a log gets the lines below
-        progressbar=sys.stderr.isatty(),
-        chunk_size=CHUNK,
-        timeout=settings.timeout,
-        headers={"Accept-Encoding": "identity"},
-    )
-    pooch.get_logger().setLevel(logging.WARNING)
-    reason = ""
-    for attempt in range(settings.retries + 1):
-        if attempt:
-            time.sleep(min(0.25 * 2**attempt, 8))
-            log.info("trying %s again (%s)", url, reason)
-        else:
-            log.info("downloading %s", url)
-        try:
-            pooch.retrieve(url, known_hash=None, fname=target.name, path=target.parent, downloader=downloader)
-            return
-        except requests.HTTPError as error:
-            answer = error.response
-            reason = f"HTTP {answer.status_code} {answer.reason}" if answer is not None else str(error)
-            if answer is not None and answer.status_code < SERVER_ERROR and answer.status_code != TOO_MANY_REQUESTS:
-                break
-        except requests.Timeout:
-            reason = f"no answer in {settings.timeout:g} s"
-        except requests.RequestException as error:
-            text = str(error)
-            if "Read timed out" in text:
-                reason = f"stalled: not a byte in {settings.timeout:g} s"
-            elif "IncompleteRead" in text:
-                reason = f"cut off before the end ({_innermost(error)})"
-            else:
-                reason = f"no connection ({_innermost(error)})"
-    raise _Refused(reason)
-
-
-def _innermost(error: BaseException) -> str:
-    """Return what the bottom of a chain of exceptions says: the upper ones only repeat it in brackets."""
-    while True:
-        below = error.__cause__ or error.__context__
-        if below is None:
-            return str(error) or type(error).__name__
-        error = below

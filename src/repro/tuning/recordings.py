@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from repro.bench.recorded import read_rows
+from repro.bench.records import read_environments, read_problems
 from repro.codegen.targets import TARGETS
 from repro.errors import ReproError
 
@@ -187,9 +187,4 @@ def _campaign(raw: Path, study: str, features_of: FeaturesOf) -> list[Recording]
     if not rows.num_rows:
         return []
     search = rows.select(list(COLUMNS)).to_pandas()
-    problems = {}
-    for path in sorted((raw / "problems").rglob("*.json")):
-        record = json.loads(path.read_text())
-        problems[record["name"]] = record
-    environments = {path.stem: json.loads(path.read_text()) for path in (raw / "environment").glob("*.json")}
-    return recordings(search, problems, environments, features_of)
+    return recordings(search, read_problems(raw), read_environments(raw), features_of)

@@ -1,0 +1,147 @@
+"""Reading what a campaign recorded beside its rows, as JSON: its problems and the environments that it was measured in.
+
+A file that is damaged, or is JSON and no such record, is one message wherever it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+
+from repro.errors import ReproError
+
+
+class _Part(BaseModel):
+    """What readers rely on; there may be more, which is kept as it is."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _Quantiles(_Part):
+    min: float
+    q1: float
+    median: float
+    q3: float
+    max: float
+    mean: float
+
+
+class _Statistics(_Part):
+    rows: int = Field(ge=0)
+    nonzeros: int = Field(ge=0)
+    row_length: _Quantiles
+    bandwidth_percent: _Quantiles
+    ell_factor: float
+
+
+class _Problem(_Part):
+    name: str = Field(min_length=1)
+    kind: str = "matrix"
+    status: Literal["ok", "unavailable"] = "ok"
+    reason: str | None = None
+    entry: str | None = None
+    n: int | None = Field(None, ge=0)
+    nnz: int | None = Field(None, ge=0)
+    origin: dict[str, Any] | None = None
+    statistics: dict[str, Any] | None = None
+    facts: dict[str, dict[str, Any]] = {}
+
+    @field_validator("statistics")
+    @classmethod
+    def _are_a_matrix_s(cls, statistics: dict[str, Any] | None, info: ValidationInfo) -> dict[str, Any] | None:
+        if statistics and info.data.get("kind") == "matrix":
+            _Statistics.model_validate(statistics)
+        return statistics
+
+
+class _Environment(_Part):
+    backend: str | None = None
+    device: str | None = None
+    target: str | None = None
+    multiprocessors: int | None = Field(None, ge=0)
+    cache_bytes: int | None = Field(None, ge=0)
+    flags: list[str] | None = None
+    packages: dict[str, str] | None = None
+
+
+M = TypeVar("M", bound=_Part)
+
+
+def read_problem(path: Path) -> dict[str, Any]:
+    """Return the record of a problem, as `repro.campaign.building.record_of` makes it.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is none.
+    ReproError
+        It is damaged, or no record of a problem.
+    """
+    return _read(path, _Problem, "a problem")
+
+
+def read_environment(path: Path) -> dict[str, Any]:
+    """Return the record of an environment, as `repro.bench.environment.record` writes it.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is none.
+    ReproError
+        It is damaged, or no record of an environment.
+    """
+    return _read(path, _Environment, "an environment")
+
+
+def read_problems(raw: Path) -> dict[str, dict[str, Any]]:
+    """Return the records of all problems of `results/<campaign>/raw`, by name.
+
+    Raises
+    ------
+    ReproError
+        As `read_problem`.
+    """
+    records = (read_problem(path) for path in sorted((raw / "problems").rglob("*.json")))
+    return {record["name"]: record for record in records}
+
+
+def read_environments(raw: Path) -> dict[str, dict[str, Any]]:
+    """Return the records of all environments of `results/<campaign>/raw`, by hash.
+
+    Raises
+    ------
+    ReproError
+        As `read_environment`.
+    """
+    return {path.stem: read_environment(path) for path in sorted((raw / "environment").glob("*.json"))}
+
+
+def _read(path: Path, model: type[M], what: str) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads(path.read_bytes())
+        if not isinstance(record, dict):
+            raise ValueError(f"not an object, but {str(record)[:60]}")
+        model.model_validate(record)
+    except FileNotFoundError:
+        raise
+    except ValidationError as error:
+        wrong = [
+            f"{'.'.join(map(str, item['loc']))}: {item['msg'].lower()}, and is {item['input']!r:.60}"
+            for item in error.errors()
+        ]
+        raise _unreadable(path, what, "; ".join(wrong[:3])) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise _unreadable(path, what, error) from error
+    return record
+
+
+def _unreadable(path: Path, what: str, reason: object) -> ReproError:
+    return ReproError(
+        f"unreadable record of {what}: it is damaged, or no such record",
+        where=path,
+        actual=reason,
+        todo="delete it and run the campaign again; where it is kept of a campaign, take it from a copy, or from git",
+    )

@@ -1,0 +1,179 @@
+"""Measuring alone: a lock for each device that all users and processes of the machine agree on.
+
+The lock is `flock` on a file that is never deleted: it is freed by the system when its process ends, however it ends,
+and a file left behind locks nothing. The file says who holds it, for those who wait.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import platform
+import pwd
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from repro.errors import ReproError
+
+#: Where locks lie: the first that is there and that everyone can write to. Neither the environment nor the user decides
+#: on it, or two of them would not see each other's.
+PLACES = (Path("/run/lock"), Path("/var/lock"), Path("/tmp"))
+SHARED = stat.S_IWOTH | stat.S_ISVTX
+EVERYONE = 0o666
+LONGEST = 4096  # bytes that are read of what another process wrote
+_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@contextmanager
+def hold(devices: Iterable[str], work: str) -> Iterator[None]:
+    """Wait until no other measurement runs on any of the devices, and keep others away meanwhile.
+
+    Locks are taken in one order, whoever asks: no two measurements wait for each other. Whoever has to wait says for
+    whom on the terminal, and afterwards for how long it did.
+
+    Parameters
+    ----------
+    devices
+        What is theirs alone, as `repro.devices.open.identities` returns it.
+    work
+        What they are held for, as others who wait are told.
+
+    Raises
+    ------
+    ReproError
+        A lock's file cannot be opened, or is no file of its own.
+    """
+    with ExitStack() as held:
+        for device in sorted(set(devices)):
+            held.enter_context(_hold(device, work))
+        yield
+
+
+@contextmanager
+def _hold(device: str, work: str) -> Iterator[None]:
+    path = lock_path(device)
+    file = _open(path)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"the device {device} is held by {_holder(file)}; waiting", flush=True)
+            start = time.monotonic()
+            fcntl.flock(file, fcntl.LOCK_EX)
+            print(f"the device {device} is free: went on after {time.monotonic() - start:.0f} s", flush=True)
+        _write(file, json.dumps(_self(work)) + "\n")
+        try:
+            yield
+        finally:
+            _write(file, "")
+    finally:
+        os.close(file)  # frees it
+
+
+def lock_path(device: str) -> Path:
+    """Return the file that a device's lock is on."""
+    place = next((place for place in PLACES if _is_shared(place)), PLACES[-1])
+    return place / f"sparse-repro-{device.replace(':', '-').replace('/', '-')}.lock"
+
+
+def _is_shared(place: Path) -> bool:
+    try:
+        return place.stat().st_mode & SHARED == SHARED and not os.statvfs(place).f_flag & os.ST_RDONLY
+    except OSError:
+        return False
+
+
+def _open(path: Path) -> int:
+    """Open the file, made if need be so that every user can lock it; never one that a link leads to."""
+    try:
+        file = _open_or_make(path)
+    except OSError as error:
+        link = error.errno in (errno.ELOOP, errno.EMLINK)
+        raise _refused(path, "it is a link" if link else error.strerror) from None
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        os.close(file)
+        raise _refused(path, "it is no file, or a link to one")
+    return file
+
+
+def _open_or_make(path: Path) -> int:
+    while True:
+        try:
+            # without O_CREAT: where fs.protected_regular is set, another user's file could not be opened with it
+            return os.open(path, os.O_RDWR | _FLAGS)
+        except FileNotFoundError:
+            pass
+        except PermissionError:  # as its owner made it; to lock it, reading will do
+            return os.open(path, os.O_RDONLY | _FLAGS)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, EVERYONE)
+        except FileExistsError:
+            continue
+        os.fchmod(file, EVERYONE)  # whatever the umask is
+        return file
+
+
+def _refused(path: Path, reason: object) -> ReproError:
+    return ReproError(
+        "a device cannot be locked",
+        where=path,
+        expected="a file that every user can read and write",
+        actual=reason,
+        todo=f"have its owner or the administrator delete it: `rm {path}`",
+    )
+
+
+def _self(work: str) -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "user": _user(),
+        "host": platform.node(),
+        "work": work,
+        "since": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user may have no name
+        return f"user {os.getuid()}"
+
+
+def _write(file: int, text: str) -> None:
+    """Say who holds the lock; a file of another user's that can only be read locks as well, and says nothing."""
+    try:
+        os.ftruncate(file, 0)
+        os.pwrite(file, text.encode(), 0)
+    except OSError:  # a full disk does not keep anyone from measuring either
+        pass
+
+
+def _holder(file: int) -> str:
+    """Return who wrote into the file, in words."""
+    for _ in range(10):  # it is written a moment after it is locked
+        if content := os.pread(file, LONGEST, 0):
+            break
+        time.sleep(0.02)
+    try:
+        holder = json.loads(content)
+        since = datetime.fromisoformat(holder["since"]).astimezone()
+        host = "" if holder["host"] == platform.node() else f" on {holder['host']}"
+        who = f"pid {int(holder['pid'])}{host} ({_plain(holder['user'])}, {_plain(holder['work'])})"
+    except (ValueError, KeyError, TypeError):
+        return "another process, which does not say who it is"
+    today = since.date() == datetime.now().astimezone().date()
+    return f"{who} since {since:%H:%M}" if today else f"{who} since {since:%Y-%m-%d %H:%M}"
+
+
+def _plain(text: object) -> str:
+    """Return text of another user's as it may be printed: nothing in it steers the terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(text))[:200]

@@ -1,0 +1,122 @@
+"""What is recorded of problems and environments is read, or refused in one message that names the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from repro.bench.records import read_environment, read_environments, read_problem, read_problems
+from repro.errors import ReproError
+from repro.problems.statistics import describe
+
+REPOSITORY = Path(__file__).parents[2]
+QUANTILES = dict.fromkeys(("min", "q1", "median", "q3", "max", "mean"), 1.0)
+STATISTICS = {"rows": 3, "nonzeros": 3, "row_length": QUANTILES, "bandwidth_percent": QUANTILES, "ell_factor": 1.0}
+PROBLEM = {"name": "fem/nut", "kind": "matrix", "status": "ok", "entry": "real", "n": 3, "nnz": 3,
+           "origin": {"source": "own"}, "statistics": STATISTICS, "facts": {"spmv": {"memory": 5}}}  # fmt: skip
+ENVIRONMENT = {"device": "GPU", "target": "sm_90", "multiprocessors": 132, "flags": ["-O3"], "packages": {"a": "1"}}
+
+
+def without(record: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        PROBLEM,
+        {"name": "p", "kind": "matrix", "entry": "real", "status": "unavailable", "reason": "no network"},
+        {**PROBLEM, "kind": "field", "statistics": {"volume": QUANTILES}, "later": [1]},
+        {**PROBLEM, "statistics": {}},
+    ],
+    ids=["built", "unavailable", "another-kind", "no-statistics"],
+)
+def test_records_of_problems_are_read_as_they_are(tmp_path: Path, record: dict[str, Any]) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(record))
+    assert read_problem(path) == record
+
+
+def test_what_is_said_of_an_empty_matrix_is_a_record(tmp_path: Path) -> None:
+    statistics = describe(np.zeros(1, np.int32), np.zeros(0, np.int32))
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps({"name": "empty", "statistics": statistics}))
+    assert read_problem(path)["statistics"]["ell_factor"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "Expecting value"),
+        (json.dumps(PROBLEM)[:-20], "Expecting|Unterminated"),
+        (b"\xff\xfe\xff", "decode"),
+        ("[" * 100_000, "recursion"),
+        ("[]", r"not an object, but \[\]"),
+        ("null", "not an object, but None"),
+        ('"ok"', "not an object, but ok"),
+        ("{}", "name: field required"),
+        (without(PROBLEM, "name"), "name: field required"),
+        ({**PROBLEM, "name": ["p"]}, "name: input should be a valid string"),
+        ({**PROBLEM, "n": "3"}, "n: input should be a valid integer"),
+        ({**PROBLEM, "status": "fine"}, "status: input should be 'ok' or 'unavailable'"),
+        ({**PROBLEM, "origin": 5}, "origin: input should be a valid dictionary"),
+        ({**PROBLEM, "facts": {"spmv": []}}, "facts.spmv: input should be a valid dictionary"),
+        ({**PROBLEM, "statistics": without(STATISTICS, "rows")}, "statistics.rows: field required"),
+        (
+            {**PROBLEM, "statistics": {**STATISTICS, "row_length": without(QUANTILES, "q3")}},
+            "statistics.row_length.q3: field required",
+        ),
+    ],
+)
+def test_what_is_no_record_of_a_problem_is_said(tmp_path: Path, text: Any, reason: str) -> None:
+    path = tmp_path / "problems/fem/nut.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(
+        text if isinstance(text, bytes) else (text if isinstance(text, str) else json.dumps(text)).encode()
+    )
+    for read in (lambda: read_problem(path), lambda: read_problems(tmp_path)):
+        with pytest.raises(ReproError, match="unreadable record of a problem") as caught:
+            read()
+        assert caught.value.where == path
+        caught.match(reason)
+        assert "run the campaign again" in str(caught.value.todo)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "Expecting property name"),
+        ("[1]", "not an object"),
+        ({**ENVIRONMENT, "multiprocessors": "many"}, "multiprocessors: input should be a valid integer"),
+        ({**ENVIRONMENT, "packages": ["numpy"]}, "packages: input should be a valid dictionary"),
+        ({**ENVIRONMENT, "target": 90}, "target: input should be a valid string"),
+    ],
+)
+def test_what_is_no_record_of_an_environment_is_said(tmp_path: Path, text: Any, reason: str) -> None:
+    path = tmp_path / "environment/abc.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(ENVIRONMENT))
+    assert read_environments(tmp_path) == {"abc": ENVIRONMENT}
+    path.write_text(text if isinstance(text, str) else json.dumps(text))
+    with pytest.raises(ReproError, match="unreadable record of an environment") as caught:
+        read_environment(path)
+    assert caught.value.where == path
+    caught.match(reason)
+
+
+def test_a_file_that_is_not_there_is_for_the_reader_to_say(tmp_path: Path) -> None:
+    for read in (read_problem, read_environment):
+        with pytest.raises(FileNotFoundError):
+            read(tmp_path / "p.json")
+    assert read_problems(tmp_path) == read_environments(tmp_path) == {}
+
+
+@pytest.mark.parametrize("campaign", ["h200", "repeat-h200"])
+def test_recorded_campaigns_are_records(campaign: str) -> None:
+    raw = REPOSITORY / "results" / campaign / "raw"
+    assert len(read_problems(raw)) >= 18
+    assert all(record["target"] == "sm_90" for record in read_environments(raw).values())
