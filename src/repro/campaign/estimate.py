@@ -73,7 +73,7 @@ class Job:
     what
         What a matrix's non-zeros are, or the kind of problem.
     size, size_from
-        Rows and non-zeros, and where they are from: `built`, `stated` or `assumed`.
+        Rows and non-zeros, and where they are from: `built`, `stated`, `at most` or `assumed`.
     variants
         How many a search can try.
     operand_bytes
@@ -145,7 +145,7 @@ def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
         record = json.loads(Path(plan.results, "raw", "problems", f"{problem.name}.json").read_text())
         return (record["n"], record["nnz"]), "built"
     except (OSError, ValueError, KeyError):  # not built yet, unavailable, or no matrix
-        return (problem.size, "stated") if problem.size else (ASSUMED_SIZE, "assumed")
+        return (problem.size, "at most" if problem.at_most else "stated") if problem.size else (ASSUMED_SIZE, "assumed")
 
 
 def _job(plan: Plan, rates: Rates, target: Target, study: str, name: str, precision: str) -> Job:

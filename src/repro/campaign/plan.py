@@ -21,11 +21,11 @@ from repro.codegen.common import COMMON
 from repro.codegen.compile import MODULES, manifest_path
 from repro.codegen.targets import Target
 from repro.config import Config, StudySettings, resolve
-from repro.config.models import OwnProblem
+from repro.config.models import Limits, OwnProblem
 from repro.errors import ReproError
 from repro.problems.outline import Outline
-from repro.problems.own_header import describe
-from repro.problems.registry import Item, load_registry, own_name
+from repro.problems.own_header import outline
+from repro.problems.registry import Item, Own, load_registry
 from repro.studies import get_study, load_artifacts, names
 
 
@@ -281,7 +281,7 @@ def make_plan(config: Config) -> Plan:
     problems: dict[str, Outline] = {}
     studies: dict[str, PlannedStudy] = {}
     for name, settings in config.studies.items():
-        asked = [_planned(item) for item in registry.expand(settings.problems)]
+        asked = [_planned(item, config.limits) for item in registry.expand(settings.problems)]
         if not asked:
             raise ReproError("empty study", where=f"studies.{name}.problems", todo="name problems or a set of them")
         for problem in asked:
@@ -356,16 +356,13 @@ def _device(asked: str) -> tuple[str, Target]:
     return device, target_of(device)
 
 
-def _planned(item: Item | OwnProblem) -> Outline:
-    path = getattr(item, "path", None)
-    source = path and str(Path(path).expanduser())
-    if isinstance(item, OwnProblem):
-        entry, size = describe(item)
-        return Outline(own_name(item), "matrix", entry, item.model_dump(mode="json"), source, size)
+def _planned(item: Item | OwnProblem, limits: Limits) -> Outline:
+    if isinstance(item, (OwnProblem, Own)):
+        return outline(item, limits)
     size = (item.published.rows, item.published.nonzeros) if item.published else None
     # being in a set is no property of the matrix
     definition = item.model_dump(mode="json", exclude={"sets"})
-    return Outline(item.name, "matrix", item.entry, definition, source, size)
+    return Outline(item.name, "matrix", item.entry, definition, None, size)
 
 
 def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figure"]) -> tuple[str, ...]:

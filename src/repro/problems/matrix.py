@@ -123,10 +123,20 @@ class Matrix(Problem):
         """
         actual = "{} x {}".format(*self.shape)
         if not self.nnz:
-            raise ReproError("the matrix has no entries", where=self.name, actual=actual)
+            raise ReproError(
+                "the matrix has no entries",
+                where=self.name,
+                expected="at least one that is not zero",
+                actual=actual,
+                todo="leave the problem out of this study, or correct its file",
+            )
         if not self.square:
             raise ReproError(
-                "the matrix is not square", where=self.name, expected="as many columns as rows", actual=actual
+                "the matrix is not square",
+                where=self.name,
+                expected="as many columns as rows",
+                actual=actual,
+                todo="leave the problem out of this study, or make it square: AᵀA, say, or rows and columns of zeros",
             )
         return self
 
