@@ -159,6 +159,8 @@ def _job(plan: Plan, rates: Rates, target: Target, study: str, name: str, precis
 
 def _seconds(settings: StudySettings, rates: Rates, work: Workload, backend: str) -> float:
     """Reckon the start, screening, the full protocol by both clocks, and the shuffled rounds."""
+    if not work.variants:  # known to be refused
+        return 0.0
     timing, moved = settings.timing, work.moved_bytes
     budget = timing.budget(backend)
     variants = round(work.variants * (1 if settings.search == "exhaustive" else settings.budget))

@@ -172,7 +172,9 @@ class Config(Model):
     kernels: str = Field("kernels", description="Folder of the kernel templates.")
     registry: str = Field("config/problems.yaml", description="The registry of problems.")
     fetch: Fetch = Fetch()
-    limits: Limits = Limits()
+    limits: Limits = Field(
+        Limits(), description="What reading one file of your own, or one that was fetched, may take."
+    )
     studies: dict[str, StudySettings] = Field(
         default_factory=dict,
         min_length=1,

@@ -18,6 +18,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -64,7 +65,8 @@ def read_apart(read: Callable[[], T], path: Path, limits: Limits, reader: str, n
             os.close(held)
             held = -1
             status = _wait(child, ended, limits.seconds)
-            return _result(status, answer, named or path, limits, reader, memory, key)
+            result: T = _result(status, answer, named or path, limits, reader, memory, key)
+            return result
         finally:
             for open_file in (answer, ended, *([held] if held >= 0 else [])):
                 os.close(open_file)
@@ -99,9 +101,7 @@ def _wait(child: int, ended: int, seconds: float) -> int | None:
     return status if done else None
 
 
-def _result(
-    status: int | None, answer: int, path: Path, limits: Limits, reader: str, memory: int, key: str
-) -> Any:
+def _result(status: int | None, answer: int, path: Path, limits: Limits, reader: str, memory: int, key: str) -> Any:
     again = "the file is damaged, or made to do this: fetch or export it again"
     if status is None:
         raise ReproError(
@@ -121,6 +121,8 @@ def _result(
             actual=f"{reader} was ended by {signal.Signals(number).name}",
             todo="give the machine more memory, if it ran out of it" if killed else f"{again}, or in another format",
         )
+    kind: str
+    content: Any
     kind, content = _load(answer) if os.fstat(answer).st_size else ("bug", f"exit code {os.WEXITSTATUS(status)}")
     match kind:
         case "read":
@@ -165,10 +167,8 @@ def _confine(memory: int) -> None:
     limit = _address_space() + memory
     resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    try:
+    with suppress(OSError):  # not everywhere
         Path("/proc/self/oom_score_adj").write_text("1000")
-    except OSError:  # not everywhere
-        pass
 
 
 def _address_space() -> int:
@@ -184,7 +184,8 @@ def _save(file: int, content: tuple[str, Any]) -> None:
     raw = [buffer.raw() for buffer in buffers]
     head = pickle.dumps([len(body), *(len(part) for part in raw)])
     place = 0
-    for part in (len(head).to_bytes(8, "little") + head, body, *raw):
+    parts: list[bytes | memoryview] = [len(head).to_bytes(8, "little") + head, body, *raw]
+    for part in parts:
         view = memoryview(part)
         done = 0
         while done < len(view):

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from repro.config.models import Limits
 from repro.errors import ReproError
@@ -86,7 +86,7 @@ def exceeds(what: str, where: object, key: str, limit: float, actual: object, un
 
 
 @contextmanager
-def open_plain(path: Path, limits: Limits, member: str | None = None) -> Iterator[io.BufferedReader]:
+def open_plain(path: Path, limits: Limits, member: str | None = None) -> Iterator[BinaryIO]:
     """Open a file without the compression and the archive around it, as a stream of its bytes.
 
     Wrappings are told from their first bytes, not from the name: some servers undo a `.gz` on the way. No more is
@@ -115,11 +115,11 @@ def open_plain(path: Path, limits: Limits, member: str | None = None) -> Iterato
         raise ReproError("the file cannot be read", where=path, actual=error) from None
     with file:
         start = file.peek(len(XZ))[: len(XZ)]
-        packed: IO[bytes] = file
+        packed: _Readable = file
         if start.startswith(GZIP):
             packed = gzip.GzipFile(fileobj=file)
         elif start == XZ:
-            packed = lzma.LZMAFile(file)
+            packed = lzma.LZMAFile(file)  # noqa: SIM115, it holds nothing but the file
         most, key = most_unpacked(path, limits)
         if packed is file and os.fstat(file.fileno()).st_size > most:
             raise _too_large(path, key, most, os.fstat(file.fileno()).st_size)
@@ -129,10 +129,14 @@ def open_plain(path: Path, limits: Limits, member: str | None = None) -> Iterato
         yield plain
 
 
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
 class _Bounded(io.RawIOBase):
     """A stream that says of damage and of too many bytes which file it is."""
 
-    def __init__(self, stream: IO[bytes], path: Path, most: int, key: str) -> None:
+    def __init__(self, stream: _Readable, path: Path, most: int, key: str) -> None:
         self._stream, self._path, self._most, self._key, self._read = stream, path, most, key, 0
 
     def readable(self) -> bool:
@@ -168,10 +172,10 @@ def _is_tar(block: bytes) -> bool:
     return True
 
 
-def _member(stream: IO[bytes], path: Path, member: str | None) -> IO[bytes]:
-    names = []
+def _member(stream: BinaryIO, path: Path, member: str | None) -> _Readable:
+    names: list[str] = []
     try:
-        archive = tarfile.open(fileobj=stream, mode="r|")
+        archive = tarfile.open(fileobj=stream, mode="r|")  # noqa: SIM115, it holds nothing but the stream
         for info in archive:
             if info.isfile() and member and f"/{info.name}".endswith(f"/{member}"):
                 content = archive.extractfile(info)
@@ -188,6 +192,4 @@ def _member(stream: IO[bytes], path: Path, member: str | None) -> IO[bytes]:
 
 def damaged(path: Path, error: object) -> ReproError:
     """Return the error that a packed file cannot be unpacked."""
-    return ReproError(
-        "the file is truncated or corrupt", where=path, actual=error, todo="delete it and fetch it again"
-    )
+    return ReproError("the file is truncated or corrupt", where=path, actual=error, todo="delete it and fetch it again")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from io import BufferedReader
 from pathlib import Path
-
-import numpy as np
+from typing import BinaryIO
 
 from repro.config.models import Limits
 from repro.entries import get_entry
@@ -14,7 +12,7 @@ from repro.errors import ReproError
 from repro.problems.files import exceeds
 
 ENDINGS = (".mtx", ".mtx.gz", ".mtx.xz", ".tar.gz", ".tgz")
-LARGEST = int(np.iinfo(np.int32).max)
+LARGEST = 2**31 - 1
 #: What the entries of a Matrix Market file are, unless the configuration says it, by the field that its header names.
 ENTRIES = {
     **dict.fromkeys(("real", "double", "integer", "unsigned-integer"), "real"),
@@ -100,7 +98,7 @@ def member_of(path: Path) -> str:
     return f"{path.name[: len(path.name) - len(ending)]}.mtx"
 
 
-def read_header(stream: BufferedReader, path: Path, limits: Limits) -> Header:
+def read_header(stream: BinaryIO, path: Path, limits: Limits) -> Header:
     """Read a Matrix Market file up to the line of its size, and check what that says.
 
     Parameters
@@ -158,9 +156,7 @@ def _banner(line: bytes, path: Path) -> tuple[str, str, str]:
     return form, "real" if field == "double" else field, symmetry
 
 
-def _check_size(
-    path: Path, line: int, symmetry: str, rows: int, columns: int, stored: int, limits: Limits
-) -> None:
+def _check_size(path: Path, line: int, symmetry: str, rows: int, columns: int, stored: int, limits: Limits) -> None:
     where = f"{path}, line {line}"
     if symmetry != "general" and rows != columns:
         raise ReproError(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +29,7 @@ _FORMS = {
 _WORDS = {"whole": "a whole number", "real": "a number"}
 
 
-def blocks(stream: BufferedReader, line: int, path: Path) -> Iterator[bytes]:
+def blocks(stream: BinaryIO, line: int, path: Path) -> Iterator[bytes]:
     """Give the rest of a file in pieces that end where a line does."""
     rest = b""
     while block := stream.read(BLOCK):
@@ -56,9 +55,9 @@ def tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) -> list[
     """Return the columns of numbers in whole lines, each of as many as there are kinds."""
     # pyarrow takes a number in full or not at all, as the slow way below does, but for these
     if b"x" not in block and b"X" not in block:
-        for text in (lambda: block, lambda: _single_spaced(block)):
+        for spaced in (bytes, _single_spaced):
             try:
-                return _fast_tokens(text(), kinds)
+                return _fast_tokens(spaced(block), kinds)
             except pa.ArrowInvalid:
                 continue
     return _slow_tokens(block, kinds, line, path)
@@ -89,7 +88,8 @@ def _single_spaced(block: bytes) -> bytes:
     after = np.concatenate([[True], (space | end)[:-1]])
     text = text[~(space & after)]
     behind = np.append(text[1:] == ord("\n"), True)
-    return text[~((text == ord(" ")) & behind)].tobytes()
+    tidy: bytes = text[~((text == ord(" ")) & behind)].tobytes()
+    return tidy
 
 
 def _slow_tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) -> list[Column]:
@@ -100,9 +100,7 @@ def _slow_tokens(block: bytes, kinds: tuple[str, ...], line: int, path: Path) ->
         words = text.split()
         if not words:
             continue
-        if len(words) != len(kinds) or not all(
-            form.fullmatch(token) for form, token in zip(forms, words, strict=True)
-        ):
+        if len(words) != len(kinds) or not all(form.fullmatch(token) for form, token in zip(forms, words, strict=True)):
             raise ReproError(
                 "a line of the file is not what the header says",
                 where=f"{path}, line {number}",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from io import BufferedReader
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
@@ -125,7 +125,7 @@ def _read(path: Path, limits: Limits, distinct: bool) -> MatrixFile:
     return MatrixFile(matrix, counts, f"{header.form} {header.field} {header.symmetry}")
 
 
-def _entries(stream: BufferedReader, header: Header, path: Path) -> tuple[Column, Column, Column]:
+def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Column, Column]:
     """Return rows and columns, counted from 1, and values of the lines behind the header, in their order."""
     places = ("index", "index") if header.form == "coordinate" else ()
     kinds = (*places, *_VALUES[header.field])
@@ -160,8 +160,9 @@ def _dense_places(header: Header) -> tuple[Column, Column]:
     if header.symmetry == "general":
         columns, rows = (index.ravel() for index in np.indices((header.columns, n), np.int32))
     else:
-        columns, rows = np.triu_indices(n, 1 if header.symmetry == "skew-symmetric" else 0)
-    return rows.astype(np.int32) + np.int32(1), columns.astype(np.int32) + np.int32(1)
+        half = np.triu_indices(n, 1 if header.symmetry == "skew-symmetric" else 0)
+        columns, rows = (index.astype(np.int32) for index in half)
+    return rows + np.int32(1), columns + np.int32(1)
 
 
 def _check_entries(
@@ -199,9 +200,7 @@ def _check_entries(
             "leave one half out, or call the file general",
         )
     if kind == "skew-symmetric":
-        refuse(
-            "a skew-symmetric matrix has no diagonal", rows == columns, "entries off the diagonal alone", anew
-        )
+        refuse("a skew-symmetric matrix has no diagonal", rows == columns, "entries off the diagonal alone", anew)
     if kind == "hermitian" and np.iscomplexobj(values):
         refuse(
             "the diagonal of a Hermitian matrix is real",
@@ -253,7 +252,7 @@ def _expanded(header: Header, rows: Column, columns: Column, values: Column, pat
     return sp.coo_array((values, (rows, columns)), shape=shape)
 
 
-def _find_line(stream: BufferedReader, header: int, entry: int, path: Path) -> tuple[str, str]:
+def _find_line(stream: BinaryIO, header: int, entry: int, path: Path) -> tuple[str, str]:
     """Return where an entry is, file and line, and the line; for a message alone, since it takes reading all again."""
     left = entry
     for number, text in enumerate(stream, 1):

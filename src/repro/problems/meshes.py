@@ -24,9 +24,7 @@ __all__ = ["FORMATS", "longest_edges", "read_surface", "read_tetrahedra", "tetra
 DEGENERATE = 1e-12
 
 
-def read_surface(
-    path: Path | str, limits: Limits | None = None
-) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
+def read_surface(path: Path | str, limits: Limits | None = None) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
     """Read a triangle mesh; polygons are cut into fans; lines, points and volumes are ignored.
 
     Parameters

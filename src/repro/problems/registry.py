@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,12 +13,11 @@ from repro.config.load import read_yaml, validate
 from repro.config.models import EntryName, Model, OwnProblem
 from repro.errors import ReproError
 from repro.problems.collection import load_collection
+from repro.problems.names import NAME, check_name
 
 REGISTRY = Path("config/problems.yaml")
 
 Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-# names become paths of results: no part may be empty or start with a dot
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
 Name = Annotated[str, Field(pattern=NAME)]
 
 
@@ -236,16 +234,8 @@ def own_name(problem: OwnProblem) -> str:
     ReproError
         It cannot be the name of a file of results.
     """
-    name = problem.name or Path(problem.path).name.split(".", 1)[0]
-    if not re.match(NAME, name):
-        raise ReproError(
-            "not a name for a problem",
-            where=problem.path,
-            expected="letters, digits and . _ - with / between parts",
-            actual=name,
-            todo="give it a `name:`",
-        )
-    return name
+    name = Path(problem.path).name.split(".", 1)[0] if problem.name is None else problem.name
+    return check_name(name, problem.path)
 
 
 def load_registry(path: Path = REGISTRY) -> Registry:
