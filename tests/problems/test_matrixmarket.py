@@ -17,6 +17,12 @@ HEAD = "%%MatrixMarket matrix "
 GENERAL = HEAD + "coordinate real general\n"
 
 
+@pytest.fixture(autouse=True)
+def _without_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read here, which is quicker; `test_apart.py` and `test_limits.py` read in a process of its own."""
+    monkeypatch.setattr("repro.problems.matrixmarket.read_apart", lambda read, *_, **__: read())
+
+
 def write(tmp_path: Path, text: str, name: str = "toy.mtx") -> Path:
     data = text.encode()
     path = tmp_path / name
