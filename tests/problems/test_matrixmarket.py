@@ -103,10 +103,16 @@ def test_the_sign_of_a_zero_does_not_change_the_checksum(tmp_path: Path) -> None
         (GENERAL + "2 2 2\n1 1 1\n2 1 nan\n", "NaN or infinite.*\n.*row 2, column 1"),
         (GENERAL + "2 2 2\n1 2 inf\n2 1 1\n", "NaN or infinite.*\n.*row 1, column 2"),
         (GENERAL + "0 0 1\n1 1 1\n", r"outside the matrix.*\n.*line 3[\s\S]*there are no rows"),
-        (GENERAL + "2 2 3\n1 1 1\n2 2 1\n", r"not a complete Matrix Market file[\s\S]*3 entries, as line 2 says[\s\S]*: 2"),
+        (
+            GENERAL + "2 2 3\n1 1 1\n2 2 1\n",
+            r"not a complete Matrix Market file[\s\S]*3 entries, as line 2 says[\s\S]*: 2",
+        ),
         (GENERAL + "2 2 1\n1 1 1\n2 2 1\n", r"not a complete Matrix Market file[\s\S]*1 entries[\s\S]*: more"),
         (GENERAL + "2 2 1\n3 1 1\n", r"outside the matrix.*\n.*line 3[\s\S]*rows from 1 to 2[\s\S]*'3 1 1'"),
-        (GENERAL + "2 2 2\n1 1 1\n\n1 0 1\n", r"outside the matrix.*\n.*line 5[\s\S]*columns from 1 to 2[\s\S]*'1 0 1'"),
+        (
+            GENERAL + "2 2 2\n1 1 1\n\n1 0 1\n",
+            r"outside the matrix.*\n.*line 5[\s\S]*columns from 1 to 2[\s\S]*'1 0 1'",
+        ),
         (GENERAL + "3000000000 3000000000 1\n1 1 1\n", "too large for 32-bit"),
         (GENERAL + "2 3000000000 1\n1 1 1\n", r"too large for 32-bit[\s\S]*2 x 3,000,000,000"),
         ("<!doctype html>\n<p>Moved</p>\n", "not a complete Matrix Market file"),
