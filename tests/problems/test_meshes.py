@@ -242,7 +242,7 @@ def test_no_temporary_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(("kind", "size"), [("hexahedron", 8), ("wedge", 6), ("pyramid", 5), ("tetra10", 10)])
 def test_volumes_that_are_not_read_are_named(tmp_path: Path, kind: str, size: int) -> None:
     """Without them the body would have a hole, of which all that was said were vertices that nothing uses."""
-    points = np.vstack([CUBE, CUBE + [3.0, 0, 0], CUBE + [6.0, 0, 0]])
+    points = np.vstack([CUBE, CUBE + np.array([3.0, 0, 0]), CUBE + np.array([6.0, 0, 0])])
     cells = [("tetra", TETS), (kind, np.arange(8, 8 + size)[None]), ("triangle", [[0, 1, 2]])]
     path = tmp_path / "a.vtu"
     meshio.vtu.write(path, meshio.Mesh(points, cells))

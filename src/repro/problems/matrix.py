@@ -128,7 +128,7 @@ class Matrix(Problem):
                 where=self.name,
                 expected="at least one that is not zero",
                 actual=actual,
-                todo="leave the problem out of this study, or correct its file",
+                todo="leave it out, or correct what it is read or made from",
             )
         if not self.square:
             raise ReproError(
@@ -136,7 +136,7 @@ class Matrix(Problem):
                 where=self.name,
                 expected="as many columns as rows",
                 actual=actual,
-                todo="leave the problem out of this study, or make it square: AᵀA, say, or rows and columns of zeros",
+                todo="leave it out, or make it square: rows or columns of zeros will do",
             )
         return self
 
