@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from quick_timing import QUICK
-from repro.campaign.building import build_problem
+from repro.campaign.building import build_problem, record_unavailable
 from repro.campaign.estimate import estimate
 from repro.campaign.folders import Folders
 from repro.campaign.measuring import measure
@@ -145,6 +145,16 @@ def test_a_file_that_holds_another_problem_is_refused() -> None:
     said = CliRunner().invoke(application(words), words)
     assert said.exit_code == 1
     assert "the problem file holds another problem" in said.output
+
+
+def test_one_that_cannot_be_built_keeps_the_entry_that_was_planned() -> None:
+    Path("graph.mtx").write_text(GRAPH + "1 1\n")
+    made = plan("compound_spmv", {"path": "graph.mtx"})
+    record_unavailable("graph", made.config, "damaged", Path("a.npz"), Path("a.json"))
+    assert json.loads(Path("a.json").read_text())["entry"] == made.problems["graph"].entry == "pattern"
+    Path("graph.mtx").unlink()
+    record_unavailable("graph", made.config, "gone", Path("a.npz"), Path("a.json"))
+    assert json.loads(Path("a.json").read_text())["reason"] == "gone"
 
 
 def test_what_is_done_to_entries_is_printed() -> None:

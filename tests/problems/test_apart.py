@@ -119,7 +119,7 @@ def test_nothing_is_left_of_a_crash(path: Path, tmp_path: Path, monkeypatch: pyt
 
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    files = os.listdir("/proc/self/fd")
+    files = list(Path("/proc/self/fd").iterdir())
 
     def read() -> None:
         tempfile.mkstemp()
@@ -128,7 +128,7 @@ def test_nothing_is_left_of_a_crash(path: Path, tmp_path: Path, monkeypatch: pyt
     with pytest.raises(ReproError, match="SIGABRT"):
         read_apart(read, path, Limits(), READER)
     assert not list((tmp_path / "temporary").iterdir())
-    assert len(os.listdir("/proc/self/fd")) == len(files)
+    assert len(list(Path("/proc/self/fd").iterdir())) == len(files)
 
 
 def test_a_matrix_and_a_mesh_are_read_so(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

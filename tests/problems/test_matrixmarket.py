@@ -182,7 +182,7 @@ def test_what_a_line_has_too_much_or_wrong_is_an_error_that_names_it(
     with pytest.raises(ReproError, match=said) as caught:
         read_matrix(write(tmp_path, text))
     assert "line 7" in str(caught.value.where)
-    assert line.split(" ")[0].strip('"') in str(caught.value.actual)
+    assert line.split(" ", maxsplit=1)[0].strip('"') in str(caught.value.actual)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from repro.config.models import Limits, OwnProblem
 from repro.errors import ReproError
-from repro.problems.files import locate
+from repro.problems.files import locate_own
 from repro.problems.market_header import member_of
 from repro.problems.own import assemble_own
 from repro.problems.own_header import describe, outline
@@ -147,7 +147,7 @@ def test_a_path_means_the_same_to_plan_workflow_and_build(
     planned = outline(problem, Limits())
     assert (planned.entry, planned.size) == ("complex", (2, 1))
     assert planned.source is not None and Path(planned.source).samefile(file)
-    assert Path(planned.source) == locate(problem.path)
+    assert Path(planned.source) == locate_own(problem.path)
     entry, assembled, _ = assemble_own(problem.path, None)
     assert (entry, assembled.values.tolist()) == ("complex", [[3, 4]])
 
@@ -162,6 +162,7 @@ def test_what_is_no_file_is_said(tmp_path: Path) -> None:
         (tmp_path / "none.mtx", "no such file"),
         (tmp_path / "pipe.mtx/a.mtx", "no such file"),
         (tmp_path / ("a" * 300 + ".mtx"), r"the path cannot be used[\s\S]*too long"),
+        (tmp_path / "{wild}.mtx", r"the path cannot be used[\s\S]*braces"),
         (tmp_path / "a\0.mtx", "the path cannot be used"),
         (Path("~nobody-of-this-name/a.mtx"), "the path cannot be used"),
     ):

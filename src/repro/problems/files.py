@@ -36,8 +36,6 @@ _KINDS = {
 def locate(path: Path | str) -> Path:
     """Return where a file is that was named by hand: `~` is a home, and another path starts where the command runs.
 
-    Everything that takes a path of the user's own asks here: the plan, the workflow's inputs and the build.
-
     Raises
     ------
     ReproError
@@ -62,6 +60,24 @@ def locate(path: Path | str) -> Path:
     if not os.access(place, os.R_OK):
         raise ReproError("the file may not be read", where=path, actual="no permission", todo="make it readable")
     return place
+
+
+def locate_own(path: Path | str) -> Path:
+    """Return where a file of the user's own is, by the one rule for the plan, the workflow's inputs and the build.
+
+    Raises
+    ------
+    ReproError
+        As `locate`, or the workflow cannot name the file.
+    """
+    if set("{}") & set(str(path)):
+        raise ReproError(
+            "the path cannot be used",
+            where=path,
+            expected="a path without braces, which the workflow takes for a wildcard",
+            todo="give the file another name, or link to it by one",
+        )
+    return locate(path)
 
 
 def most_unpacked(path: Path, limits: Limits) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from repro.problems.assembled import Assembled
 from repro.problems.content import mesh_checksum
 from repro.problems.dirac import assemble_dirac
 from repro.problems.elasticity import assemble_elasticity
-from repro.problems.files import locate, open_plain
+from repro.problems.files import locate_own, open_plain
 from repro.problems.fold import fold
 from repro.problems.market_header import is_matrix_market, member_of, read_header
 from repro.problems.matrixmarket import read_matrix
@@ -47,7 +47,7 @@ def assemble_own(
     ReproError
         The file is missing, damaged, beyond the limits or of an unknown kind, or the entry does not fit it.
     """
-    path, limits = locate(path), limits or Limits()
+    path, limits = locate_own(path), limits or Limits()
     if is_matrix_market(path):
         with open_plain(path, limits, member_of(path)) as stream:
             entry = entry_of(path, entry, read_header(stream, path, limits))

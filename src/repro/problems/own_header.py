@@ -8,7 +8,7 @@ from typing import NamedTuple
 from repro.config.models import Limits, OwnProblem
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.problems.files import locate, open_plain
+from repro.problems.files import locate_own, open_plain
 from repro.problems.market_header import ENDINGS, ENTRIES, Header, is_matrix_market, member_of, read_header
 from repro.problems.meshformats import FORMATS, TETGEN_PAIR, companion, companions, format_of
 from repro.problems.outline import Outline
@@ -57,7 +57,7 @@ def outline(problem: OwnProblem | Own, limits: Limits) -> Outline:
         said.entry,
         # being in a set is no property of the matrix
         problem.model_dump(mode="json", exclude=None if own else {"sets"}),
-        str(locate(problem.path)),
+        str(locate_own(problem.path)),
         said.size,
         at_most=said.at_most,
         columns=said.columns,
@@ -75,7 +75,7 @@ def describe(problem: OwnProblem | Own, limits: Limits | None = None) -> Said:
         The file is not there, cannot be read or is of no kind that can; neither the configuration nor the file says
         what its entries are; or the build would refuse what its first lines say.
     """
-    path = locate(problem.path)
+    path = locate_own(problem.path)
     limits = limits or Limits()
     if not is_matrix_market(path):
         entry = entry_of(path, problem.entry, None)
