@@ -14,10 +14,9 @@ import pytest
 
 import repro
 from repro.campaign import dependencies
-from repro.campaign import plan as planning
-from repro.campaign.dependencies import OPTIONAL
-from repro.campaign.plan import Plan
-from repro.config.models import Config, StudySettings
+from repro.campaign import steps as planned
+from repro.campaign.plan import make_plan
+from repro.config import resolve
 from repro.errors import ReproError
 
 PACKAGE = Path(repro.__file__).parent
@@ -186,19 +185,27 @@ ALL = {"problems", "common", "report", *OURS, *COO}
 
 @pytest.fixture(scope="module")
 def steps() -> dict[str, frozenset[Path]]:
-    """The files behind each step, from the modules that the rules' hashes are of."""
+    """The files behind each step of a campaign of both studies, from the modules that its hash of code is of."""
+    cached = (planned._building_code, planned._compiling_code)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "code_hash", lambda *modules: modules)
-        made = Plan(Config(studies={study: StudySettings() for study in STUDIES}), None, {}, dict.fromkeys(STUDIES))
-        modules: dict[str, Any] = {
-            "problems": made.building_code,
-            "common": made.common_code,
-            "report": made.reporting_code,
-            **{f"{study} compile": made.compiling_code(study) for study in STUDIES},
-            **{f"{study} measure": made.measuring_code(study) for study in STUDIES},
-            **{f"{study} {part}": made.artifacts_code(study, part) for study in STUDIES for part in OPTIONAL},
-        }
+        patch.setattr(planned, "code_hash", lambda *modules: modules)
+        for of_this_process in cached:
+            of_this_process.cache_clear()
+        small = {"problems": ["tiny/poisson"]}
+        plan = make_plan(resolve({"device": "opencl", "studies": {study: small for study in STUDIES}}))
+        modules: dict[str, Any] = {short(step.name): step.parts["code"] for step in planned.steps(plan)}
+        for of_this_process in cached:
+            of_this_process.cache_clear()
+    del modules["check"]
     return {step: dependencies.files_of(*names) for step, names in modules.items()}
+
+
+def short(step: str) -> str:
+    """Return what kind of step it is: `problems`, `common`, `report`, `check`, or a study's."""
+    words = step.split()
+    if words[0] in ("report", "check"):
+        return words[0]
+    return {"problem": "problems"}.get(words[0], "common" if words[1] == "common" else f"{words[1]} {words[0]}")
 
 
 @pytest.mark.parametrize(

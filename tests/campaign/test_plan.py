@@ -134,7 +134,7 @@ def test_artifacts_can_be_chosen() -> None:
         ),
         ({"artifacts": ["table-99"]}, "unknown artifact(.|\n)*table-99"),
         ({"problems": [{"path": "nowhere.mtx"}]}, "no such file(.|\n)*nowhere.mtx"),
-        ({"problems": [{"path": "config/config.yaml"}]}, "does not say what its entries are"),
+        ({"problems": [{"path": "config/config.yaml"}]}, "unknown kind of file"),
         ({"problems": [{"path": "config/config.yaml", "name": "a b", "entry": "block3"}]}, "a b"),
     ],
 )

@@ -6,12 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.io
+import scipy.sparse as sp
 
 from repro.errors import ReproError
+from repro.problems import market_lines
 from repro.problems.matrixmarket import is_matrix_market, read_matrix
 
 HEAD = "%%MatrixMarket matrix "
 GENERAL = HEAD + "coordinate real general\n"
+
+
+@pytest.fixture(autouse=True)
+def _without_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read here, which is quicker; `test_apart.py` and `test_limits.py` read in a process of its own."""
+    monkeypatch.setattr("repro.problems.matrixmarket.read_apart", lambda read, *_, **__: read())
 
 
 def write(tmp_path: Path, text: str, name: str = "toy.mtx") -> Path:
@@ -93,12 +102,19 @@ def test_the_sign_of_a_zero_does_not_change_the_checksum(tmp_path: Path) -> None
         (HEAD + "array complex hermitian\n1 0\n", r"not square[\s\S]*calls it hermitian[\s\S]*1 x 0"),
         (GENERAL + "2 2 2\n1 1 1\n2 1 nan\n", "NaN or infinite.*\n.*row 2, column 1"),
         (GENERAL + "2 2 2\n1 2 inf\n2 1 1\n", "NaN or infinite.*\n.*row 1, column 2"),
-        (GENERAL + "0 0 1\n1 1 1\n", "not a complete Matrix Market file"),
-        (GENERAL + "2 2 3\n1 1 1\n2 2 1\n", "not a complete Matrix Market file"),
-        (GENERAL + "2 2 1\n3 1 1\n", "not a complete Matrix Market file"),
-        (GENERAL + "2 2 1\n1 1 x\n", "not a complete Matrix Market file"),
+        (GENERAL + "0 0 1\n1 1 1\n", r"outside the matrix.*\n.*line 3[\s\S]*there are no rows"),
+        (
+            GENERAL + "2 2 3\n1 1 1\n2 2 1\n",
+            r"not a complete Matrix Market file[\s\S]*3 entries, as line 2 says[\s\S]*: 2",
+        ),
+        (GENERAL + "2 2 1\n1 1 1\n2 2 1\n", r"not a complete Matrix Market file[\s\S]*1 entries[\s\S]*: more"),
+        (GENERAL + "2 2 1\n3 1 1\n", r"outside the matrix.*\n.*line 3[\s\S]*rows from 1 to 2[\s\S]*'3 1 1'"),
+        (
+            GENERAL + "2 2 2\n1 1 1\n\n1 0 1\n",
+            r"outside the matrix.*\n.*line 5[\s\S]*columns from 1 to 2[\s\S]*'1 0 1'",
+        ),
         (GENERAL + "3000000000 3000000000 1\n1 1 1\n", "too large for 32-bit"),
-        (GENERAL + "2 3000000000 1\n1 1 1\n", r"too large for 32-bit[\s\S]*2 x 3000000000"),
+        (GENERAL + "2 3000000000 1\n1 1 1\n", r"too large for 32-bit[\s\S]*2 x 3,000,000,000"),
         ("<!doctype html>\n<p>Moved</p>\n", "not a complete Matrix Market file"),
         ("", "not a complete Matrix Market file"),
         ("\x00\x01\x02", "not a complete Matrix Market file"),
@@ -117,6 +133,120 @@ def test_a_truncated_archive(tmp_path: Path, name: str) -> None:
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ReproError, match="truncated or corrupt"):
         read_matrix(path)
+
+
+ENTRY = "a line of the file is not what the header says"
+BAD_LINES = [
+    ("coordinate real general", "1 1 2,5", ENTRY),
+    ("coordinate real general", "1 1 2.5 7", ENTRY),
+    ("coordinate real general", "1 1 x", ENTRY),
+    ("coordinate real general", "1 1", ENTRY),
+    ("coordinate real general", "1 1 1.2.3", ENTRY),
+    ("coordinate real general", "1 1 1D+02", ENTRY),
+    ("coordinate real general", "1 0x1 2", ENTRY),
+    ("coordinate real general", "1.0 1 2", ENTRY),
+    ("coordinate real general", '"1" 1 2', ENTRY),
+    ("coordinate real general", "1 1 NA", ENTRY),
+    ("coordinate real general", "% a remark", ENTRY),
+    ("coordinate integer general", "1 1 1.5", ENTRY),
+    ("coordinate integer general", "1 1 1e2", ENTRY),
+    ("coordinate pattern general", "1 1 1", ENTRY),
+    ("coordinate complex general", "1 1 1", ENTRY),
+    ("coordinate complex general", "1 1 1 2i", ENTRY),
+    ("coordinate complex general", "1 1 1 2 3", ENTRY),
+    ("array real general", "1 2", ENTRY),
+    ("coordinate real general", "99999999999999999999 1 2", "outside the matrix"),
+    ("coordinate real general", "-1 1 2", "outside the matrix"),
+    ("coordinate real symmetric", "1 3 2", "one half of the matrix"),
+    ("coordinate pattern symmetric", "1 3", "one half of the matrix"),
+    ("coordinate complex hermitian", "2 3 1 1", "one half of the matrix"),
+    ("coordinate real skew-symmetric", "1 2 2", "one half of the matrix"),
+    ("coordinate real skew-symmetric", "2 2 2", "no diagonal"),
+    ("coordinate real skew-symmetric", "2 2 0", "no diagonal"),
+    ("coordinate complex hermitian", "2 2 1 1e-9", "diagonal of a Hermitian matrix is real"),
+]
+
+
+@pytest.mark.parametrize(("banner", "line", "said"), BAD_LINES)
+@pytest.mark.parametrize("spaces", [" ", "  ", "\t "])
+def test_what_a_line_has_too_much_or_wrong_is_an_error_that_names_it(
+    tmp_path: Path, banner: str, line: str, said: str, spaces: str
+) -> None:
+    form, field, _ = banner.split()
+    values = {"pattern": "", "complex": " 5 6"}.get(field, " 5")
+    good = [f"{row} {column}{values}" for row, column in ((3, 1), (3, 2), (2, 1))]
+    size = "3 3 4" if form == "coordinate" else "2 2"
+    good = good if form == "coordinate" else ["5"] * 3
+    lines = [*good[:2], "", line, *good[2:]]
+    text = HEAD + f"{banner}\n% by hand\n{size}\n" + "".join(spaces.join(text.split(" ")) + "\n" for text in lines)
+    with pytest.raises(ReproError, match=said) as caught:
+        read_matrix(write(tmp_path, text))
+    assert "line 7" in str(caught.value.where)
+    assert line.split(" ", maxsplit=1)[0].strip('"') in str(caught.value.actual)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 1 1.5\r\n2 2 -2e3\r\n",
+        "  1\t1 1.5  \n\n 2 2\t\t-2E+3",
+        "+1 1 +1.5\n2 2 -2000.\n",
+        "1 1 1.5 \n2 2 -2e03\n   \n",
+    ],
+)
+def test_spaces_and_signs_are_free(tmp_path: Path, text: str) -> None:
+    assert read_matrix(write(tmp_path, GENERAL + "2 2 2\n" + text)).matrix.toarray().tolist() == [[1.5, 0], [0, -2000]]
+
+
+def test_the_upper_half_alone_will_do(tmp_path: Path) -> None:
+    file = read_matrix(write(tmp_path, HEAD + "coordinate real symmetric\n3 3 2\n1 3 5\n2 2 1\n"))
+    assert file.matrix.toarray().tolist() == [[0, 0, 5], [0, 1, 0], [5, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("banner", "values", "dense"),
+    [
+        ("array real symmetric", "1\n2\n3\n", [[1, 2], [2, 3]]),
+        ("array integer skew-symmetric", "2\n", [[0, -2], [2, 0]]),
+        ("array complex hermitian", "1 0\n2 3\n4 0\n", [[1, 2 - 3j], [2 + 3j, 4]]),
+    ],
+)
+def test_halves_of_dense_matrices(tmp_path: Path, banner: str, values: str, dense: list[list[complex]]) -> None:
+    assert read_matrix(write(tmp_path, HEAD + f"{banner}\n2 2\n{values}")).matrix.toarray().tolist() == dense
+
+
+def test_an_entry_that_comes_twice_is_named_where_it_may_not(tmp_path: Path) -> None:
+    path = write(tmp_path, HEAD + "coordinate pattern general\n3 3 4\n2 1\n1 1\n\n2 1\n3 3\n")
+    assert read_matrix(path).notes == ("1 duplicate entries added up",)
+    with pytest.raises(ReproError, match=r"each entry once.*\n.*line 6\n.*that of line 3\n") as caught:
+        read_matrix(path, distinct=True)
+    assert "entry: real" in str(caught.value.todo)
+
+
+def test_blocks_are_put_together_as_the_file_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines cross blocks, some of which are parsed the slow way; the result is SciPy's to the bit."""
+    monkeypatch.setattr(market_lines, "BLOCK", 1000)
+    rng = np.random.default_rng(3)
+    places = rng.choice(60 * 70, 500, replace=False)
+    values = rng.standard_normal(500) * 10.0 ** rng.integers(-300, 300, 500)
+    rows = [f"{p // 70 + 1} {p % 70 + 1} {v!r}" for p, v in zip(places.tolist(), values.tolist(), strict=True)]
+    rows[300] = rows[300].replace(" ", " +", 1)
+    rows[100] = rows[100].replace(" ", "   ")
+    path = write(tmp_path, GENERAL + "60 70 500\n" + "\n".join(rows))
+    assert len(path.read_bytes()) > 10_000
+    expected = sp.csr_array(scipy.io.mmread(write(tmp_path, path.read_text().replace(" +", " "), "other.mtx")))
+    expected.sort_indices()
+    found = read_matrix(path).matrix
+    assert (found != expected).nnz == 0 and found.nnz == 500
+    path.write_text(path.read_text() + "\n\n1 1 1 1")
+    with pytest.raises(ReproError, match="line 504"):
+        read_matrix(path)
+
+
+def test_a_line_without_an_end_is_not_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(market_lines, "BLOCK", 1000)
+    with pytest.raises(ReproError, match="has no end"):
+        read_matrix(write(tmp_path, GENERAL + "2 2 1\n1 1 " + "1" * 5000))
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.problems.meshes import FORMATS, read_surface, read_tetrahedra, tetrahedron_volumes
+from repro.problems.own_header import companions
 
 TETRAHEDRON = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], dtype=float)
 FACES = np.array([[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])
@@ -23,6 +24,12 @@ TETS = np.where((tetrahedron_volumes(CUBE, TETS) > 0)[:, None], TETS, TETS[:, [0
 
 
 BINARY = (".ply", ".stl", ".msh", ".vtk", ".vtu")
+
+
+@pytest.fixture(autouse=True)
+def _without_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read here, which is quicker; `test_apart.py` and `test_limits.py` read in a process of its own."""
+    monkeypatch.setattr("repro.problems.meshes.read_apart", lambda read, *_, **__: read())
 
 
 def write(path: Path, points: np.ndarray, kind: str, cells: np.ndarray, binary: bool = False) -> Path:
@@ -150,7 +157,7 @@ def test_flat_elements_are_refused_at_any_scale(tmp_path: Path, scale: float) ->
 
 
 def test_missing_and_unknown_files(tmp_path: Path) -> None:
-    with pytest.raises(ReproError, match="no such mesh file"):
+    with pytest.raises(ReproError, match="no such file"):
         read_surface(tmp_path / "none.ply")
     path = tmp_path / "a.3ds.gz"
     path.touch()
@@ -159,9 +166,9 @@ def test_missing_and_unknown_files(tmp_path: Path) -> None:
 
 
 def test_wrong_elements_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ReproError, match=r"(?s)no triangles.*actual: tetra"):
+    with pytest.raises(ReproError, match=r"(?s)no triangles.*actual: 6 tetra"):
         read_surface(write(tmp_path / "a.msh", CUBE, "tetra", TETS))
-    with pytest.raises(ReproError, match=r"(?s)no tetrahedra.*actual: triangle"):
+    with pytest.raises(ReproError, match=r"(?s)no tetrahedra.*actual: 4 triangle"):
         read_tetrahedra(write(tmp_path / "a.ply", TETRAHEDRON, "triangle", FACES))
     (tmp_path / "a.obj").write_text("v 0 0 0\n")
     with pytest.raises(ReproError, match="no elements"):
@@ -227,9 +234,72 @@ def test_no_temporary_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path.write_bytes(gzip.compress(ascii_ply(TETRAHEDRON, FACES.tolist()).encode()))
     read_surface(path)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(ReproError, match="unpacked"):
+    with pytest.raises(ReproError, match="truncated or corrupt"):
         read_surface(path)
     assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize(("kind", "size"), [("hexahedron", 8), ("wedge", 6), ("pyramid", 5), ("tetra10", 10)])
+def test_volumes_that_are_not_read_are_named(tmp_path: Path, kind: str, size: int) -> None:
+    """Without them the body would have a hole, of which all that was said were vertices that nothing uses."""
+    points = np.vstack([CUBE, CUBE + np.array([3.0, 0, 0]), CUBE + np.array([6.0, 0, 0])])
+    cells = [("tetra", TETS), (kind, np.arange(8, 8 + size)[None]), ("triangle", [[0, 1, 2]])]
+    path = tmp_path / "a.vtu"
+    meshio.vtu.write(path, meshio.Mesh(points, cells))
+    with pytest.raises(ReproError, match="other elements than linear tetrahedra") as told:
+        read_tetrahedra(path)
+    assert set(str(told.value.actual).split(", ")) == {f"1 {kind}", "6 tetra", "1 triangle"}
+    assert "linear tetrahedra" in str(told.value.todo)
+    assert len(read_surface(path)[1]) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "read", "what"),
+    [("tetra10", 10, read_tetrahedra, "tetrahedra"), ("tetra35", 35, read_tetrahedra, "tetrahedra"),
+     ("triangle6", 6, read_surface, "triangles")],
+)  # fmt: skip
+def test_meshes_of_higher_order_are_told_what_is_read(tmp_path: Path, kind: str, size: int, read, what: str) -> None:
+    path = tmp_path / "a.msh"
+    points = np.random.default_rng(1).random((size, 3))
+    meshio.gmsh.write(path, meshio.Mesh(points, [(kind, np.arange(size)[None])]))
+    with pytest.raises(ReproError, match=f"(?s)other elements than linear {what}.*actual: 1 {kind}") as told:
+        read(path)
+    assert f"linear {what} (order 1" in str(told.value.todo)
+
+
+def test_duplicate_tetrahedra_are_noted(tmp_path: Path) -> None:
+    twice = np.vstack([TETS, TETS[[2]][:, [1, 2, 0, 3]], TETS[[4]]])
+    notes = read_tetrahedra(write(tmp_path / "a.msh", CUBE, "tetra", twice))[2]
+    assert notes == ("2 duplicate tetrahedra kept, the first is number 6 (counted from 0)",)
+
+
+@pytest.mark.parametrize("version", ["0", "1", "2"])
+@pytest.mark.parametrize("before", ["", "# by hand\n\n  "])
+def test_all_digits_of_a_medit_file_are_read(tmp_path: Path, version: str, before: str) -> None:
+    """Of version 1, which is for programs in single precision, meshio keeps 24 bits; a thin cell feels it."""
+    rows = ["0 0 0", "1 0 0", "0.33333333333333331 1 0", "0.1234567890123456 0.1 1.0000000001e-4"]
+    text = f"{before}MeshVersionFormatted {version}\nDimension 3\nVertices\n4\n" + "".join(f"{r} 0\n" for r in rows)
+    path = tmp_path / "a.mesh"
+    path.write_text(text + "Tetrahedra\n1\n1 2 3 4 0\nEnd\n")
+    assert read_tetrahedra(path)[0].tolist() == [[float(x) for x in row.split()] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "beside", "read"),
+    [
+        ("a.node", ["a.ele.gz", "a.ele.xz"], ["a.node", "a.ele.gz"]),
+        ("a.v1.ele.xz", ["a.v1.node", "a.node"], ["a.v1.ele.xz", "a.v1.node"]),
+        ("a.ele", [], ["a.ele"]),
+        ("a.ply.gz", ["a.node", "a.ele"], ["a.ply.gz"]),
+        ("a.mtx", [], ["a.mtx"]),
+    ],
+)
+def test_all_files_that_a_mesh_is_read_from_are_known(
+    tmp_path: Path, name: str, beside: list[str], read: list[str]
+) -> None:
+    for other in (name, *beside):
+        (tmp_path / other).touch()
+    assert companions(tmp_path / name) == tuple(tmp_path / other for other in read)
 
 
 needs_mirror = pytest.mark.skipif("REPRO_MIRROR" not in os.environ, reason="REPRO_MIRROR is not set")

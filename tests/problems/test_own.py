@@ -56,8 +56,17 @@ def test_a_file_without_values_is_a_pattern_and_has_no_entry_twice(tmp_path: Pat
     assert assemble_own(path, "real")[1].values.tolist() == [[1], [1], [1]]
     path.write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 3\n2 1\n2 1\n3 3\n")
     assert assemble_own(path, "real")[1].values.ravel().tolist() == [2, 1]
-    with pytest.raises(ReproError, match=r"no pattern[\s\S]*entry: real"):
-        assemble_own(path, None)
+    for entry in (None, "pattern"):
+        with pytest.raises(ReproError, match=r"each entry once.*\n.*line 4[\s\S]*entry: real"):
+            assemble_own(path, entry)
+
+
+def test_entries_that_come_twice_are_added_up_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "twice.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate real general\n2 2 4\n1 1 1\n1 1 2\n2 2 0\n2 1 4\n")
+    _, assembled, origin = assemble_own(path, None)
+    assert assembled.notes == ("1 explicit zeros dropped", "1 duplicate entries added up")
+    assert (assembled.values.ravel().tolist(), origin["counts"]["duplicates"]) == ([3, 4], 1)
 
 
 def test_a_matrix_is_folded_when_the_entry_asks_for_it(tmp_path: Path) -> None:

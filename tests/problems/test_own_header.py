@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import io
 import lzma
+import os
+import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from repro.config.models import OwnProblem
+from repro.config.models import Limits, OwnProblem
 from repro.errors import ReproError
+from repro.problems.files import locate_own
+from repro.problems.market_header import member_of
 from repro.problems.own import assemble_own
-from repro.problems.own_header import describe
+from repro.problems.own_header import describe, outline
 
 
 def write(path: Path, banner: str, sizes: str = "4 4 6") -> str:
@@ -25,60 +31,207 @@ def write(path: Path, banner: str, sizes: str = "4 4 6") -> str:
 @pytest.mark.parametrize(
     ("banner", "expected"),
     [
-        ("complex general", ("complex", (4, 6))),
-        ("real general", ("real", (4, 6))),
-        ("integer general", ("real", (4, 6))),
-        ("pattern symmetric", ("pattern", (4, 8))),  # with a full diagonal: 4 on it, 2 below, 2 above
-        ("complex hermitian", ("complex", (4, 8))),
+        ("complex general", ("complex", (4, 6), True)),
+        ("real general", ("real", (4, 6), True)),
+        ("integer general", ("real", (4, 6), True)),
+        ("pattern general", ("pattern", (4, 6), False)),  # each is there once, and is no zero
+        ("pattern symmetric", ("pattern", (4, 12), True)),
+        ("real skew-symmetric", ("real", (4, 12), True)),
+        ("complex hermitian", ("complex", (4, 12), True)),
     ],
 )
-def test_the_header_states_entry_and_size(banner: str, expected: tuple[str, tuple[int, int]], tmp_path: Path) -> None:
-    assert describe(OwnProblem(path=write(tmp_path / "a.mtx", banner))) == expected
+def test_the_header_states_entry_and_size_or_a_bound(banner: str, expected: tuple[Any, ...], tmp_path: Path) -> None:
+    assert describe(OwnProblem(path=write(tmp_path / "a.mtx", banner)))[:3] == expected
 
 
 @pytest.mark.parametrize("name", ["a.mtx.gz", "a.mtx.xz"])
 def test_compressed_files_are_read(name: str, tmp_path: Path) -> None:
-    assert describe(OwnProblem(path=write(tmp_path / name, "complex general"))) == ("complex", (4, 6))
+    assert describe(OwnProblem(path=write(tmp_path / name, "complex general")))[:2] == ("complex", (4, 6))
 
 
 def test_folding_changes_the_size(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.mtx", "real general")
-    assert describe(OwnProblem(path=path, entry="quaternion")) == ("quaternion", None)
-    assert describe(OwnProblem(path=path, entry="real")) == ("real", (4, 6))
+    path = write(tmp_path / "a.mtx", "real general", "8 12 60")
+    assert describe(OwnProblem(path=path, entry="quaternion")) == ("quaternion", (2, 6), True, 3)
+    assert describe(OwnProblem(path=path, entry="real")) == ("real", (8, 60), True, 12)
 
 
 def test_a_pattern_may_be_taken_as_real_numbers(tmp_path: Path) -> None:
     path = write(tmp_path / "a.mtx", "pattern general")
-    assert describe(OwnProblem(path=path, entry="real")) == ("real", (4, 6))
+    assert describe(OwnProblem(path=path, entry="real"))[:3] == ("real", (4, 6), True)
 
 
-def test_the_entry_planned_is_the_one_built(tmp_path: Path) -> None:
+COORDINATES = {
+    "real": " 2",
+    "double": " 1",
+    "integer": " 1",
+    "unsigned-integer": " 2",
+    "complex": " 2 0",
+    "pattern": "",
+}
+BANNERS = [
+    (f"{form} {field} {symmetry}", entry)
+    for form in ("coordinate", "array")
+    for field in COORDINATES
+    for symmetry in ("general", "symmetric", "skew-symmetric", "hermitian")
+    for entry in (None, "real", "complex", "pattern", "block3", "quaternion")
+]
+
+
+@pytest.mark.parametrize(("banner", "entry"), BANNERS)
+@pytest.mark.parametrize("twice", [False, True])
+def test_the_plan_and_the_build_agree_on_every_kind_of_file(
+    tmp_path: Path, banner: str, entry: str | None, twice: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry is the same, the size is a bound, and what the plan refuses the build does, in the same words."""
+    monkeypatch.setattr("repro.problems.matrixmarket.read_apart", lambda read, *_, **__: read())
+    form, field, symmetry = banner.split()
+    value = COORDINATES[field].strip()
+    n = 12
+    places = [(row, row - 1) for row in range(2, n + 1)] + [(2, 1)] * twice
+    lines = [f"{row} {column} {value}" for row, column in places]
+    size = f"{n} {n} {len(lines)}"
+    if form == "array":
+        dense = {"general": n * n, "skew-symmetric": n * (n - 1) // 2}.get(symmetry, n * (n + 1) // 2)
+        lines, size = [value] * dense, f"{n} {n}"
     path = tmp_path / "a.mtx"
-    for field, values in (("real", " 2"), ("integer", " 2"), ("complex", " 2 1"), ("pattern", "")):
-        path.write_text(f"%%MatrixMarket matrix coordinate {field} general\n1 1 1\n1 1{values}\n")
-        assert describe(OwnProblem(path=str(path)))[0] == assemble_own(path, None)[0]
+    path.write_text(f"%%MatrixMarket matrix {banner}\n{size}\n" + "\n".join(lines) + "\n")
+    try:
+        planned = describe(OwnProblem(path=str(path), entry=entry))
+    except ReproError as refusal:
+        with pytest.raises(ReproError) as told:
+            assemble_own(path, entry)
+        assert str(told.value) == str(refusal)
+        return
+    try:
+        built, assembled, _ = assemble_own(path, entry)
+    except ReproError as refusal:  # by what only the entries say
+        assert refusal.what in (
+            "the matrix is no pattern",
+            "a pattern has each entry once",
+            f"the matrix is no {entry} matrix",
+        )
+        return
+    assert built == planned.entry
+    assert planned.size is not None
+    rows, nonzeros = planned.size
+    assert (rows, planned.columns) == (assembled.n, assembled.columns)
+    assert len(assembled.indices) == nonzeros or (planned.at_most and len(assembled.indices) < nonzeros)
 
 
 def test_a_file_may_be_in_the_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     write(tmp_path / "a.mtx", "real general")
-    assert describe(OwnProblem(path="~/a.mtx")) == ("real", (4, 6))
+    assert describe(OwnProblem(path="~/a.mtx"))[:2] == ("real", (4, 6))
+
+
+@pytest.mark.parametrize("name", ["a.mtx", "a.v1.mtx.gz", "a.v1.tar.gz", "a.tgz", "A.MTX.XZ"])
+@pytest.mark.parametrize("written", ["relative", "home", "absolute"])
+def test_a_path_means_the_same_to_plan_workflow_and_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, written: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "sub" / name
+    file.parent.mkdir()
+    text = b"%%MatrixMarket matrix coordinate complex general\n2 2 1\n2 1 3 4\n"
+    if file.suffix in (".tgz", ".gz") and "mtx" not in name:
+        with tarfile.open(file, "w:gz") as archive:
+            for member, content in (("a/readme.txt", b"x" * 5000), (f"a/{member_of(file)}", text)):
+                info = tarfile.TarInfo(member)
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+    else:
+        file.write_bytes({".gz": gzip.compress, ".xz": lzma.compress}.get(file.suffix.lower(), bytes)(text))
+    start = {"relative": "", "home": "~/", "absolute": f"{tmp_path}/"}[written]
+    problem = OwnProblem(path=f"{start}sub/{name}", name="a")
+    planned = outline(problem, Limits())
+    assert (planned.entry, planned.size) == ("complex", (2, 1))
+    assert planned.files and planned.files[0].samefile(file)
+    assert planned.files[0] == locate_own(problem.path)
+    entry, assembled, _ = assemble_own(problem.path, None)
+    assert (entry, assembled.values.tolist()) == ("complex", [[3, 4]])
+
+
+def test_what_is_no_file_is_said(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.mtx")
+    (tmp_path / "folder.mtx").mkdir()
+    for path, said in (
+        (tmp_path / "folder.mtx", r"a regular file[\s\S]*a folder"),
+        (tmp_path / "pipe.mtx", r"a regular file[\s\S]*a named pipe"),
+        (Path("/dev/zero"), r"a regular file[\s\S]*a device"),
+        (tmp_path / "none.mtx", "no such file"),
+        (tmp_path / "pipe.mtx/a.mtx", "no such file"),
+        (tmp_path / ("a" * 300 + ".mtx"), r"the path cannot be used[\s\S]*too long"),
+        (tmp_path / "{wild}.mtx", r"the path cannot be used[\s\S]*braces"),
+        (tmp_path / "a\0.mtx", "the path cannot be used"),
+        (Path("~nobody-of-this-name/a.mtx"), "the path cannot be used"),
+    ):
+        for read in (lambda p=path: describe(OwnProblem(path=str(p))), lambda p=path: assemble_own(p, None)):
+            with pytest.raises(ReproError, match=said):
+                read()
+
+
+@pytest.mark.parametrize("name", ["a.mtx.gz", "a.mtx.xz", "a.tgz"])
+def test_a_damaged_archive_is_one_message_to_plan_and_build(tmp_path: Path, name: str) -> None:
+    """Every bit of a small one is flipped; a checksum at the end only the build comes to."""
+    text = b"%%MatrixMarket matrix coordinate real general\n3 3 3\n1 1 1.25\n2 2 2.5\n3 3 3.75\n"
+    if name == "a.tgz":
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            info = tarfile.TarInfo("a.mtx")
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text))
+        text = buffer.getvalue()
+    packed = (lzma if name.endswith("xz") else gzip).compress(text)
+    path = tmp_path / name
+    refused = 0
+    for place in range(len(packed)):
+        path.write_bytes(packed[:place] + bytes([packed[place] ^ (1 << place % 8)]) + packed[place + 1 :])
+        try:
+            describe(OwnProblem(path=str(path)))
+        except ReproError:
+            refused += 1
+    assert refused > len(packed) // 4
+
+
+@pytest.mark.parametrize(
+    ("banner", "sizes", "entry", "said"),
+    [
+        ("real general", "4 4 6", "block3", "cannot be folded into 3 x 3 blocks"),
+        ("complex general", "4 4 6", "real", "does not fit the entry"),
+        ("real general", "4 4 6", "complex", "does not fit the entry"),
+        ("real symmetric", "4 5 6", None, "not square"),
+        ("real general", "4 4", None, "not a complete Matrix Market file"),
+        ("real general", "four by four", None, "not a complete Matrix Market file"),
+        ("pattern skew-symmetric", "4 4 1", None, "not a complete Matrix Market file"),
+        ("real general and more", "4 4 1", None, "not a complete Matrix Market file"),
+    ],
+)
+def test_what_is_known_to_be_refused_is_not_planned(
+    tmp_path: Path, banner: str, sizes: str, entry: str | None, said: str
+) -> None:
+    with pytest.raises(ReproError, match=said):
+        describe(OwnProblem(path=write(tmp_path / "a.mtx", banner, sizes), entry=entry))
+
+
+def test_a_mesh_of_two_files_has_both(tmp_path: Path) -> None:
+    (tmp_path / "a.node").touch()
+    with pytest.raises(ReproError, match="one of them is missing"):
+        describe(OwnProblem(path=str(tmp_path / "a.node"), entry="block3"))
+    (tmp_path / "a.ele.gz").touch()
+    assert describe(OwnProblem(path=str(tmp_path / "a.node"), entry="block3")).entry == "block3"
 
 
 def test_a_mesh_needs_its_entry(tmp_path: Path) -> None:
     path = tmp_path / "part.ply"
     path.write_bytes(b"ply\nformat binary_little_endian 1.0\n\xff\xfe\n")
-    assert describe(OwnProblem(path=str(path), entry="quaternion")) == ("quaternion", None)
+    assert describe(OwnProblem(path=str(path), entry="quaternion"))[:2] == ("quaternion", None)
     with pytest.raises(ReproError, match=r"add `entry: quaternion`"):
         describe(OwnProblem(path=str(path)))
 
 
 @pytest.mark.parametrize("name", ["a.mtx.gz", "a.mtx.xz"])
-def test_a_file_that_is_not_compressed_as_its_name_says_is_named(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text("%%MatrixMarket matrix coordinate real general\n1 1 1\n")
-    with pytest.raises(ReproError, match="cannot be read"):
-        describe(OwnProblem(path=str(tmp_path / name)))
-
-
-def test_a_size_that_is_none_is_left_to_the_reader(tmp_path: Path) -> None:
-    assert describe(OwnProblem(path=write(tmp_path / "a.mtx", "real general", "four by four"))) == ("real", None)
+def test_a_file_that_is_not_packed_as_its_name_says_is_read(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1\n")
+    # what it is, its first bytes say: some servers undo the packing on the way
+    assert describe(OwnProblem(path=str(tmp_path / name))).entry == assemble_own(tmp_path / name, None)[0] == "real"

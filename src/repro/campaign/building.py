@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from repro.config import Config
+from repro.config.models import OwnProblem
 from repro.errors import ReproError
 from repro.problems.build import build, find
 from repro.problems.matrix import Matrix
+from repro.problems.own_header import describe
 from repro.problems.problem import Problem, save_unavailable
 from repro.studies import facts_of
 
@@ -39,11 +41,22 @@ def record_unavailable(name: str, config: Config, reason: str, path: Path, recor
     ReproError
         A file cannot be written.
     """
-    kind, entry = Matrix.kind, find(name, config).entry or "real"  # all sources give matrices
+    kind, entry = Matrix.kind, _entry(name, config)  # all sources give matrices
     _save(lambda: save_unavailable(path, name, kind, entry, reason), path)
     if record:
         status = {"status": "unavailable", "reason": reason}
         _write_record(record, {"name": name, "kind": kind, "entry": entry, **status})
+
+
+def _entry(name: str, config: Config) -> str:
+    """Return what the entries of a problem would be, as the plan has it; `real` where even its file is gone."""
+    item = find(name, config)
+    if not isinstance(item, OwnProblem):
+        return item.entry
+    try:
+        return describe(item, config.limits).entry
+    except ReproError:
+        return item.entry or "real"
 
 
 def record_of(built: Problem) -> dict[str, Any]:

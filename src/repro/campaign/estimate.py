@@ -73,7 +73,7 @@ class Job:
     what
         What a matrix's non-zeros are, or the kind of problem.
     size, size_from
-        Rows and non-zeros, and where they are from: `built`, `stated` or `assumed`.
+        Rows and non-zeros, and where they are from: `built`, `stated`, `at most` or `assumed`.
     variants
         How many a search can try.
     operand_bytes
@@ -147,7 +147,8 @@ def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
     ReproError
         The record of the problem is damaged.
     """
-    stated = (problem.size, "stated") if problem.size else (ASSUMED_SIZE, "assumed")
+    how = "at most" if problem.at_most else "stated"
+    stated = (problem.size, how) if problem.size else (ASSUMED_SIZE, "assumed")
     try:
         record = read_problem(Path(plan.results, "raw", "problems", f"{problem.name}.json"))
     except FileNotFoundError:
@@ -167,6 +168,8 @@ def _job(plan: Plan, rates: Rates, target: Target, study: str, name: str, precis
 
 def _seconds(settings: StudySettings, rates: Rates, work: Workload, backend: str) -> float:
     """Reckon the start, screening, the full protocol by both clocks, and the shuffled rounds."""
+    if not work.variants:  # known to be refused
+        return 0.0
     timing, moved = settings.timing, work.moved_bytes
     budget = timing.budget(backend)
     variants = round(work.variants * (1 if settings.search == "exhaustive" else settings.budget))

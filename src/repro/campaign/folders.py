@@ -57,7 +57,7 @@ class Folders:
                 todo=f"build it there with `{join(words)}` and the same --config; the workflow does all by itself: "
                 f"`{join(['snakemake', '--cores', 'all', str(self.problem)])}`",
             )
-        return load_problem(self.problem)
+        return load_problem(self.problem, self._name)
 
 
 def check_study(config: Config, study: str) -> None:

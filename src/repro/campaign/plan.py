@@ -20,11 +20,11 @@ from repro.codegen.common import COMMON
 from repro.codegen.compile import MODULES, manifest_path
 from repro.codegen.targets import Target
 from repro.config import Config, StudySettings
-from repro.config.models import OwnProblem
+from repro.config.models import Limits, OwnProblem
 from repro.errors import ReproError
 from repro.problems.outline import Outline
-from repro.problems.own_header import describe
-from repro.problems.registry import Item, Registry, load_registry, own_name
+from repro.problems.own_header import outline
+from repro.problems.registry import Item, Own, Registry, load_registry, own_name
 from repro.studies import get_study, load_artifacts
 
 #: Settings of a study that say which steps there are, and nothing of how one of them is taken.
@@ -246,7 +246,7 @@ def make_plan(config: Config) -> Plan:
     studies: dict[str, PlannedStudy] = {}
     for name, settings in config.studies.items():
         wished = registry.expand(settings.problems, f"studies.{name}.problems")
-        asked = [_planned(item, registry) for item in wished]
+        asked = [_planned(item, registry, config.limits) for item in wished]
         if not asked:
             raise ReproError("empty study", where=f"studies.{name}.problems", todo="name problems or a set of them")
         for problem in asked:
@@ -293,7 +293,11 @@ def plan_of_case(config: Config, problem: str, study: str | None = None) -> Plan
     studies: dict[str, StudySettings] = {}
     for name, settings in config.studies.items():
         if study in (None, name):
-            items = [item for item in registry.expand(settings.problems) if _name_of(item) == problem]
+            items = [
+                item
+                for item in registry.expand(settings.problems, f"studies.{name}.problems")
+                if _name_of(item) == problem
+            ]
             asked = tuple(item if isinstance(item, OwnProblem) else item.name for item in items)
             if asked:
                 studies[name] = settings.model_copy(update={"problems": asked})
@@ -320,18 +324,15 @@ def _name_of(item: Item | OwnProblem) -> str:
     return own_name(item) if isinstance(item, OwnProblem) else item.name
 
 
-def _planned(item: Item | OwnProblem, registry: Registry) -> Outline:
-    path = getattr(item, "path", None)
-    files = (Path(path).expanduser(),) if path else ()
-    if isinstance(item, OwnProblem):
-        entry, size = describe(item)
-        return Outline(own_name(item), "matrix", entry, item.model_dump(mode="json"), files, size)
+def _planned(item: Item | OwnProblem, registry: Registry, limits: Limits) -> Outline:
+    if isinstance(item, (OwnProblem, Own)):
+        return outline(item, limits)
     size = (item.published.rows, item.published.nonzeros) if item.published else None
     # being in a set is no property of the matrix
     definition = item.model_dump(mode="json", exclude={"sets"})
     if inputs := getattr(item, "inputs", ()):
         definition["made from"] = [registry.find(name).model_dump(mode="json", exclude={"sets"}) for name in inputs]
-    return Outline(item.name, "matrix", item.entry, definition, files, size)
+    return Outline(item.name, "matrix", item.entry, definition, size=size)
 
 
 def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figure"]) -> tuple[str, ...]:

@@ -59,6 +59,7 @@ def building(plan: Plan, name: str) -> Step:
         {
             "definition": problem.definition,
             "seed": plan.config.seed,
+            "limits": plan.config.limits.model_dump(mode="json"),
             "code": _building_code(),
         },
         problem.files,

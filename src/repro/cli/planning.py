@@ -72,8 +72,9 @@ def plan(
         f"\nReckoned with {rates.screened / 1e9:g} GB/s for the average variant, {rates.finalist / 1e9:g} for those "
         f"near the best, {rates.library / 1e9:g} for the library; {rates.launch * 1e6:g} µs a launch, "
         f"{rates.variant * 1e3:g} ms a variant, {rates.start:g} s a job, {rates.compile:g} s to compile a module. "
-        "Sizes are `built` (known exactly), `stated` (by the registry or the file's header) or `assumed`. What is "
-        "measured or compiled already is not done again."
+        "Sizes are `built` (known exactly), `stated` (by the registry or the file's header), "
+        "`at most` (a bound by the header alone) or `assumed`. What is measured or compiled already is not done again, "
+        "and what is known to be refused, such as a matrix that is not square, has no variants."
     )
 
 

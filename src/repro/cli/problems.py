@@ -93,11 +93,11 @@ def _fetch(item: Spec, config: Config) -> str:
     fetched: Any
     match item:
         case Suitesparse():
-            fetched = read_suitesparse(item, config.fetch)
+            fetched = read_suitesparse(item, config.fetch, config.limits)
         case Stanford():
-            fetched = read_stanford(item, config.fetch)
+            fetched = read_stanford(item, config.fetch, config.limits)
         case Tetmesh():
-            fetched = read_tetmesh(item, config.fetch)
+            fetched = read_tetmesh(item, config.fetch, config.limits)
         case _:
             return f"{item.source}, nothing to fetch"
     return f"{fetched.address} ({fetched.content.checksum['state']})"
@@ -155,7 +155,7 @@ def problem(
         return
     path = output or Path(settings.fetch.cache) / "problems" / f"{name}.npz"
     if info and path.exists() and not record:
-        _out.print(describe(load_problem(path), path))
+        _out.print(describe(load_problem(path, name), path))
         return
     with making(building(plan_of_case(settings, name), name)) if receipt else nullcontext() as made:
         try:

@@ -90,6 +90,27 @@ class Fetch(Model):
     )
 
 
+class Limits(Model):
+    """What reading one file of a user's own, or one that was fetched, may take. A file that needs more is refused."""
+
+    header: int = Field(
+        1 << 20,
+        ge=1 << 10,
+        description="Bytes, unpacked, within which a Matrix Market file has to state its size; a plan reads no more.",
+    )
+    unpacked: int = Field(32 << 30, gt=0, description="Bytes of a file once it is unpacked.")
+    ratio: float = Field(
+        250.0, ge=1, description="Times its own size that a packed file may unpack to; up to 64 MiB in any case."
+    )
+    rows: int = Field(100_000_000, gt=0, description="Rows of a matrix, and columns.")
+    entries: int = Field(1_000_000_000, gt=0, description="Entries that a matrix's file may hold.")
+    memory: int = Field(32 << 30, gt=0, description="Bytes of memory that reading a file may take.")
+    memory_ratio: float = Field(
+        64.0, ge=1, description="The same for each byte of the unpacked file; up to 2 GiB in any case."
+    )
+    seconds: float = Field(900.0, gt=0, description="Seconds that reading a file may take.")
+
+
 class Timing(Model):
     """How a variant, a baseline or the floor is timed."""
 
@@ -203,6 +224,9 @@ class Config(Model):
     )
     registry: FilePath = Field("config/problems.yaml", description="The registry of problems.")
     fetch: Fetch = Fetch()
+    limits: Limits = Field(
+        Limits(), description="What reading one file of your own, or one that was fetched, may take."
+    )
     studies: dict[str, StudySettings] = Field(
         default_factory=dict,
         min_length=1,

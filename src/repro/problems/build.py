@@ -104,9 +104,9 @@ def mesh_of(item: Spec | OwnProblem, config: Config) -> Found[MeshFile]:
     """
     match item:
         case Stanford():
-            return read_stanford(item, config.fetch)
+            return read_stanford(item, config.fetch, config.limits)
         case Tetmesh():
-            return read_tetmesh(item, config.fetch)
+            return read_tetmesh(item, config.fetch, config.limits)
         case Recipe():
             from repro.problems import recipes  # meshing packages are optional, and only needed here
 
@@ -140,18 +140,13 @@ def _assemble(item: Spec | OwnProblem, config: Config) -> Result:
         case Generated():
             return _generated(item, config)
         case Own() | OwnProblem():
-            entry, assembled, origin = assemble_own(Path(item.path), item.entry, config.seed)
+            entry, assembled, origin = assemble_own(item.path, item.entry, config.seed, config.limits)
             return entry, assembled, {"address": item.path, **origin}
 
 
 def _suitesparse(item: Suitesparse, config: Config) -> Result:
-    obtained = read_suitesparse(item, config.fetch)
+    obtained = read_suitesparse(item, config.fetch, config.limits)
     file = obtained.content.file
-    notes = []
-    if file.counts["explicit_zeros"]:
-        notes.append(f"{file.counts['explicit_zeros']} explicit zeros dropped")
-    if file.counts["duplicates"]:
-        notes.append(f"{file.counts['duplicates']} duplicate entries added up")
     folded = fold(file.matrix, item.entry, obtained.paths[0])
     origin = {
         "address": obtained.address,
@@ -162,7 +157,7 @@ def _suitesparse(item: Suitesparse, config: Config) -> Result:
         "checksum": obtained.content.checksum,
         "counts": file.counts,
     }
-    return item.entry, replace(folded, notes=(*notes, *folded.notes)), origin
+    return item.entry, replace(folded, notes=(*file.notes, *folded.notes)), origin
 
 
 def _from_mesh(

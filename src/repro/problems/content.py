@@ -7,14 +7,9 @@ zeros, a mesh as its vertices and cells.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import json
-import lzma
 import os
-import tarfile
-import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,80 +19,21 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from repro.config.models import Limits
 from repro.errors import ReproError
+from repro.problems.files import open_plain
 
-_DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError)
 
-
-def unpack(path: Path, member: str | None = None) -> bytes:
-    """Return a file's bytes without the compression and the archive around them.
-
-    Wrappings are told from their first bytes, not from the name: some servers undo a `.gz` on the way.
-
-    Parameters
-    ----------
-    path
-        A plain, gzip or xz file, or a tar archive in one of them.
-    member
-        How the path of the wanted file inside an archive ends, such as `bunny/reconstruction/bun_zipper.ply`.
+def unpack(path: Path, member: str | None = None, limits: Limits | None = None) -> bytes:
+    """Return a file's bytes without the compression and the archive around them, as `files.open_plain` gives them.
 
     Raises
     ------
     ReproError
-        The file is missing or unreadable, truncated or corrupt, or the archive has no such member.
+        As `files.open_plain`.
     """
-    try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        elif data[:6] == b"\xfd7zXZ\x00":
-            data = _unxz(data)
-        if tarfile.is_tarfile(io.BytesIO(data)):
-            return _untar(data, path, member)
-    except FileNotFoundError:
-        raise ReproError("no such file", where=path) from None
-    except OSError as error:
-        if not isinstance(error, gzip.BadGzipFile):
-            raise ReproError("the file cannot be read", where=path, actual=error) from None
-        raise _damaged(path, error) from None
-    except _DAMAGED as error:
-        raise _damaged(path, error) from None
-    return data
-
-
-def _unxz(data: bytes) -> bytes:
-    decoder = lzma.LZMADecompressor()
-    plain = decoder.decompress(data)
-    if not decoder.eof:
-        raise EOFError("the compressed data end early")
-    return plain
-
-
-def _untar(data: bytes, path: Path, member: str | None) -> bytes:
-    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        # a sparse file can be larger than any disk; and one whose name leads out of the archive is not looked at
-        members = [info for info in archive.getmembers() if info.isfile() and not info.issparse()]
-        files = [info for info in members if not info.name.startswith("/") and ".." not in Path(info.name).parts]
-        fitting = [info for info in files if member and f"/{info.name}".endswith(f"/{member}")]
-        if not fitting:
-            raise ReproError(
-                "the archive lacks the file",
-                where=path,
-                expected=member,
-                actual=", ".join(info.name for info in files[:10]) or "an empty archive",
-            )
-        stream = archive.extractfile(fitting[0])
-        assert stream is not None  # only for members that are no files
+    with open_plain(path, limits or Limits(), member) as stream:
         return stream.read()
-
-
-def _damaged(path: Path, error: Exception) -> ReproError:
-    return ReproError(
-        "the file is truncated or corrupt",
-        where=path,
-        actual=error,
-        todo="delete it and fetch it again",
-    )
 
 
 def matrix_checksum(matrix: sp.csr_array) -> str:

@@ -123,10 +123,20 @@ class Matrix(Problem):
         """
         actual = "{} x {}".format(*self.shape)
         if not self.nnz:
-            raise ReproError("the matrix has no entries", where=self.name, actual=actual)
+            raise ReproError(
+                "the matrix has no entries",
+                where=self.name,
+                expected="at least one that is not zero",
+                actual=actual,
+                todo="leave it out, or correct what it is read or made from",
+            )
         if not self.square:
             raise ReproError(
-                "the matrix is not square", where=self.name, expected="as many columns as rows", actual=actual
+                "the matrix is not square",
+                where=self.name,
+                expected="as many columns as rows",
+                actual=actual,
+                todo="leave it out, or make it square: rows or columns of zeros will do",
             )
         return self
 

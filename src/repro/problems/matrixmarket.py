@@ -1,22 +1,33 @@
-"""Matrix Market files, read through SciPy into CSR."""
+"""Matrix Market files, read into CSR: every line is taken as the format has it, or refused by its number."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import numpy as np
-import scipy.io
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
+from repro.config.models import Limits
 from repro.errors import ReproError
-from repro.problems.content import matrix_checksum, unpack
+from repro.problems.apart import read_apart
+from repro.problems.content import matrix_checksum
+from repro.problems.files import locate, open_plain
+from repro.problems.market_header import ENDINGS, LARGEST, Header, is_matrix_market, member_of, quote, read_header
+from repro.problems.market_lines import Column, blocks, tokens
 
-ENDINGS = (".mtx", ".mtx.gz", ".mtx.xz", ".tar.gz", ".tgz")
-LARGEST = np.iinfo(np.int32).max
+__all__ = ["ENDINGS", "LARGEST", "MatrixFile", "is_matrix_market", "read_matrix"]
+
+_VALUES = {
+    "real": ("real",),
+    "integer": ("whole",),
+    "unsigned-integer": ("whole",),
+    "complex": ("real", "real"),
+    "pattern": (),
+}
 
 
 @dataclass(frozen=True)
@@ -42,86 +53,221 @@ class MatrixFile:
         """What the header says that the values are: `real`, `complex`, `integer` or `pattern`, say."""
         return self.header.split()[1]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done to the entries that are in the file."""
+        said = {"explicit_zeros": "explicit zeros dropped", "duplicates": "duplicate entries added up"}
+        return tuple(f"{self.counts[key]} {what}" for key, what in said.items() if self.counts[key])
+
     def checksum(self) -> str:
         """SHA-256 of the matrix, whatever the wrapping."""
         return matrix_checksum(self.matrix)
 
 
-def is_matrix_market(path: Path) -> bool:
-    """Return whether a file's name is that of a Matrix Market file, packed or not."""
-    return path.name.lower().endswith(ENDINGS)
-
-
-def read_matrix(path: Path) -> MatrixFile:
+def read_matrix(path: Path, limits: Limits | None = None, *, distinct: bool = False) -> MatrixFile:
     """Read a Matrix Market file, bare, packed with gzip or xz, or in a tar archive under the archive's own name.
 
     Real, integer and complex values are taken as they are; the entries of a pattern are 1. The matrix may be
-    rectangular, and empty.
+    rectangular, and empty. It is read in a process of its own.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+    limits
+        What reading it may take; None: the configuration's defaults.
+    distinct
+        Whether an entry that the file has twice is an error, as it has to be where the matrix is taken as a pattern.
+        Else such entries are added up.
 
     Raises
     ------
     ReproError
-        The file is missing, truncated, corrupt or not Matrix Market; the matrix has NaN or infinite values, or is too
-        large for 32-bit indices; it is said to be symmetric, skew or Hermitian, but is not square.
+        The file is missing, truncated, corrupt or not Matrix Market; a line of it is not what the header says, which
+        the message names; the matrix has NaN or infinite values, or is too large for 32-bit indices or the limits; it
+        is said to be symmetric, skew or Hermitian, but is not square, keeps both halves, or has a diagonal that such a
+        matrix cannot have.
     """
-    data = unpack(path, f"{path.name.split('.', 1)[0]}.mtx")
-    rows, columns, stored, *kind = _ask(scipy.io.mminfo, data, path)
-    form, field, symmetry = kind
-    if symmetry != "general" and rows != columns:
-        raise ReproError(
-            "the matrix is not square",
-            where=path,
-            expected=f"as many columns as rows, since the file calls it {symmetry}",
-            actual=f"{rows} x {columns}",
-        )
-    if max(rows, columns, stored) > LARGEST:
-        raise ReproError(
-            "the matrix is too large for 32-bit indices",
-            where=path,
-            expected=f"at most {LARGEST} rows, columns and entries",
-            actual=f"{rows} x {columns}, {stored} entries",
-        )
-    if form == "array" and not stored:  # SciPy 1.17 ends the process on a dense matrix without rows or columns
-        read = sp.coo_array((rows, columns), dtype=complex if field == "complex" else float)
-    else:
-        read = _ask(scipy.io.mmread, data, path)
-    loose = sp.coo_array(read)
-    _refuse_infinite(loose, path)
+    limits = limits or Limits()
+    place = locate(path)
+    return read_apart(lambda: _read(place, limits, distinct), place, limits, "the reader of Matrix Market files")
+
+
+def _read(path: Path, limits: Limits, distinct: bool) -> MatrixFile:
+    with open_plain(path, limits, member_of(path)) as stream:
+        header = read_header(stream, path, limits)
+        rows, columns, values = _entries(stream, header, path)
+
+    def line_of(entry: int) -> tuple[str, str]:
+        with open_plain(path, limits, member_of(path)) as again:
+            return _find_line(again, header.lines, entry, path)
+
+    _check_entries(header, rows, columns, values, line_of)
+    rows -= 1
+    columns -= 1
+    if distinct:
+        _refuse_duplicates(header, rows, columns, line_of)
+    loose = _expanded(header, rows, columns, values, path)
+    expanded = loose.nnz
+    del rows, columns, values
     matrix = sp.csr_array(loose)
-    expanded, summed = loose.nnz, matrix.nnz
+    del loose
+    summed = matrix.nnz
     matrix.eliminate_zeros()
     matrix.sort_indices()
     counts = {
-        "stored": int(stored),
+        "stored": header.stored,
         "expanded": int(expanded),
         "duplicates": int(expanded - summed),
         "explicit_zeros": int(summed - matrix.nnz),
         "nonzeros": int(matrix.nnz),
     }
-    kept = np.complex128 if np.iscomplexobj(matrix.data) else np.float64
-    return MatrixFile(sp.csr_array(matrix.astype(kept)), counts, " ".join(kind))
+    return MatrixFile(matrix, counts, f"{header.form} {header.field} {header.symmetry}")
 
 
-def _ask(read: Callable[[io.BytesIO], Any], data: bytes, path: Path) -> Any:
-    """Let SciPy read a file, or say that it is damaged."""
-    try:
-        return read(io.BytesIO(data))
-    except (ValueError, OverflowError, TypeError) as error:
-        raise ReproError(
-            "the file is not a complete Matrix Market file",
-            where=path,
-            actual=error,
-            todo="delete it and fetch it again, or write it anew",
-        ) from None
+def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Column, Column]:
+    """Return rows and columns, counted from 1, and values of the lines behind the header, in their order."""
+    places = ("index", "index") if header.form == "coordinate" else ()
+    kinds = (*places, *_VALUES[header.field])
+    parts: list[list[Column]] = []
+    line, count = header.lines + 1, 0
+    for block in blocks(stream, line, path):
+        parts.append(tokens(block, kinds, line, path))
+        line += block.count(b"\n")
+        count += len(parts[-1][0])
+        if count > header.stored:
+            raise _bad_count(path, header, "more")
+    if count < header.stored:
+        raise _bad_count(path, header, f"{count:,}")
+    joined = [np.concatenate([part[i] for part in parts] or [np.empty(0, np.int32)]) for i in range(len(kinds))]
+    parts.clear()
+    match header.field:
+        case "pattern":
+            values: Column = np.ones(count)
+        case "complex":
+            values = np.empty(count, np.complex128)
+            values.real, values.imag = joined[-2:]
+        case _:
+            values = joined[-1].astype(np.float64, copy=False)
+    if places:
+        return joined[0].astype(np.int32, copy=False), joined[1].astype(np.int32, copy=False), values
+    return *_dense_places(header), values
 
 
-def _refuse_infinite(matrix: sp.coo_array, path: Path) -> None:
-    bad = np.flatnonzero(~np.isfinite(matrix.data))
-    if bad.size:
-        row, column = (int(index[bad[0]]) + 1 for index in matrix.coords)
-        raise ReproError(
-            "the matrix has NaN or infinite values",
-            where=f"{path}, first at row {row}, column {column} (counted from 1)",
-            expected="finite values",
-            actual=f"{bad.size} of {matrix.nnz}",
+def _dense_places(header: Header) -> tuple[Column, Column]:
+    """Return rows and columns, from 1, of the entries of a dense matrix: down the columns, of a half below it."""
+    n = header.rows
+    if header.symmetry == "general":
+        columns, rows = (index.ravel() for index in np.indices((header.columns, n), np.int32))
+    else:
+        half = np.triu_indices(n, 1 if header.symmetry == "skew-symmetric" else 0)
+        columns, rows = (index.astype(np.int32) for index in half)
+    return rows + np.int32(1), columns + np.int32(1)
+
+
+def _check_entries(
+    header: Header, rows: Column, columns: Column, values: Column, line_of: Callable[[int], tuple[str, str]]
+) -> None:
+    """Refuse the first entry that the header does not allow."""
+
+    def refuse(what: str, bad: NDArray[np.bool_], expected: str, todo: str) -> None:
+        if bad.any():
+            first = int(bad.argmax())
+            where, text = line_of(first)
+            where += f", row {rows[first]}, column {columns[first]}" if rows[first] > 0 < columns[first] else ""
+            raise ReproError(what, where=where, expected=expected, actual=text, todo=todo)
+
+    anew = "correct the file, or write it anew"
+    for index, count, what in ((rows, header.rows, "rows"), (columns, header.columns, "columns")):
+        if len(index) and (index.min() < 1 or index.max() > count):
+            expected = f"{what} from 1 to {count}" if count else f"no entries, since there are no {what}"
+            refuse("an entry lies outside the matrix", (index < 1) | (index > count), expected, anew)
+    if not np.isfinite(values).all():
+        refuse("the matrix has NaN or infinite values", ~np.isfinite(values), "finite values", anew)
+    if header.symmetry == "general":
+        return
+    kind = header.symmetry
+    off = np.flatnonzero(rows != columns)
+    if off.size:
+        lower = rows > columns
+        other = ~lower if lower[off[0]] else lower
+        other[rows == columns] = False
+        half = "below" if lower[off[0]] else "above"
+        refuse(
+            f"a {kind} file keeps one half of the matrix, and has entries of both",
+            other,
+            f"entries {half} the diagonal alone, as the first is: the other half follows from them",
+            "leave one half out, or call the file general",
         )
+    if kind == "skew-symmetric":
+        refuse("a skew-symmetric matrix has no diagonal", rows == columns, "entries off the diagonal alone", anew)
+    if kind == "hermitian" and np.iscomplexobj(values):
+        refuse(
+            "the diagonal of a Hermitian matrix is real",
+            (rows == columns) & (values.imag != 0),
+            "an imaginary part of 0 on the diagonal",
+            "correct the file, or call it symmetric if it is",
+        )
+
+
+def _refuse_duplicates(
+    header: Header, rows: Column, columns: Column, line_of: Callable[[int], tuple[str, str]]
+) -> None:
+    keys = rows.astype(np.int64) * max(header.columns, 1) + columns
+    order = np.argsort(keys, kind="stable")
+    again = np.flatnonzero(np.diff(keys[order]) == 0) + 1
+    if again.size:
+        second = int(order[again].min())
+        first = int(np.flatnonzero(keys == keys[second])[0])
+        (where, text), (before, _) = line_of(second), line_of(first)
+        raise ReproError(
+            "a pattern has each entry once",
+            where=where,
+            expected=f"another entry than that of {before.rsplit(', ', 1)[-1]}",
+            actual=f"{text}; {again.size} entries are there before",
+            todo="leave the entry out, or give the problem `entry: real`, which adds such entries up",
+        )
+
+
+def _expanded(header: Header, rows: Column, columns: Column, values: Column, path: Path) -> sp.coo_array:
+    """Return the matrix with the half that the file leaves out."""
+    shape = (header.rows, header.columns)
+    if header.symmetry != "general":
+        off = rows != columns
+        mirrored = values[off]
+        match header.symmetry:
+            case "skew-symmetric":
+                mirrored = -mirrored
+            case "hermitian":
+                mirrored = mirrored.conj()
+        if len(rows) + len(mirrored) > LARGEST:
+            raise ReproError(
+                "the matrix is too large for 32-bit indices",
+                where=path,
+                expected=f"at most {LARGEST:,} entries with both halves",
+                actual=f"{len(rows) + len(mirrored):,}",
+            )
+        rows, columns = np.concatenate([rows, columns[off]]), np.concatenate([columns, rows[off]])
+        values = np.concatenate([values, mirrored])
+    return sp.coo_array((values, (rows, columns)), shape=shape)
+
+
+def _find_line(stream: BinaryIO, header: int, entry: int, path: Path) -> tuple[str, str]:
+    """Return where an entry is, file and line, and the line; for a message alone, since it takes reading all again."""
+    left = entry
+    for number, text in enumerate(stream, 1):
+        if number > header and text.strip():
+            if not left:
+                return f"{path}, line {number}", quote(text)
+            left -= 1
+    raise AssertionError("the file has become shorter")
+
+
+def _bad_count(path: Path, header: Header, actual: str) -> ReproError:
+    return ReproError(
+        "the file is not a complete Matrix Market file",
+        where=path,
+        expected=f"{header.stored:,} entries, as line {header.lines} says",
+        actual=actual,
+        todo="delete it and fetch it again, or write it anew",
+    )

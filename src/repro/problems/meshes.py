@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import re
-import shutil
-import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
-from io import BufferedReader
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.config.models import Limits
 from repro.errors import ReproError
+from repro.problems.apart import read_apart
 from repro.problems.assembled import Floats, Integers
+from repro.problems.files import locate
+from repro.problems.meshformats import FORMATS, PACKED, format_of, unpacked
 
-# suffix: meshio's module. They are called directly because `meshio.read` ends the process on an unreadable file.
-FORMATS = {
-    ".ply": "ply",
-    ".obj": "obj",
-    ".off": "off",
-    ".stl": "stl",
-    ".msh": "gmsh",
-    ".node": "tetgen",
-    ".ele": "tetgen",
-    ".mesh": "medit",
-    ".meshb": "medit",
-    ".vtk": "vtk",
-    ".vtu": "vtu",
-}
-PACKED = (".gz", ".xz")
-TETGEN_PAIR = {".node": ".ele", ".ele": ".node"}
+__all__ = ["FORMATS", "longest_edges", "read_surface", "read_tetrahedra", "tetrahedron_volumes"]
 
 # An element this thin, in units of its longest edge squared or cubed, has no area or volume beyond rounding.
 DEGENERATE = 1e-12
 
 
-def read_surface(path: Path | str) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
-    """Read a triangle mesh; polygons are cut into fans, other elements ignored.
+def read_surface(path: Path | str, limits: Limits | None = None) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
+    """Read a triangle mesh; polygons are cut into fans; lines, points and volumes are ignored.
 
     Parameters
     ----------
     path
         A file in one of `FORMATS`, bare or packed with gzip or xz.
+    limits
+        What reading it may take; None: the configuration's defaults.
 
     Returns
     -------
@@ -61,20 +46,21 @@ def read_surface(path: Path | str) -> tuple[Floats, NDArray[np.int64], tuple[str
     Raises
     ------
     ReproError
-        The file is missing, of an unknown format, damaged or truncated, has no faces, or has degenerate ones.
+        The file is missing, of an unknown format, damaged or truncated, beyond the limits, or ends the process that
+        reads it; the mesh has no faces, others than linear ones, or degenerate ones.
     """
     path = Path(path)
-    points, cells = _read(path)
-    blocks = [
-        np.stack([np.broadcast_to(data[:, :1], data[:, 2:].shape), data[:, 1:-1], data[:, 2:]], axis=-1)
-        for kind, data in cells
-        if kind in ("triangle", "quad", "polygon") and data.shape[1] > 2
+    points, cells = _read(path, limits or Limits())
+    polygons = [block.data for block in cells if _is_read(block, 2)]
+    fans = [
+        np.stack([np.broadcast_to(data[:, :1], data[:, 2:].shape), data[:, 1:-1], data[:, 2:]], axis=-1).reshape(-1, 3)
+        for data in polygons
     ]
-    faces = _join([block.reshape(-1, 3) for block in blocks], "triangles", path, cells)
+    faces = _join(fans, "triangles", 2, path, cells)
     notes = []
-    polygons = sum(len(data) for kind, data in cells if kind in ("quad", "polygon") and data.shape[1] > 3)
-    if polygons:
-        notes.append(f"{polygons} polygons cut into triangles")
+    cut = sum(len(data) for data in polygons if data.shape[1] > 3)
+    if cut:
+        notes.append(f"{cut} polygons cut into triangles")
     points, faces, dropped = _referenced(points, faces, path)
     corners = points[faces]
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
@@ -82,14 +68,18 @@ def read_surface(path: Path | str) -> tuple[Floats, NDArray[np.int64], tuple[str
     return points, faces, (*notes, *dropped, *_oddities(faces))
 
 
-def read_tetrahedra(path: Path | str) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
-    """Read a tetrahedral mesh; its boundary triangles and other elements are ignored.
+def read_tetrahedra(
+    path: Path | str, limits: Limits | None = None
+) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
+    """Read a tetrahedral mesh; triangles, lines and points, such as those of its boundary, are ignored.
 
     Parameters
     ----------
     path
         A file in one of `FORMATS`, bare or packed with gzip or xz. Of TetGen's two files either will do; the
         other one is looked for beside it.
+    limits
+        What reading it may take; None: the configuration's defaults.
 
     Returns
     -------
@@ -103,13 +93,14 @@ def read_tetrahedra(path: Path | str) -> tuple[Floats, NDArray[np.int64], tuple[
     Raises
     ------
     ReproError
-        The file is missing, of an unknown format, damaged or truncated, has no tetrahedra, has degenerate ones, or
-        some that are inverted against the others.
+        The file is missing, of an unknown format, damaged or truncated, beyond the limits, or ends the process that
+        reads it; the mesh has no tetrahedra, other volumes beside them, degenerate ones, or some that are inverted
+        against the others.
     """
     path = Path(path)
-    points, cells = _read(path)
-    blocks = [data for kind, data in cells if kind == "tetra" and data.shape[1] == 4]
-    points, tets, notes = _referenced(points, _join(blocks, "tetrahedra", path, cells), path)
+    points, cells = _read(path, limits or Limits())
+    blocks = [block.data for block in cells if _is_read(block, 3)]
+    points, tets, notes = _referenced(points, _join(blocks, "tetrahedra", 3, path, cells), path)
     volumes = tetrahedron_volumes(points, tets)
     _refuse_degenerate(np.abs(volumes), points[tets], 3, "tetrahedra", path)
     inverted = np.flatnonzero(volumes < 0)
@@ -126,7 +117,7 @@ def read_tetrahedra(path: Path | str) -> tuple[Floats, NDArray[np.int64], tuple[
             "(counted from 0)",
             todo="repair the mesh, or mesh its surface anew",
         )
-    return points, tets, notes
+    return points, tets, (*notes, *_twice(tets))
 
 
 def tetrahedron_volumes(points: Floats, tets: Integers) -> Floats:
@@ -145,16 +136,40 @@ def longest_edges(corners: Floats) -> Floats:
     return longest
 
 
-def _read(path: Path) -> tuple[Floats, list[tuple[str, NDArray[np.int64]]]]:
+@dataclass(frozen=True)
+class _Cells:
+    """Cells of one kind, as meshio calls it: `(c, k)` vertex numbers in `dimension` dimensions."""
+
+    kind: str
+    dimension: int
+    data: NDArray[np.int64]
+
+
+def _read(path: Path, limits: Limits) -> tuple[Floats, list[_Cells]]:
     """Return points `(p, 3)` and the cell blocks of a file, unchecked but for their shape."""
-    suffix = _format(path)
-    with _unpacked(path, suffix) as plain, warnings.catch_warnings():
+    path = locate(path)
+    suffix = format_of(path)
+    if suffix is None:
+        raise ReproError(
+            "unknown mesh format",
+            where=path,
+            expected=f"one of {' '.join(FORMATS)}, bare or with {' or '.join(PACKED)}",
+            actual=path.name,
+        )
+    with unpacked(path, suffix, limits) as plain:
+        reader = f"meshio's reader of {suffix} files"
+        return read_apart(lambda: _parse(plain, suffix, path), plain, limits, reader, named=path)
+
+
+def _parse(plain: Path, suffix: str, path: Path) -> tuple[Floats, list[_Cells]]:
+    """Let meshio read a file, and name it as the user does in what is said of it."""
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy's about a damaged file, which ends in an error below
         try:
             mesh = import_module(f"meshio.{FORMATS[suffix]}").read(plain)
             points = np.array(mesh.points, dtype=np.float64)
-            cells = [(block.type, np.array(block.data, dtype=np.int64)) for block in mesh.cells]
-        except ReproError:
+            cells = [_Cells(block.type, block.dim, np.array(block.data, dtype=np.int64)) for block in mesh.cells]
+        except (ReproError, MemoryError):
             raise
         except Exception as error:  # meshio's parsers raise whatever they stumble over
             raise ReproError(
@@ -164,7 +179,7 @@ def _read(path: Path) -> tuple[Floats, list[tuple[str, NDArray[np.int64]]]]:
                 actual=" ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":"),
                 todo="fetch or export it again, or convert it to PLY or Gmsh",
             ) from error
-        missing = _missing(plain, suffix, sum(len(data) for _, data in cells))
+    missing = _missing(plain, suffix, sum(len(block.data) for block in cells))
     if missing:
         raise ReproError(
             "the mesh file is truncated",
@@ -178,76 +193,6 @@ def _read(path: Path) -> tuple[Floats, list[tuple[str, NDArray[np.int64]]]]:
             "the mesh has no vertices in three dimensions", where=path, expected="(p, 3)", actual=points.shape
         )
     return points[:, :3], cells  # OBJ files may carry colours behind the coordinates
-
-
-def _format(path: Path) -> str:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in PACKED:
-        suffixes.pop()
-    if not suffixes or suffixes[-1] not in FORMATS:
-        raise ReproError(
-            "unknown mesh format",
-            where=path,
-            expected=f"one of {' '.join(FORMATS)}, bare or with {' or '.join(PACKED)}",
-            actual=path.name,
-        )
-    return suffixes[-1]
-
-
-@contextmanager
-def _unpacked(path: Path, suffix: str) -> Iterator[Path]:
-    """Give a copy of the mesh in the form meshio wants: unpacked, TetGen's two files side by side."""
-    if not path.is_file():
-        raise ReproError("no such mesh file", where=path)
-    parts = {suffix: path}
-    if suffix in TETGEN_PAIR:
-        parts[TETGEN_PAIR[suffix]] = _companion(path, suffix)
-    with tempfile.TemporaryDirectory(prefix="repro-mesh-") as folder:
-        for part, source in parts.items():
-            try:
-                with _open(source) as packed, Path(folder, f"mesh{part}").open("wb") as plain:
-                    plain.write(_start(packed.read(1 << 16), part, source))
-                    shutil.copyfileobj(packed, plain)
-            except (OSError, EOFError, lzma.LZMAError) as error:
-                raise ReproError(
-                    "the mesh file cannot be unpacked; it is damaged or truncated, or the disk is full",
-                    where=source,
-                    actual=error,
-                    todo="fetch it again",
-                ) from error
-        yield Path(folder, f"mesh{suffix}")
-
-
-def _open(path: Path) -> gzip.GzipFile | lzma.LZMAFile | BufferedReader:
-    match path.suffix.lower():
-        case ".gz":
-            return gzip.open(path)
-        case ".xz":
-            return lzma.open(path)
-        case _:
-            return path.open("rb")
-
-
-def _start(start: bytes, suffix: str, path: Path) -> bytes:
-    """Return the start of a file with what meshio trips over mended, or refuse it.
-
-    At the end of a file meshio waits for ever for the rest of a header, so there must be one.
-    """
-    lines = [line for line in map(bytes.strip, start.splitlines()) if line and not line.startswith(b"#")]
-    complete = {".ply": b"end_header" in lines, ".off": len(lines) > 1, ".node": bool(lines), ".ele": bool(lines)}
-    if not complete.get(suffix, True):
-        raise ReproError(
-            "the mesh file has no complete header; it is truncated or of another format",
-            where=path,
-            expected=f"a {suffix} file",
-            actual=f"it starts with {start[:20]!r}",
-            todo="fetch or export it again",
-        )
-    if suffix == ".ply":
-        # a face's vertices go by either of two names, of which meshio knows one
-        header, end, data = start.partition(b"end_header")
-        start = re.sub(rb"\bvertex_index\b", b"vertex_indices", header) + end + data
-    return start
 
 
 def _missing(plain: Path, suffix: str, cells: int) -> str | None:
@@ -268,33 +213,43 @@ def _missing(plain: Path, suffix: str, cells: int) -> str | None:
     return None
 
 
-def _companion(path: Path, suffix: str) -> Path:
-    """Find the other one of TetGen's two files, packed or not."""
-    bare = path.with_suffix("") if path.suffix.lower() in PACKED else path
-    candidates = [
-        bare.with_suffix(TETGEN_PAIR[suffix]).with_name(bare.stem + TETGEN_PAIR[suffix] + packing)
-        for packing in ("", *PACKED)
-    ]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    raise ReproError(
-        "TetGen keeps a mesh in two files, and one of them is missing",
-        where=path,
-        expected=f"one of {', '.join(candidate.name for candidate in candidates)} beside it",
-        todo="put it there",
-    )
-
-
 def _join(
-    blocks: list[NDArray[np.int64]], what: str, path: Path, cells: list[tuple[str, NDArray[np.int64]]]
+    blocks: list[NDArray[np.int64]], what: str, dimension: int, path: Path, cells: list[_Cells]
 ) -> NDArray[np.int64]:
-    elements = np.concatenate(blocks) if blocks else np.empty((0, 3), np.int64)
-    if not len(elements):
-        kinds = ", ".join(sorted({kind for kind, data in cells if len(data)})) or "no elements"
-        todo = "quaternion problems need a surface, block3 problems a volume"
-        raise ReproError(f"the mesh has no {what}", where=path, expected=what, actual=kinds, todo=todo)
-    return elements
+    """Return the elements that are read, after refusing others of the same dimension, which are as much of the body."""
+    counts: dict[str, int] = {}
+    for block in cells:
+        counts[block.kind] = counts.get(block.kind, 0) + len(block.data)
+    listed = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()) if count)
+    read = sum(map(len, blocks))
+    others = sum(len(block.data) for block in cells if block.dimension == dimension)
+    others -= sum(len(block.data) for block in cells if _is_read(block, dimension))
+    linear = f"linear {what}: {'three or more' if dimension == 2 else 'four'} vertices each, the corners"
+    if others:
+        raise ReproError(
+            f"the mesh has other elements than linear {what}",
+            where=path,
+            expected=linear,
+            actual=listed,
+            todo=f"export or convert the whole mesh to linear {what} (order 1; hexahedra, prisms and pyramids split)",
+        )
+    if not read:
+        needs = "quaternion problems need a surface, block3 problems a volume"
+        raise ReproError(
+            f"the mesh has no {what}",
+            where=path,
+            expected=linear,
+            actual=listed or "no elements",
+            todo=f"{needs}: name another `entry:`, or another file",
+        )
+    return np.concatenate(blocks)
+
+
+def _is_read(block: _Cells, dimension: int) -> bool:
+    """Return whether cells are among those that are read as a surface (2) or a volume (3)."""
+    if dimension == 2:
+        return block.kind in ("triangle", "quad", "polygon") and block.data.shape[1] > 2
+    return block.kind == "tetra" and block.data.shape[1] == 4
 
 
 def _referenced(
@@ -335,6 +290,19 @@ def _refuse_degenerate(measures: Floats, corners: Floats, power: int, what: str,
             actual=f"{bad.size} of {len(measures)}, the first is number {bad[0]} (counted from 0)",
             todo="repair the mesh: remove these elements or merge their vertices",
         )
+
+
+def _twice(tets: NDArray[np.int64]) -> tuple[str, ...]:
+    """Name tetrahedra of the same four vertices as another, which make the body stiffer there."""
+    a, b, c, d = np.sort(tets, axis=1).T
+    n = int(tets.max()) + 1
+    low, high = a * n + b, c * n + d
+    order = np.lexsort((low, high))
+    again = np.flatnonzero((np.diff(low[order]) == 0) & (np.diff(high[order]) == 0)) + 1
+    if not again.size:
+        return ()
+    first = int(order[again].min())
+    return (f"{again.size} duplicate tetrahedra kept, the first is number {first} (counted from 0)",)
 
 
 def _oddities(faces: NDArray[np.int64]) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from meshio import medit
 from numpy.typing import NDArray
 
-from repro.config.models import Fetch
+from repro.config.models import Fetch, Limits
 from repro.errors import ReproError
 from repro.problems.assembled import Floats
 from repro.problems.content import check_content, mesh_checksum
@@ -39,7 +39,7 @@ class MeshFile:
     checksum: dict[str, str]
 
 
-def read_stanford(item: Stanford, settings: Fetch) -> Found[MeshFile]:
+def read_stanford(item: Stanford, settings: Fetch, limits: Limits | None = None) -> Found[MeshFile]:
     """Find or download a surface, read it, and cut its triangles as often as the item asks for.
 
     Raises
@@ -53,7 +53,7 @@ def read_stanford(item: Stanford, settings: Fetch) -> Found[MeshFile]:
         suffixes=tuple((f".ply{wrapping}",) for wrapping in WRAPPINGS),
         addresses=lambda: [Address((url,), item.member if _is_archive(url) else None) for url in item.urls],
     )
-    obtained = obtain(wanted, settings, _reader(item, settings, read_surface))
+    obtained = obtain(wanted, settings, _reader(item, settings, read_surface, limits))
     if not item.subdivide:
         return obtained
     read = obtained.content
@@ -64,7 +64,7 @@ def read_stanford(item: Stanford, settings: Fetch) -> Found[MeshFile]:
     return replace(obtained, content=replace(read, vertices=vertices, cells=faces, notes=(*read.notes, note)))
 
 
-def read_tetmesh(item: Tetmesh, settings: Fetch) -> Found[MeshFile]:
+def read_tetmesh(item: Tetmesh, settings: Fetch, limits: Limits | None = None) -> Found[MeshFile]:
     """Find or download a tetrahedral mesh, and read it.
 
     Raises
@@ -78,7 +78,7 @@ def read_tetmesh(item: Tetmesh, settings: Fetch) -> Found[MeshFile]:
         suffixes=tuple(tuple(part + wrapping for part in item.parts) for wrapping in WRAPPINGS),
         addresses=lambda: [Address(urls) for urls in item.urls],
     )
-    return obtain(wanted, settings, _reader(item, settings, read_tetrahedra))
+    return obtain(wanted, settings, _reader(item, settings, read_tetrahedra, limits))
 
 
 def obtain_recorded(item: Recipe, settings: Fetch, make: Callable[[], Found[MeshFile]]) -> Found[MeshFile]:
@@ -168,10 +168,13 @@ def _is_archive(url: str) -> bool:
 
 
 def _reader(
-    item: Stanford | Tetmesh | Recipe, settings: Fetch, read: Callable[[Path], Read]
+    item: Stanford | Tetmesh | Recipe,
+    settings: Fetch,
+    read: Callable[[Path, Limits | None], Read],
+    limits: Limits | None = None,
 ) -> Callable[[tuple[Path, ...]], MeshFile]:
     def checked(paths: tuple[Path, ...]) -> MeshFile:
-        vertices, cells, notes = read(paths[0])
+        vertices, cells, notes = read(paths[0], limits)
         sha256 = mesh_checksum(vertices, cells)
         state = check_content(item.name, sha256, item.checksum, Path(settings.cache), paths[0])
         return MeshFile(vertices, cells, notes, state)

@@ -23,7 +23,11 @@ class Outline:
     files
         The user's own files that it is read from; none for a problem that is fetched or generated.
     size
-        Rows and non-zeros that the registry states; None where only building it tells.
+        Rows and non-zeros that the registry or the file states; None where only building it tells.
+    at_most
+        Whether that is a bound: the non-zeros may be fewer.
+    columns
+        Columns where they are stated and others than the rows.
     """
 
     name: str
@@ -32,3 +36,10 @@ class Outline:
     definition: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[Path, ...] = ()
     size: tuple[int, int] | None = None
+    at_most: bool = False
+    columns: int | None = None
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it may be a matrix for products y = A x time and again, for all that is known: square, not empty."""
+        return self.columns is None and (self.size is None or 0 not in self.size)

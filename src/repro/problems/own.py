@@ -6,18 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from repro.errors import ReproError
+from repro.config.models import Limits
 from repro.problems.assembled import Assembled
 from repro.problems.content import mesh_checksum
 from repro.problems.dirac import assemble_dirac
 from repro.problems.elasticity import assemble_elasticity
+from repro.problems.files import locate_own, open_plain
 from repro.problems.fold import fold
-from repro.problems.matrixmarket import ENDINGS, is_matrix_market, read_matrix
-from repro.problems.meshes import FORMATS, read_surface, read_tetrahedra
-from repro.problems.own_header import ENTRIES
+from repro.problems.market_header import is_matrix_market, member_of, read_header
+from repro.problems.matrixmarket import read_matrix
+from repro.problems.meshes import read_surface, read_tetrahedra
+from repro.problems.own_header import entry_of
 
 
-def assemble_own(path: Path, entry: str | None, seed: int = 1) -> tuple[str, Assembled, dict[str, Any]]:
+def assemble_own(
+    path: Path | str, entry: str | None, seed: int = 1, limits: Limits | None = None
+) -> tuple[str, Assembled, dict[str, Any]]:
     """Build a problem from a local file.
 
     Parameters
@@ -29,46 +33,35 @@ def assemble_own(path: Path, entry: str | None, seed: int = 1) -> tuple[str, Ass
         What its non-zeros are; for a matrix None means what its header says, `real`, `complex` or `pattern`.
     seed
         That of the Dirac operator's curvature potential.
+    limits
+        What reading the file may take; None: the configuration's defaults.
 
     Returns
     -------
     entry, assembled, origin
-        The entry, the matrix, and what there is to say of the file: `checksum`, `counts`.
+        The entry, as `own_header.describe` says it, the matrix, and what there is to say of the file: `checksum`,
+        `counts`.
 
     Raises
     ------
     ReproError
-        The file is missing, damaged or of an unknown kind, or the entry does not fit it.
+        The file is missing, damaged, beyond the limits or of an unknown kind, or the entry does not fit it.
     """
-    path = path.expanduser()
-    if not path.is_file():
-        raise ReproError("no such file", where=path, todo="correct the problem's `path:`")
+    path, limits = locate_own(path), limits or Limits()
     if is_matrix_market(path):
-        file = read_matrix(path)
-        entry = entry or ENTRIES[file.field]
+        with open_plain(path, limits, member_of(path)) as stream:
+            entry = entry_of(path, entry, read_header(stream, path, limits))
+        file = read_matrix(path, limits, distinct=entry == "pattern")
         origin = {"checksum": {"sha256": file.checksum(), "state": "own"}, "counts": file.counts}
-        return entry, fold(file.matrix, entry, path), origin
-    if not any(suffix in FORMATS for suffix in map(str.lower, path.suffixes)):
-        raise ReproError(
-            "unknown kind of file",
-            where=path,
-            expected=f"a matrix ({' '.join(ENDINGS)}) or a mesh ({' '.join(FORMATS)}, bare, .gz or .xz)",
-            actual=path.name,
-        )
+        folded = fold(file.matrix, entry, path)
+        return entry, replace(folded, notes=(*file.notes, *folded.notes)), origin
+    entry = entry_of(path, entry, None)
     if entry == "quaternion":
-        vertices, cells, notes = read_surface(path)
+        vertices, cells, notes = read_surface(path, limits)
         assembled = assemble_dirac(vertices, cells, seed=seed)
-    elif entry == "block3":
-        vertices, cells, notes = read_tetrahedra(path)
-        assembled = assemble_elasticity(vertices, cells)
     else:
-        raise ReproError(
-            "a mesh needs an entry that can be computed on it",
-            where=path,
-            expected="entry: quaternion (a surface) or block3 (tetrahedra)",
-            actual=f"entry: {entry}" if entry else "no entry",
-            todo="give the problem such an `entry:`",
-        )
+        vertices, cells, notes = read_tetrahedra(path, limits)
+        assembled = assemble_elasticity(vertices, cells)
     origin = {
         "checksum": {"sha256": mesh_checksum(vertices, cells), "state": "own"},
         "counts": {"vertices": len(vertices), "cells": len(cells)},

@@ -144,18 +144,34 @@ class Unavailable(ReproError):
         super().__init__(f"problem {name} is unavailable", actual=reason)
 
 
-def load_problem(path: Path) -> Problem:
+def load_problem(path: Path, name: str | None = None) -> Problem:
     """Read a problem of any kind back and check its content against its checksum.
+
+    Parameters
+    ----------
+    path
+        Of its file.
+    name
+        Of the problem that the file has to hold; None: any.
 
     Raises
     ------
     Unavailable
         The file records that the problem could not be had.
     ReproError
-        The file is missing, damaged, of another schema or an unknown kind, or does not match its checksum.
+        The file is missing, damaged, of another schema or an unknown kind, or does not match its checksum; or it
+        holds another problem than that of the name.
     """
     meta, arrays = _read(path)
     try:
+        if name not in (None, meta["name"]):
+            raise ReproError(
+                "the problem file holds another problem",
+                where=path,
+                expected=name,
+                actual=meta["name"],
+                todo="delete the file and build it again",
+            )
         if meta["status"] == "unavailable":
             raise Unavailable(meta["name"], meta["reason"])
         kind = _find_kind(meta["kind"], path)

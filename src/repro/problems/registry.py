@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,31 +14,17 @@ from repro.config.models import LONGEST, EntryName, FilePath, Model, OwnProblem
 from repro.config.yaml_file import read_yaml
 from repro.errors import ReproError
 from repro.problems.collection import load_collection
+from repro.problems.names import LONGEST_NAME, NAME, check_name, flaw
 
 REGISTRY = Path("config/problems.yaml")
 _EXPECTED = "a registry of problems, as docs/add-a-problem.md explains it: a mapping with `problems`, a list"
 
 Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-# names become paths of results: no part may be empty, start with a dot, or be too long for a file's name
-_PART = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST - 1}}}"
-NAME = rf"^{_PART}(/{_PART})*$"
-LONGEST_NAME = 255
-# to Snakemake, a wildcard that ends in twenty repetitions is that of a rule which needs itself
-_REPEATING = re.compile(r"(.+?)\1{19}$")
-
-
-def _flaw(name: str) -> str | None:
-    """Return what is expected of a problem's name in place of this one; None where it can be one."""
-    if not re.fullmatch(NAME, name):
-        return f"letters, digits and . _ - with / between parts, of at most {LONGEST} characters each"
-    if len(name) > LONGEST_NAME:
-        return f"at most {LONGEST_NAME} characters"
-    return "a name that does not end in twenty repetitions" if _REPEATING.search(name) else None
 
 
 def _check_name(name: str) -> str:
-    if flaw := _flaw(name):
-        raise ValueError(f"not a name for a problem; expected {flaw}")
+    if wanted := flaw(name):
+        raise ValueError(f"not a name for a problem; expected {wanted}")
     return name
 
 
@@ -267,16 +252,8 @@ def own_name(problem: OwnProblem) -> str:
     ReproError
         It cannot be the name of a file of results.
     """
-    name = problem.name if problem.name is not None else Path(problem.path).name.split(".", 1)[0]
-    if flaw := _flaw(name):
-        raise ReproError(
-            "not a name for a problem",
-            where=problem.path,
-            expected=flaw,
-            actual=shown(repr(name)),
-            todo="give it a `name:`",
-        )
-    return name
+    name = Path(problem.path).name.split(".", 1)[0] if problem.name is None else problem.name
+    return check_name(name, problem.path)
 
 
 def load_registry(path: Path = REGISTRY) -> Registry:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.config.models import Fetch
+from repro.config.models import Fetch, Limits
 from repro.errors import ReproError
 from repro.problems.collection import Indexed
 from repro.problems.content import check_content
@@ -47,7 +47,7 @@ class Checked:
     checksum: dict[str, str]
 
 
-def read_suitesparse(item: Suitesparse, settings: Fetch) -> Found[Checked]:
+def read_suitesparse(item: Suitesparse, settings: Fetch, limits: Limits | None = None) -> Found[Checked]:
     """Find or download a matrix of the collection, and read it.
 
     Raises
@@ -58,7 +58,7 @@ def read_suitesparse(item: Suitesparse, settings: Fetch) -> Found[Checked]:
     cache = Path(settings.cache)
 
     def read(paths: tuple[Path, ...]) -> Checked:
-        file = read_matrix(paths[0])
+        file = read_matrix(paths[0], limits, distinct=item.entry == "pattern")
         return Checked(file, check_content(item.name, file.checksum(), item.checksum, cache, paths[0]))
 
     return obtain(

@@ -17,6 +17,7 @@ from repro.bench.workspace import Workspace
 from repro.codegen.precisions import DTYPES, INDEX_BYTES
 from repro.devices.base import Buffer
 from repro.entries import Entry, get_entry
+from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.sparse.ordering import permutation, reorder
 from repro.sparse.vectors import pack_vector, padded_size
@@ -154,21 +155,70 @@ def make_operands(matrix: Matrix, precision: str, seed: int) -> ProductOperands:
     Raises
     ------
     ReproError
-        The matrix has no entries or is not square.
+        The matrix has no entries or is not square, or its values or their sums are beyond the working precision.
     """
     matrix.require_product()
     entry = get_entry(matrix.entry)
     dtype = DTYPES[precision]
     x = np.random.default_rng(seed).uniform(-1.0, 1.0, (matrix.n, entry.size)).astype(dtype)
     exact = x.astype(np.float64).ravel()
-    expanded = expand(matrix, matrix.values.astype(dtype, copy=False))
+    with np.errstate(over="ignore"):
+        rounded = matrix.values.astype(dtype, copy=False)
+    _require_range(matrix, rounded, precision)
+    expanded = expand(matrix, rounded)
     reference = expanded @ exact
     expanded.data = np.abs(expanded.data)
     size = expanded @ np.abs(exact)
+    _require_products(matrix, size, precision)
     terms = np.repeat((matrix.row_lengths + 2) * entry.size, entry.size)
     bound = terms * float(np.finfo(dtype).eps) * size
     checksum = hashlib.sha256(f"{matrix.checksum()} {seed}".encode()).hexdigest()
     return ProductOperands(matrix, precision, x, reference.reshape(x.shape), bound.reshape(x.shape), checksum)
+
+
+def _require_range(matrix: Matrix, rounded: NDArray[np.floating], precision: str) -> None:
+    """Refuse values that become infinite, and rows of which nothing is left, in the working precision."""
+    limits = np.finfo(rounded.dtype)
+    infinite = ~np.isfinite(rounded).all(axis=1)
+    if infinite.any():
+        largest = float(np.abs(matrix.values).max())
+        raise _beyond(
+            f"values are too large for {precision} precision",
+            matrix,
+            f"at most {limits.max:.3g} in magnitude",
+            f"{np.count_nonzero(infinite)} of {matrix.nnz} entries are larger, up to {largest:.3g}",
+            precision,
+        )
+    if matrix.values.shape[1] and ((matrix.values != 0) & (np.abs(rounded) < limits.tiny)).any():
+        starts = matrix.indptr[:-1][np.diff(matrix.indptr) > 0]
+        kept = np.maximum.reduceat(np.abs(rounded).max(axis=1), starts)
+        lost = (kept < limits.tiny) & (np.maximum.reduceat(np.abs(matrix.values).max(axis=1), starts) > 0)
+        if lost.any():
+            raise _beyond(
+                f"values are too small for {precision} precision",
+                matrix,
+                f"at least {limits.tiny:.3g} in magnitude, once in each row that is not zero",
+                f"{np.count_nonzero(lost)} rows have smaller ones alone",
+                precision,
+            )
+
+
+def _require_products(matrix: Matrix, size: NDArray[np.float64], precision: str) -> None:
+    """Refuse a matrix whose product with x may not be a number of the working precision."""
+    largest = np.finfo(DTYPES[precision]).max
+    if not (size <= largest).all():
+        raise _beyond(
+            f"products are too large for {precision} precision",
+            matrix,
+            f"|A||x| of at most {largest:.3g}",
+            f"{np.count_nonzero(~(size <= largest))} of {len(size)} rows' are larger",
+            precision,
+        )
+
+
+def _beyond(what: str, matrix: Matrix, expected: str, actual: str, precision: str) -> ReproError:
+    other = "leave single out of the study's `precisions`, or scale" if precision == "single" else "scale"
+    return ReproError(what, where=matrix.name, expected=expected, actual=actual, todo=f"{other} the matrix")
 
 
 def operands_of(workspace: Workspace) -> ProductOperands:

@@ -82,7 +82,9 @@ class CompoundSpmv(Study):
         check_names(NAME, settings.baselines, {_entry(problem): None for problem in problems}, target.dialect)
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
-        """Return `space/entry-precision/layout` of every layout to try."""
+        """Return `space/entry-precision/layout` of every layout to try; none for what is known to be no operand."""
+        if not problem.multiplies:
+            return []
         entry = _entry(problem)
         return [
             f"{space}/{entry}-{precision}/{layout}"
@@ -131,7 +133,9 @@ class CompoundSpmv(Study):
         return Variant(id, compile_module(source, target, path), path.parent, EXTENDED)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
-        """Return how many variants there are, and the bytes of the matrix as CSR."""
+        """Return how many variants there are, and the bytes of the matrix as CSR; none for what is no operand."""
+        if not problem.multiplies:
+            return Workload(0, 0, 0, 0, 0)
         entry = get_entry(_entry(problem))
         number = DTYPES[precision]().nbytes
         rows, nonzeros = problem.size or (0, 0)

@@ -82,7 +82,12 @@ class CompressedCoo(Study):
         check_names(NAME, settings.baselines, [ENTRY], target.dialect)
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
-        """Return `space/precision/layout` of every layout to try, and `solvers/solver-precision`."""
+        """Return `space/precision/layout` of every layout to try, and `solvers/solver-precision`.
+
+        There are none for what is known to be no operand.
+        """
+        if not problem.multiplies:
+            return []
         products = [
             f"{space}/{precision}/{layout}" for space in spaces(settings) for layout in layouts(settings, space)
         ]
@@ -132,7 +137,9 @@ class CompressedCoo(Study):
         return CoordinateVariant(id, compile_module(source, target, path), path.parent, SPACES[-1])
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
-        """Return how many variants there are, and the bytes of the matrix as CSR."""
+        """Return how many variants there are, and the bytes of the matrix as CSR; none for what is no operand."""
+        if not problem.multiplies:
+            return Workload(0, 0, 0, 0, 0)
         number = DTYPES[precision]().nbytes
         rows, nonzeros = problem.size or (0, 0)
         matrix = 4 * (rows + 1) + nonzeros * (4 + number)

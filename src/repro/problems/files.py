@@ -1,0 +1,211 @@
+"""Files of a user's own and fetched ones: where they are, and their bytes without the wrapping, within limits."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import stat
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from repro.config.models import Limits
+from repro.errors import ReproError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+#: What a packed file may unpack to whatever its own size, in bytes.
+ALWAYS = 64 << 20
+GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError)
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def locate(path: Path | str) -> Path:
+    """Return where a file is that was named by hand: `~` is a home, and another path starts where the command runs.
+
+    Raises
+    ------
+    ReproError
+        There is none, it is no regular file, it may not be read, or the path is none.
+    """
+    try:
+        place = Path(path).expanduser()
+        kind = stat.S_IFMT(place.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ReproError("no such file", where=path, todo="correct the path") from None
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, no such user
+        actual = error.strerror if isinstance(error, OSError) else error
+        raise ReproError("the path cannot be used", where=repr(str(path)), actual=actual) from None
+    if kind != stat.S_IFREG:
+        raise ReproError(
+            "no file that can be read",
+            where=path,
+            expected="a regular file",
+            actual=_KINDS.get(kind, "something else"),
+            todo="name the file itself, or copy what the pipe or device gives into one",
+        )
+    if not os.access(place, os.R_OK):
+        raise ReproError("the file may not be read", where=path, actual="no permission", todo="make it readable")
+    return place
+
+
+def locate_own(path: Path | str) -> Path:
+    """Return where a file of the user's own is, by the one rule for the plan, the workflow's inputs and the build.
+
+    Raises
+    ------
+    ReproError
+        As `locate`, or the workflow cannot name the file.
+    """
+    if set("{}") & set(str(path)):
+        raise ReproError(
+            "the path cannot be used",
+            where=path,
+            expected="a path without braces, which the workflow takes for a wildcard",
+            todo="give the file another name, or link to it by one",
+        )
+    return locate(path)
+
+
+def most_unpacked(path: Path, limits: Limits) -> tuple[int, str]:
+    """Return how many bytes a file may have once unpacked, and the key that says so."""
+    with path.open("rb") as file:
+        start, size = file.read(len(XZ)), os.fstat(file.fileno()).st_size
+    if not start.startswith((GZIP, XZ)):
+        return min(size, limits.unpacked), "limits.unpacked"
+    by_ratio = max(ALWAYS, int(limits.ratio * size))
+    return (by_ratio, "limits.ratio") if by_ratio < limits.unpacked else (limits.unpacked, "limits.unpacked")
+
+
+def exceeds(what: str, where: object, key: str, limit: float, actual: object, unit: str) -> ReproError:
+    """Return the error that a file is beyond a limit of the configuration."""
+    return ReproError(
+        what,
+        where=where,
+        expected=f"at most {limit:,.10g} {unit} ({key})",
+        actual=f"{actual:,} {unit}" if isinstance(actual, int) else actual,
+        todo=f"if the file is meant to be so, raise {key} in the configuration",
+    )
+
+
+@contextmanager
+def open_plain(path: Path, limits: Limits, member: str | None = None) -> Iterator[BinaryIO]:
+    """Open a file without the compression and the archive around it, as a stream of its bytes.
+
+    Wrappings are told from their first bytes, not from the name: some servers undo a `.gz` on the way. No more is
+    unpacked than is read of it, nor than the limits allow; what is damaged is said when a read comes to it.
+
+    Parameters
+    ----------
+    path
+        A plain, gzip or xz file, or a tar archive in one of them.
+    limits
+        Of the unpacked bytes.
+    member
+        How the path of the wanted file inside an archive ends, such as `bunny/reconstruction/bun_zipper.ply`.
+
+    Raises
+    ------
+    ReproError
+        The file is missing or unreadable, truncated or corrupt, larger than the limits, or the archive has no such
+        member.
+    """
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        raise ReproError("no such file", where=path) from None
+    except OSError as error:
+        raise ReproError("the file cannot be read", where=path, actual=error) from None
+    with file:
+        start = file.peek(len(XZ))[: len(XZ)]
+        packed: _Readable = file
+        if start.startswith(GZIP):
+            packed = gzip.GzipFile(fileobj=file)
+        elif start == XZ:
+            packed = lzma.LZMAFile(file)  # noqa: SIM115, it holds nothing but the file
+        most, key = most_unpacked(path, limits)
+        if packed is file and os.fstat(file.fileno()).st_size > most:
+            raise _too_large(path, key, most, os.fstat(file.fileno()).st_size)
+        plain = io.BufferedReader(_Bounded(packed, path, most, key), 1 << 16)
+        if _is_tar(plain.peek(tarfile.BLOCKSIZE)[: tarfile.BLOCKSIZE]):
+            plain = io.BufferedReader(_Bounded(_member(plain, path, member), path, most, key), 1 << 16)
+        yield plain
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that says of damage and of too many bytes which file it is."""
+
+    def __init__(self, stream: _Readable, path: Path, most: int, key: str) -> None:
+        self._stream, self._path, self._most, self._key, self._read = stream, path, most, key, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Fill a buffer, unless the stream ends before."""
+        view = memoryview(buffer)
+        got = 0
+        try:
+            while got < len(view) and (block := self._stream.read(len(view) - got)):
+                view[got : got + len(block)] = block
+                got += len(block)
+        except DAMAGED as error:
+            raise damaged(self._path, error) from None
+        except OSError as error:
+            raise ReproError("the file cannot be read", where=self._path, actual=error) from None
+        self._read += got
+        if self._read > self._most:
+            raise _too_large(self._path, self._key, self._most, f"more, from {self._path.stat().st_size:,} packed ones")
+        return got
+
+
+def _too_large(path: Path, key: str, most: int, actual: object) -> ReproError:
+    return exceeds("the file is too large once it is unpacked", path, key, most, actual, "bytes")
+
+
+def _is_tar(block: bytes) -> bool:
+    try:
+        tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except tarfile.TarError:
+        return False
+    return True
+
+
+def _member(stream: BinaryIO, path: Path, member: str | None) -> _Readable:
+    names: list[str] = []
+    try:
+        archive = tarfile.open(fileobj=stream, mode="r|")  # noqa: SIM115, it holds nothing but the stream
+        for info in archive:
+            if info.isfile() and member and f"/{info.name}".endswith(f"/{member}"):
+                content = archive.extractfile(info)
+                assert content is not None  # only for members that are no files
+                return content
+            if info.isfile() and len(names) < 10:
+                names.append(info.name)
+    except DAMAGED as error:
+        raise damaged(path, error) from None
+    raise ReproError(
+        "the archive lacks the file", where=path, expected=member, actual=", ".join(names) or "an empty archive"
+    )
+
+
+def damaged(path: Path, error: object) -> ReproError:
+    """Return the error that a packed file cannot be unpacked."""
+    return ReproError("the file is truncated or corrupt", where=path, actual=error, todo="delete it and fetch it again")

@@ -1,0 +1,180 @@
+"""What reading a file may take: each limit is one message with the numbers and the key, and it is kept."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from repro.config import load
+from repro.config.models import Limits, OwnProblem
+from repro.errors import ReproError
+from repro.problems.content import unpack
+from repro.problems.files import ALWAYS
+from repro.problems.matrixmarket import read_matrix
+from repro.problems.own_header import describe
+
+HEAD = b"%%MatrixMarket matrix coordinate real general\n"
+MIB = 1 << 20
+PROGRAM = """
+import json, resource, sys, time
+from pathlib import Path
+from repro.config.models import OwnProblem
+from repro.errors import ReproError
+from repro.problems.matrixmarket import read_matrix
+from repro.problems.meshes import read_surface
+from repro.problems.own_header import describe
+import meshio.ply  # takes what it takes before
+def peak():
+    return 1024 * max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+how, path = sys.argv[1:]
+read = {"plan": lambda: describe(OwnProblem(path=path)), "matrix": lambda: read_matrix(Path(path)),
+        "mesh": lambda: read_surface(Path(path))}[how]
+before, start = peak(), time.monotonic()
+try:
+    said = repr(read())
+except ReproError as error:
+    said = str(error)
+print(json.dumps([said, time.monotonic() - start, peak() - before]))
+"""
+
+
+def measure(how: str, path: Path) -> tuple[str, float, int]:
+    """Read a file in a fresh process: what it said, its seconds, and the bytes of memory that it took for it."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM, how, str(path)], capture_output=True, text=True, check=True)
+    said, seconds, nbytes = json.loads(done.stdout)
+    return said, seconds, nbytes
+
+
+def zeros(path: Path, start: bytes, repeated: bytes, nbytes: int) -> Path:
+    """Pack text that repeats itself, of which 1 MiB takes about 1 kB."""
+    block = repeated * (MIB // len(repeated))
+    with gzip.open(path, "wb", compresslevel=6) as file:
+        file.write(start)
+        for _ in range(nbytes // MIB):
+            file.write(block)
+    return path
+
+
+@pytest.mark.parametrize("line", [b"% a remark that says nothing\n", b"%\n", b"\n", b"% no end "])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_plan_reads_a_header_and_no_more(tmp_path: Path, line: bytes, packed: bool) -> None:
+    path = tmp_path / ("a.mtx.gz" if packed else "a.mtx")
+    if packed:
+        zeros(path, HEAD, line, 300 * MIB)
+    else:
+        path.write_bytes(HEAD + line * (20 * MIB // len(line)))
+    said, seconds, nbytes = measure("plan", path)
+    assert "does not state its size in its first lines" in said
+    assert "at most 1,048,576 bytes (limits.header)" in said
+    assert "raise limits.header" in said
+    assert seconds < 3
+    assert nbytes < 16 * MIB
+
+
+def test_a_header_of_any_length_may_be_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "a.mtx"
+    path.write_bytes(HEAD + b"%%%%%%%\n" * 1000 + b"2 2 1\n1 1 1\n")
+    with pytest.raises(ReproError, match=r"limits\.header"):
+        describe(OwnProblem(path=str(path)), Limits(header=8000))
+    with pytest.raises(ReproError, match=r"limits\.header"):
+        read_matrix(path, Limits(header=8000))
+    assert describe(OwnProblem(path=str(path)), Limits(header=8100)).size == (2, 1)
+    assert read_matrix(path, Limits(header=8100)).matrix.nnz == 1
+
+
+def test_a_packed_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    path = zeros(tmp_path / "a.mtx.gz", HEAD + b"9 9 100000000\n", b"1 1 1.5\n", 600 * MIB)
+    size = path.stat().st_size
+    assert size * Limits().ratio > ALWAYS
+    said, _, nbytes = measure("matrix", path)
+    assert "too large once it is unpacked" in said
+    assert f"at most {int(250 * size):,} bytes (limits.ratio)" in said
+    assert f"from {size:,} packed ones" in said
+    assert nbytes < 2000 * MIB
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+@pytest.mark.parametrize("tarred", [False, True])
+def test_the_ratio_holds_for_every_packing(tmp_path: Path, pack, tarred: bool) -> None:
+    content = HEAD + b" " * (ALWAYS + MIB)
+    if tarred:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            info = tarfile.TarInfo("a/a.mtx")
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+        content = buffer.getvalue()
+    path = tmp_path / "a.packed"
+    path.write_bytes(pack(content))
+    with pytest.raises(ReproError, match=r"at most 67,108,864 bytes \(limits\.ratio\)"):
+        unpack(path, "a.mtx", Limits(ratio=1))
+    assert len(unpack(path, "a.mtx", Limits(ratio=1e5))) == len(HEAD) + ALWAYS + MIB
+
+
+def test_a_file_is_no_larger_than_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "a.mtx"
+    path.write_bytes(HEAD + b"1 1 1\n1 1 1\n" + b"\n" * 1000)
+    with pytest.raises(ReproError, match=r"at most 900 bytes \(limits\.unpacked\)[\s\S]*actual: 1,058 bytes"):
+        read_matrix(path, Limits(unpacked=900))
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        ("2147483647 2147483647 1", r"at most 100,000,000 rows (limits.rows)"),
+        ("2147483648 2147483648 1", "at most 2,147,483,647 rows, columns and entries"),
+        ("1 100000001 1", "actual: 100,000,001 columns"),
+        ("9 9 1000000001", "at most 1,000,000,000 entries (limits.entries)"),
+        (f"{10**40} 9 1", "too large for 32-bit"),
+    ],
+)
+def test_what_a_header_asks_for_is_refused_before_it_is_taken(tmp_path: Path, size: str, said: str) -> None:
+    path = tmp_path / "a.mtx"
+    path.write_bytes(HEAD + f"{size}\n1 1 1\n".encode())
+    for read in (lambda: describe(OwnProblem(path=str(path))), lambda: read_matrix(path)):
+        with pytest.raises(ReproError, match="the matrix is too large") as told:
+            read()
+        assert said in str(told.value)
+
+
+def test_entries_that_are_not_there_take_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.mtx"
+    path.write_bytes(HEAD + b"50000 50000 900000000\n1 1 1\n")
+    said, _, nbytes = measure("matrix", path)
+    assert "900,000,000 entries, as line 2 says" in said
+    assert nbytes < 100 * MIB
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.mesh", "MeshVersionFormatted 2\nDimension 3\nVertices\n400000000\n0 0 0 0\n"),
+        ("a.vtk", "# vtk DataFile Version 3.0\n-\nASCII\nDATASET UNSTRUCTURED_GRID\nPOINTS 500000000 double\n0 0 0\n"),
+    ],
+)
+def test_a_mesh_takes_memory_in_proportion_to_its_file(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    said, seconds, nbytes = measure("mesh", tmp_path / name)
+    assert "reading the file takes too much memory" in said
+    assert "at most 2,147,483,648 bytes (limits.memory_ratio)" in said
+    assert f"a file of {len(text)} bytes" in said
+    assert seconds < 10
+    assert nbytes < 2200 * MIB
+
+
+def test_the_configuration_has_the_limits(tmp_path: Path) -> None:
+    base = Path(__file__).parents[2] / "config/config.yaml"
+    (tmp_path / "mine.yaml").write_text("limits: {rows: 5, seconds: 1.5}\n")
+    limits = load(base, tmp_path / "mine.yaml").limits
+    assert (limits.rows, limits.seconds, limits.entries) == (5, 1.5, Limits().entries)
+    with pytest.raises(ValidationError):
+        Limits(rows=0)

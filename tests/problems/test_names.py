@@ -1,0 +1,53 @@
+"""Names of problems: what the file system and the workflow can take."""
+
+from __future__ import annotations
+
+import pytest
+from snakemake.io import PeriodicityDetector
+
+from repro.config.models import LONGEST, OwnProblem
+from repro.errors import ReproError
+from repro.problems.names import LONGEST_NAME, check_name
+from repro.problems.registry import own_name
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "surfaces/bunny", "_x-1.2", "a" * 19, "ab" * 19 + "c", "x" * 19 + "y" * 19, "a1" * 19]
+)
+def test_names_that_do(name: str) -> None:
+    assert check_name(name, "here") == own_name(OwnProblem(path="a.mtx", name=name)) == name
+    assert PeriodicityDetector().is_periodic(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "letters, digits"),
+        ("mine\n", r"letters, digits[\s\S]*'mine\\n'"),
+        ("{wild}", "letters, digits"),
+        ("a b", "letters, digits"),
+        ("../a", "letters, digits"),
+        ("a//b", "letters, digits"),
+        ("ä", "letters, digits"),
+        ("a" * 20, "'a' 20 times"),
+        ("x" + "ab" * 25, "'ab' 20 times"),
+        ("ab" * (LONGEST // 2) + "c", f"at most {LONGEST} characters each"),
+        ("/".join(["a1b"] * 300), f"at most {LONGEST_NAME} characters in all"),
+    ],
+)
+def test_names_that_do_not(name: str, said: str) -> None:
+    with pytest.raises(ReproError, match=f"not a name for a problem[\\s\\S]*{said}[\\s\\S]*give it a `name:`"):
+        own_name(OwnProblem(path="a.mtx", name=name))
+
+
+@pytest.mark.parametrize(
+    "path", ["{wild}.mtx", "a\n.mtx", "aaaaaaaaaaaaaaaaaaaaa.mtx", ".mtx", "x" + "ab" * 130 + "c.mtx"]
+)
+def test_a_name_by_a_file_follows_the_same_rule(path: str) -> None:
+    with pytest.raises(ReproError, match=r"not a name for a problem[\s\S]*give it a `name:`"):
+        own_name(OwnProblem(path=path))
+    assert own_name(OwnProblem(path=path, name="fine")) == "fine"
+
+
+def test_the_workflow_takes_what_repeats_for_a_mistake() -> None:
+    assert PeriodicityDetector().is_periodic("a" * 20) == "a"
