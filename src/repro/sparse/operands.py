@@ -179,7 +179,7 @@ def make_operands(matrix: Matrix, precision: str, seed: int) -> ProductOperands:
 def _require_range(matrix: Matrix, rounded: NDArray[np.floating], precision: str) -> None:
     """Refuse values that become infinite, and rows of which nothing is left, in the working precision."""
     limits = np.finfo(rounded.dtype)
-    infinite = ~np.isfinite(rounded).all(axis=1)
+    infinite = (np.isfinite(matrix.values) & ~np.isfinite(rounded)).any(axis=1)
     if infinite.any():
         largest = float(np.abs(matrix.values).max())
         raise _beyond(
@@ -206,12 +206,13 @@ def _require_range(matrix: Matrix, rounded: NDArray[np.floating], precision: str
 def _require_products(matrix: Matrix, size: NDArray[np.float64], precision: str) -> None:
     """Refuse a matrix whose product with x may not be a number of the working precision."""
     largest = np.finfo(DTYPES[precision]).max
-    if not (size <= largest).all():
+    too_large = (size > largest) & np.isfinite(matrix.values).all()
+    if too_large.any():
         raise _beyond(
             f"products are too large for {precision} precision",
             matrix,
             f"|A||x| of at most {largest:.3g}",
-            f"{np.count_nonzero(~(size <= largest))} of {len(size)} rows' are larger",
+            f"{np.count_nonzero(too_large)} of {len(size)} rows' are larger",
             precision,
         )
 
