@@ -49,15 +49,19 @@ def write_record(plan: Plan, record: dict[str, object]) -> Path:
     return built
 
 
-def write_rows(plan: Plan, rows: list[tuple[str, str, str | None]]) -> None:
+def write_rows(
+    plan: Plan, rows: list[tuple[str, str, str | None]], unchosen: Collection[str] = ()
+) -> None:
     folder = Path(plan.results, "raw/compound_spmv", NAME, "single")
     folder.mkdir(parents=True, exist_ok=True)
     case = {"problem": NAME, "precision": "single", "schema": SCHEMA}
     table = pd.DataFrame(rows, columns=["name", "status", "message"]).assign(**case)
     for step in ("search", "baseline", "report"):
         table.to_parquet(folder / f"{step}.parquet")
-    # a choice has a name, and neither status nor message
-    table[["name", *case]].to_parquet(folder / "choices.parquet")
+    # a choice has a tuning and a name, and neither status nor message
+    chosen = [(tuning, "a") for tuning in ("schedule", "layout", "joint", "static", "dynamic") if tuning not in unchosen]
+    choices = pd.DataFrame(chosen, columns=["tuning", "name"]).assign(**case)
+    choices.to_parquet(folder / "choices.parquet")
 
 
 def test_a_complete_campaign_passes(campaign: Plan, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ ENCODINGS = {"key": "DELTA_LENGTH_BYTE_ARRAY", "preprocess": "BYTE_STREAM_SPLIT"
 UNLIMITED = 1 << 30
 
 
-def write_table(table: pa.Table, path: Path) -> Path:
+def write_table(table: pa.Table, path: Path, fingerprint: str | None = None) -> Path:
     """Write a table to one Parquet file, whole or not at all; the schema version is in the file's metadata.
 
     Values and the order of the rows stay as they are; other metadata, pandas' among it, is left out.
@@ -31,6 +31,8 @@ def write_table(table: pa.Table, path: Path) -> Path:
         Rows, with the schema version in their column `schema`.
     path
         The file; its folder is made.
+    fingerprint
+        What the rows depend on, as a hash, kept in the file's metadata under that name; None for nothing.
 
     Returns
     -------
@@ -41,7 +43,9 @@ def write_table(table: pa.Table, path: Path) -> Path:
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         pq.write_table(
-            table.replace_schema_metadata({"schema": str(SCHEMA)}),
+            table.replace_schema_metadata(
+                {"schema": str(SCHEMA)} | ({} if fingerprint is None else {"fingerprint": fingerprint})
+            ),
             partial,
             compression="zstd",
             compression_level=LEVEL,

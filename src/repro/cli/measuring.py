@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import sys
+import traceback
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,17 +17,36 @@ StudyName = Annotated[str, typer.Argument(help="A study of the configuration, fo
 ProblemName = Annotated[str, typer.Argument(help="A problem that `repro problem` has built.")]
 Precision = Annotated[str, typer.Argument(help="single or double.")]
 ConfigFile = Annotated[Path, typer.Option("--config", help="Configuration file.")]
+RecordFailures = Annotated[
+    bool,
+    typer.Option(
+        "--record-failures",
+        help="Write why the problem cannot be measured into the files of all steps; exit with 0. A full disk is a "
+        "failure all the same.",
+    ),
+]
+#: Where it is given, this is the process that measures, and another one watches over it.
+Run = Annotated[str | None, typer.Option("--run", hidden=True)]
 DEFAULT_CONFIG = Path("config/config.yaml")
 
 
-def measure(study: StudyName, problem: ProblemName, precision: Precision, config: ConfigFile = DEFAULT_CONFIG) -> None:
+def measure(
+    context: typer.Context,
+    study: StudyName,
+    problem: ProblemName,
+    precision: Precision,
+    config: ConfigFile = DEFAULT_CONFIG,
+    record_failures: RecordFailures = False,
+    run: Run = None,
+) -> None:
     """Verify and time everything on one problem: every variant, the streaming floor, the library's routines.
 
     Every variant is screened with a few launches, then those within reach of the best get the full protocol
     (search.parquet). A streaming floor, a device copy and an empty kernel are what times are held against
     (baseline.parquet). The winners of each tuning that the study has (choices.parquet) are timed again in shuffled
     rounds, beside the library's routines where the study has any; these times, which nothing was chosen by, are the
-    reported ones (report.parquet). A run that was killed goes on where it was.
+    reported ones (report.parquet). A run that was killed goes on where it was, and tries again what failed in it. It
+    measures in a process of its own: a kernel that crashes or hangs costs its own row, and the rest goes on.
 
     The problem has to be built and its modules to be compiled, which the workflow does by itself: `snakemake`.
 
@@ -31,15 +56,86 @@ def measure(study: StudyName, problem: ProblemName, precision: Precision, config
 
         repro measure compound_spmv dirac_torus double
     """
+    from repro.bench.worker import signals_held
+
+    if run is not None:
+        _measure(study, problem, precision, config, record_failures, run)
+        return
+    with signals_held():
+        code = _supervise(context, study, problem, precision, config, record_failures)
+    if code:
+        raise typer.Exit(code)
+
+
+def _supervise(
+    context: typer.Context, study: str, problem: str, precision: str, config: Path, record_failures: bool
+) -> int:
+    """Run the same command as a process that measures, again where it has to; return its exit code."""
+    from repro.campaign.folders import check_study
+    from repro.campaign.measuring import store_path
+    from repro.campaign.supervising import supervise
+    from repro.config import load
+
+    settings = load(config)
+    check_study(settings, study)
+    run = uuid.uuid4().hex
+    words = [*_python(), "-m", "repro.cli", *(["--debug"] if context.find_root().params.get("debug") else [])]
+    words += ["measure", study, problem, precision, "--config", str(config), "--run", run]
+    with _recorded(study, problem, precision, config, record_failures):
+        return supervise(
+            [*words, *(["--record-failures"] if record_failures else [])],
+            store_path(settings, study, problem, precision),
+            run,
+        )
+    return 0
+
+
+def _python() -> list[str]:
+    """Return the interpreter; the current folder is where it finds modules only where this one found `repro` there."""
+    here = Path(sys.path[0] or ".").resolve() == Path(__file__).resolve().parents[2]
+    return [sys.executable] if here else [sys.executable, "-P"]
+
+
+def _measure(study: str, problem: str, precision: str, config: Path, record_failures: bool, run: str) -> None:
     from repro.bench.watchdog import ContextLost, restart
+    from repro.bench.worker import end_with_parent
     from repro.campaign import measuring
     from repro.cli.progress import Progress
     from repro.config import load
 
+    end_with_parent()
     try:
-        with Progress(f"measure {problem} {precision}") as progress:
-            written = measuring.measure(load(config), study, problem, precision, progress)
+        with (
+            _recorded(study, problem, precision, config, record_failures),
+            Progress(f"measure {problem} {precision}") as progress,
+        ):
+            for path in measuring.measure(load(config), study, problem, precision, progress, run=run):
+                typer.echo(f"wrote {path}")
     except ContextLost as lost:
         restart(f"the device's context was lost by {lost}")
-    for path in written:
-        typer.echo(f"wrote {path}")
+
+
+@contextmanager
+def _recorded(study: str, problem: str, precision: str, config: Path, wanted: bool) -> Iterator[None]:
+    """Where it is wanted, print and record a failure of the body, which other problems go on without."""
+    from repro.bench.watchdog import ContextLost
+    from repro.campaign.measuring import record_failure
+    from repro.cli.app import explain
+    from repro.config import load
+    from repro.errors import ReproError
+
+    try:
+        yield
+    except ContextLost:
+        raise
+    except Exception as failure:
+        # nothing can be recorded on a full disk, nor be told where nobody listens
+        if not wanted or (isinstance(failure, OSError) and (explain(failure) or failure.errno == errno.EPIPE)):
+            raise
+        known = isinstance(failure, ReproError)
+        if not known:
+            traceback.print_exc()
+        reason = str(failure) if known else f"{type(failure).__name__}: {failure}"
+        typer.echo(f"error: {reason}", err=True)
+        for path in record_failure(load(config), study, problem, precision, reason):
+            typer.echo(f"wrote {path}, which says so")
