@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +19,7 @@ from repro.errors import ReproError
 
 REPOSITORY = Path(__file__).parents[2]
 NAME = "dirac_torus"
+TUNINGS = ("schedule", "layout", "joint", "static", "dynamic")
 
 
 @pytest.fixture
@@ -49,9 +51,7 @@ def write_record(plan: Plan, record: dict[str, object]) -> Path:
     return built
 
 
-def write_rows(
-    plan: Plan, rows: list[tuple[str, str, str | None]], unchosen: Collection[str] = ()
-) -> None:
+def write_rows(plan: Plan, rows: list[tuple[str, str, str | None]], unchosen: Collection[str] = ()) -> None:
     folder = Path(plan.results, "raw/compound_spmv", NAME, "single")
     folder.mkdir(parents=True, exist_ok=True)
     case = {"problem": NAME, "precision": "single", "schema": SCHEMA}
@@ -59,7 +59,7 @@ def write_rows(
     for step in ("search", "baseline", "report"):
         table.to_parquet(folder / f"{step}.parquet")
     # a choice has a tuning and a name, and neither status nor message
-    chosen = [(tuning, "a") for tuning in ("schedule", "layout", "joint", "static", "dynamic") if tuning not in unchosen]
+    chosen = [(tuning, "a") for tuning in TUNINGS if tuning not in unchosen]
     choices = pd.DataFrame(chosen, columns=["tuning", "name"]).assign(**case)
     choices.to_parquet(folder / "choices.parquet")
 
@@ -106,6 +106,59 @@ def test_rows_that_failed_are_counted_by_status(campaign: Plan) -> None:
     )
     reasons = [part.reason for part in find_missing(campaign) if "search" in part.what]
     assert reasons == ["2 rows incorrect, the first b", "1 rows launch_error, the first d: y"]
+
+
+def test_a_case_without_a_winner_is_named_in_one_line_and_measured_again(campaign: Plan) -> None:
+    hung = [(f"CSR-AoS-AoS/static-{n}-1", "timeout", "did not end within 60 s") for n in (32, 64)]
+    write_rows(campaign, [*hung, ("CSR-AoS-AoS/dynamic-32-1", "out_of_memory", None), ("b", "ok", None)], TUNINGS)
+    [missing] = find_missing(campaign)
+    assert missing.what == f"compound_spmv on {NAME}, single"
+    assert missing.reason == (
+        "no winner of schedule, layout, joint, static, dynamic: 1 rows out_of_memory, the first "
+        "CSR-AoS-AoS/dynamic-32-1; 2 rows timeout, the first CSR-AoS-AoS/static-32-1: did not end within 60 s"
+    )
+    again = Path(campaign.results, "raw/compound_spmv", NAME, "single/search.parquet")
+    assert missing.again == again
+    with pytest.raises(ReproError, match="missing or failed: 1"):
+        check(Path(campaign.config_file))
+    assert not again.exists()
+
+
+def test_one_tuning_without_a_winner_is_enough(campaign: Plan) -> None:
+    write_rows(campaign, [("a", "ok", None), ("b", "timeout", "did not end")], ["dynamic"])
+    assert [part.reason for part in find_missing(campaign)] == [
+        "no winner of dynamic: 1 rows timeout, the first b: did not end"
+    ]
+
+
+def test_where_everything_is_unsupported_that_is_said_and_not_tried_again(campaign: Plan) -> None:
+    rows = [(name, "unsupported", "padded to 6.1 times the entries\nand more") for name in "abc"]
+    write_rows(campaign, rows, TUNINGS)
+    [missing] = find_missing(campaign)
+    assert missing.reason.endswith(": 3 rows unsupported, the first a: padded to 6.1 times the entries")
+    assert missing.again is None
+
+
+@pytest.mark.parametrize("status", ["timeout", "out_of_memory", "unsupported", "noisy"])
+def test_where_all_winners_are_there_others_may_fail_to_be_timed(campaign: Plan, status: str) -> None:
+    write_rows(campaign, [("a", "ok", None), ("b", status, "x")])
+    assert find_missing(campaign) == []
+
+
+def test_a_winner_that_was_not_timed_again_is_named(campaign: Plan) -> None:
+    write_rows(campaign, [("a", "ok", None)])
+    report = Path(campaign.results, "raw/compound_spmv", NAME, "single/report.parquet")
+    table = pd.read_parquet(report).assign(status="timeout", message="did not end")
+    table.to_parquet(report)
+    [missing] = find_missing(campaign)
+    assert (missing.what.rpartition(" ")[2], missing.reason) == ("(report)", "1 rows timeout, the first a: did not end")
+    assert missing.again == report
+
+
+def test_a_case_that_failed_as_a_whole_is_measured_again(campaign: Plan) -> None:
+    write_rows(campaign, [("-", "unavailable", "no such module")])
+    [missing] = find_missing(campaign)
+    assert missing.again == Path(campaign.results, "raw/compound_spmv", NAME, "single/search.parquet")
 
 
 def test_what_was_never_made_is_named(campaign: Plan) -> None:

@@ -23,8 +23,8 @@ STATUSES = (
     "unavailable",
 )
 
-#: Failures that another attempt may not end in: a later run tries them again. What cannot be done at all
-#: (`unsupported`) stays, and so does `noisy`: it has its numbers, and to time it until it is quiet is to choose samples.
+#: Failures that another attempt may not end in: a later run tries them again. What cannot be done (`unsupported`) does
+#: not change; and `noisy` has its numbers: to time it until it is quiet would be to choose among samples.
 TRY_AGAIN = frozenset(
     {"compile_error", "launch_error", "incorrect", "out_of_memory", "timeout", "disturbed", "unstable"}
 )
@@ -180,7 +180,7 @@ def is_valid(data: Mapping[str, Any]) -> bool:
 
 
 def _fits(value: object, kind: ColumnType | None) -> bool:
-    """Return whether a value is absent or of a column's type; a whole number is a float too, a truth value no number."""
+    """Return whether a value is absent or of a column's type; a whole number is a float too."""
     if value is None:
         return True
     if kind is None:

@@ -193,9 +193,7 @@ def _read(path: Path, quiet: bool = False) -> list[_Line]:
     return [line for line in parsed if isinstance(line, _Line)]
 
 
-def write_rows(
-    rows: Iterable[Row], own: Mapping[str, ColumnType], path: Path, fingerprint: str | None = None
-) -> Path:
+def write_rows(rows: Iterable[Row], own: Mapping[str, ColumnType], path: Path, fingerprint: str | None = None) -> Path:
     """Write rows of a study to one Parquet file, whole or not at all; return the path.
 
     Parameters

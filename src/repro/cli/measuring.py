@@ -9,9 +9,12 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from repro.config import Config
 
 StudyName = Annotated[str, typer.Argument(help="A study of the configuration, for example compound_spmv.")]
 ProblemName = Annotated[str, typer.Argument(help="A problem that `repro problem` has built.")]
@@ -79,14 +82,12 @@ def _supervise(
     settings = load(config)
     check_study(settings, study)
     run = uuid.uuid4().hex
-    words = [*_python(), "-m", "repro.cli", *(["--debug"] if context.find_root().params.get("debug") else [])]
-    words += ["measure", study, problem, precision, "--config", str(config), "--run", run]
-    with _recorded(study, problem, precision, config, record_failures):
-        return supervise(
-            [*words, *(["--record-failures"] if record_failures else [])],
-            store_path(settings, study, problem, precision),
-            run,
-        )
+    debug = ["--debug"] if context.find_root().params.get("debug") else []
+    record = ["--record-failures"] if record_failures else []
+    words = [study, problem, precision, "--config", str(config), "--run", run, *record]
+    with _recorded(settings, study, problem, precision, record_failures):
+        store = store_path(settings, study, problem, precision)
+        return supervise([*_python(), "-m", "repro.cli", *debug, "measure", *words], store, run)
     return 0
 
 
@@ -104,24 +105,24 @@ def _measure(study: str, problem: str, precision: str, config: Path, record_fail
     from repro.config import load
 
     end_with_parent()
+    settings = load(config)
     try:
         with (
-            _recorded(study, problem, precision, config, record_failures),
+            _recorded(settings, study, problem, precision, record_failures),
             Progress(f"measure {problem} {precision}") as progress,
         ):
-            for path in measuring.measure(load(config), study, problem, precision, progress, run=run):
+            for path in measuring.measure(settings, study, problem, precision, progress, run=run):
                 typer.echo(f"wrote {path}")
     except ContextLost as lost:
         restart(f"the device's context was lost by {lost}")
 
 
 @contextmanager
-def _recorded(study: str, problem: str, precision: str, config: Path, wanted: bool) -> Iterator[None]:
+def _recorded(config: Config, study: str, problem: str, precision: str, wanted: bool) -> Iterator[None]:
     """Where it is wanted, print and record a failure of the body, which other problems go on without."""
     from repro.bench.watchdog import ContextLost
     from repro.campaign.measuring import record_failure
     from repro.cli.app import explain
-    from repro.config import load
     from repro.errors import ReproError
 
     try:
@@ -137,5 +138,5 @@ def _recorded(study: str, problem: str, precision: str, config: Path, wanted: bo
             traceback.print_exc()
         reason = str(failure) if known else f"{type(failure).__name__}: {failure}"
         typer.echo(f"error: {reason}", err=True)
-        for path in record_failure(load(config), study, problem, precision, reason):
+        for path in record_failure(config, study, problem, precision, reason):
             typer.echo(f"wrote {path}, which says so")

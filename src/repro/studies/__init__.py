@@ -67,8 +67,8 @@ class Study:
     columns
         Its own columns of a row with their types; `stage_<name>` for each stage that a runnable of it has.
     outputs
-        The names of the steps that `measure` gives, in their order; each becomes a Parquet file. What is chosen among is
-        in the first.
+        The names of the steps that `measure` gives, in their order; each becomes a Parquet file. The first has what
+        is chosen among, `choices` what was chosen.
     published, targets
         Columns of its files in `config/published/<study>/`, by name, and of `config/targets/<study>.csv`.
     headline
