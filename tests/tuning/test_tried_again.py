@@ -1,6 +1,7 @@
 """A search over several runs: what is measured again, what is not, and what is given up."""
 
 import time
+from pathlib import Path
 
 import pytest
 from test_rounds import TIMING, Fake
@@ -56,7 +57,25 @@ def test_a_variant_is_given_up_after_the_configured_time(make_bench, small_probl
     screened(bench, tmp_path / "rows.jsonl", [hung])
     [(reason, seconds)] = reasons
     assert reason == "hung did not end within 0.4 s"
-    assert 0.4 <= seconds < 1.0
+    assert 0.4 <= seconds < 1.2
+
+
+def test_what_hangs_on_a_full_disk_ends_too(make_bench, small_problem, tmp_path, monkeypatch):
+    reasons = []
+    bench = make_bench(small_problem("real"), **{**TIMING, "timeout": 0.2})
+    with pytest.raises(OSError, match="No space"), Path("/dev/full").open("a") as full, Store(tmp_path / "r") as store:
+        file, store._file = store._file, full
+
+        def mend(reason):
+            reasons.append(reason)
+            store._file = file
+
+        monkeypatch.setattr(search, "restart", mend)
+        hung = Fake("hung")
+        hung.prepare = lambda workspace: (Fake.prepare(hung, workspace), time.sleep(0.6))
+        Search(bench, store, cold=False).screened([hung])
+    assert len(reasons) == 1
+    assert "which cannot be stored: [Errno 28] No space left" in reasons[0]
 
 
 def test_what_is_tried_is_noted_before_it_is_prepared(bench, tmp_path):

@@ -61,7 +61,7 @@ class Watchdog:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._interval = min(INTERVAL, seconds / 4)
+        self._interval = min(INTERVAL, seconds / 10)
         self._guarded: _Guard | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)

@@ -110,7 +110,10 @@ def attempt(
 
     def expired() -> None:
         reason = f"{runnable.name} did not end within {bench.timing.timeout:g} s"
-        store.add(bench.row(runnable, phase, effort, "timeout", message=reason))
+        try:
+            store.add(bench.row(runnable, phase, effort, "timeout", message=reason))
+        except OSError as error:  # the thread has nobody to tell, and the process hangs all the same
+            reason = f"{reason}, which cannot be stored: {error}"
         restart(reason)
 
     with store.in_flight(bench.row(runnable, phase, effort, "launch_error")), watchdog.guard(expired):
