@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 import time
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from repro.bench.rows import Row, schema_of
-from repro.bench.store import Store, write_rows
-from repro.errors import ReproError
+from repro.bench.store import Store, count_rows, crashed_row, write_rows
 
 OWN = {"layout": str, "n_t": int, "papers_choice": bool}
 ROW = Row("k1", "study", "p", "single", "variant", "CSR/32", "ok", event_median=1e-6, own={"layout": "CSR"})
@@ -40,11 +40,126 @@ def test_a_torn_last_line_is_ignored_and_does_not_spoil_the_next_row(tmp_path):
         assert store.get("k3").key == "k3"
 
 
-def test_a_damaged_line_inside_is_one_message(tmp_path):
+def change(line: str, **columns: object) -> str:
+    """Return a line with other columns, and their checksum."""
+    data = json.loads(line)
+    del data["_crc"]
+    text = json.dumps(data | columns)[:-1]
+    return f'{text}, "_crc": "{zlib.crc32(text.encode()):08x}"}}'
+
+
+def test_a_damaged_line_is_left_out_and_named_and_the_others_count(tmp_path, capsys):
     path = tmp_path / "rows.jsonl"
-    path.write_text("{broken\n" + json.dumps(ROW.as_dict()) + "\n")
-    with pytest.raises(ReproError, match=r"damaged\n.*rows.jsonl:1"), Store(path):
-        pass
+    with Store(path) as store:
+        for number in range(4):
+            store.add(replace(ROW, key=f"k{number}"))
+    lines = path.read_text().splitlines()
+    lines[1] = lines[1].replace("1e-06", "1e-07")
+    lines[2] = "{broken"
+    path.write_text("\n".join(lines) + "\n")
+    with Store(path) as store:
+        assert [store.get(f"k{number}") is None for number in range(4)] == [False, True, True, False]
+        store.add(replace(ROW, key="k1"))
+    said = capsys.readouterr().out
+    assert f"{path}:2 (not what its checksum is of), {path}:3 (no row)" in said
+    with Store(path) as store:
+        assert store.get("k1").event_median == 1e-6
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"status": "fine"},
+        {"phase": "finish"},
+        {"event_median": "fast"},
+        {"event_median": True},
+        {"event_launches": 2.5},
+        {"name": None},
+        {"layout": ["CSR"]},
+        {"_run": 7},
+    ],
+    ids=str,
+)
+def test_a_line_that_is_no_valid_row_is_left_out_and_named(tmp_path, capsys, columns):
+    path = tmp_path / "rows.jsonl"
+    with Store(path) as store:
+        store.add(ROW)
+    line = path.read_text().strip()
+    path.write_text(change(line, event_median=2) + "\n")
+    with Store(path) as store:
+        assert store.get("k1").event_median == 2
+    path.write_text(change(line, **columns) + "\n")
+    with Store(path) as store:
+        assert store.get("k1") is None
+    assert f"{path}:1 (no valid row)" in capsys.readouterr().out
+
+
+def test_a_line_without_a_checksum_is_left_out_and_many_are_counted(tmp_path, capsys):
+    path = tmp_path / "rows.jsonl"
+    path.write_text((json.dumps(ROW.as_dict()) + "\n") * 9)
+    with Store(path) as store:
+        assert store.get("k1") is None
+    assert f"{path}:5 (without a checksum) and 4 more" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("status", "tried_again"),
+    [
+        ("ok", False),
+        ("noisy", False),
+        ("unsupported", False),
+        ("launch_error", True),
+        ("timeout", True),
+        ("out_of_memory", True),
+        ("incorrect", True),
+        ("compile_error", True),
+    ],
+)
+def test_a_failure_is_found_by_its_own_run_alone(tmp_path, status, tried_again):
+    path = tmp_path / "rows.jsonl"
+    with Store(path, "first") as store:
+        store.add(replace(ROW, status=status))
+        assert store.get("k1").status == status
+    with Store(path, "first") as store:  # another process of the run
+        assert store.get("k1").status == status
+    for run in ("second", None):
+        with Store(path, run) as store:
+            assert (store.get("k1") is None) == tried_again
+
+
+def test_what_a_later_attempt_stored_counts(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    for status in ("timeout", "ok"):
+        with Store(path) as store:
+            assert store.get("k1") is None
+            store.add(replace(ROW, status=status))
+    with Store(path) as store:
+        assert store.get("k1").status == "ok"
+
+
+def test_what_is_in_flight_is_found_by_its_run_alone_until_it_landed(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    tried = replace(ROW, status="launch_error")
+    assert crashed_row(path, "run") is None
+    with Store(path, "run") as store:
+        with store.in_flight(tried):
+            assert crashed_row(path, "run") == tried
+            assert crashed_row(path, "another") is None
+        assert crashed_row(path, "run") is None
+        with store.in_flight(replace(tried, key="k2")):
+            assert crashed_row(path, "run").key == "k2"
+    assert crashed_row(path, "run") is None
+    assert not path.exists() or path.read_text() == ""
+
+
+def test_rows_are_counted_by_their_run(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    assert count_rows(path, "one") == 0
+    for run, keys in (("one", ("a", "b")), ("two", ("a",))):
+        with Store(path, run) as store:
+            for key in keys:
+                store.add(replace(ROW, key=key))
+    assert (count_rows(path, "one"), count_rows(path, "two")) == (2, 1)
 
 
 def test_rows_of_another_schema_are_not_used(tmp_path):
@@ -89,3 +204,10 @@ def test_parquet_keeps_rows_with_their_types(tmp_path):
     whole = [replace(ROW, own={**dict.fromkeys(OWN), **ROW.own}), failed]
     assert [Row.from_dict(record) for record in table.to_pylist()] == whole
     assert not list(path.parent.glob(".*"))
+
+
+@pytest.mark.parametrize("fingerprint", [None, "5f2a"])
+def test_parquet_keeps_what_its_rows_depend_on(tmp_path, fingerprint):
+    path = write_rows([ROW], OWN, tmp_path / "rows.parquet", fingerprint)
+    expected = {b"schema": b"3"} | ({b"fingerprint": fingerprint.encode()} if fingerprint else {})
+    assert pq.read_schema(path).metadata == expected

@@ -165,6 +165,20 @@ def test_a_launch_that_takes_too_long_is_a_timeout(bench):
     assert row.event_median is None
 
 
+def test_one_launch_that_took_too_long_because_the_process_was_stopped_is_timed_again(bench):
+    class Stopped(Fake):
+        launches = 0
+
+        def launch(self):
+            super().launch()
+            self.launches += 1
+            if self.launches == 2:  # the first after the result was checked
+                time.sleep(0.6)
+
+    row = bench.try_once(Stopped("stopped"), "search", FULL)
+    assert (row.status, row.event_launches) == ("ok", 20)
+
+
 def test_times_far_apart_are_noisy(make_bench, small_problem):
     bench = make_bench(small_problem("real"), noise=1e-9)
     row = bench.try_once(Fake("any"), "search", FULL)

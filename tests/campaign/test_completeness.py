@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +20,7 @@ from repro.errors import ReproError
 
 REPOSITORY = Path(__file__).parents[2]
 NAME = "dirac_torus"
+TUNINGS = ("schedule", "layout", "joint", "static", "dynamic")
 
 
 @pytest.fixture
@@ -33,7 +35,6 @@ def campaign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
     for manifest in plan.all_manifests:
         write_json(Path(manifest), {"status": "ok"})
     write_rows(plan, [("a", "ok", None), ("b", "unsupported", "no"), ("c", "noisy", None)])
-    make_all(plan)
     Path("campaign.yaml").write_text(as_yaml(plan.config))
     return plan
 
@@ -51,15 +52,18 @@ def write_record(plan: Plan, record: dict[str, object]) -> Path:
     return built
 
 
-def write_rows(plan: Plan, rows: list[tuple[str, str, str | None]]) -> None:
+def write_rows(plan: Plan, rows: list[tuple[str, str, str | None]], unchosen: Collection[str] = ()) -> None:
     folder = Path(plan.results, "raw/compound_spmv", NAME, "single")
     folder.mkdir(parents=True, exist_ok=True)
     case = {"problem": NAME, "precision": "single", "schema": SCHEMA}
     table = pd.DataFrame(rows, columns=["name", "status", "message"]).assign(**case)
     for step in ("search", "baseline", "report"):
         table.to_parquet(folder / f"{step}.parquet")
-    # a choice has a name, and neither status nor message
-    table[["name", *case]].to_parquet(folder / "choices.parquet")
+    # a choice has a tuning and a name, and neither status nor message
+    chosen = [(tuning, "a") for tuning in TUNINGS if tuning not in unchosen]
+    choices = pd.DataFrame(chosen, columns=["tuning", "name"]).assign(**case)
+    choices.to_parquet(folder / "choices.parquet")
+    make_all(plan)
 
 
 def test_a_complete_campaign_passes(campaign: Plan, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +74,6 @@ def test_a_complete_campaign_passes(campaign: Plan, capsys: pytest.CaptureFixtur
 def test_an_unavailable_problem_is_named_and_tried_again(campaign: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     write_record(campaign, {"status": "unavailable", "reason": "tried these places"})
     write_rows(campaign, [("-", "unavailable", "tried these places")])
-    make_all(campaign)
     with pytest.raises(ReproError, match="missing or failed: 1"):
         check(Path("campaign.yaml"))
     assert f"problem {NAME}: tried these places" in capsys.readouterr().err
@@ -78,7 +81,6 @@ def test_an_unavailable_problem_is_named_and_tried_again(campaign: Plan, capsys:
 
 def test_a_problem_that_a_study_refused_is_named_once(campaign: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     write_rows(campaign, [("-", "unavailable", "the matrix is not square")])
-    make_all(campaign)
     with pytest.raises(ReproError, match="missing or failed: 1"):
         check(Path("campaign.yaml"))
     assert f"compound_spmv on {NAME}, single: the matrix is not square\n" in capsys.readouterr().err
@@ -88,7 +90,6 @@ def test_a_module_that_does_not_compile_is_named_and_tried_again(campaign: Plan)
     manifest = Path(campaign.all_manifests[0])
     write_json(manifest, {"status": "compile_error", "message": "error: expected ';'"})
     write_rows(campaign, [("a", "compile_error", "error: expected ';'")])
-    make_all(campaign)
     assert [(part.what, part.reason) for part in find_missing(campaign)] == [
         (f"module {manifest}", "error: expected ';'")
     ]
@@ -102,6 +103,55 @@ def test_rows_that_failed_are_counted_by_status(campaign: Plan) -> None:
     assert reasons == ["2 rows incorrect, the first b", "1 rows launch_error, the first d: y"]
 
 
+def test_a_case_without_a_winner_is_named_in_one_line(campaign: Plan) -> None:
+    hung = [(f"CSR-AoS-AoS/static-{n}-1", "timeout", "did not end within 60 s") for n in (32, 64)]
+    write_rows(campaign, [*hung, ("CSR-AoS-AoS/dynamic-32-1", "out_of_memory", None), ("b", "ok", None)], TUNINGS)
+    [missing] = find_missing(campaign)
+    assert missing.what == f"compound_spmv on {NAME}, single"
+    assert missing.reason == (
+        "no winner of schedule, layout, joint, static, dynamic: 1 rows out_of_memory, the first "
+        "CSR-AoS-AoS/dynamic-32-1; 2 rows timeout, the first CSR-AoS-AoS/static-32-1: did not end within 60 s"
+    )
+    with pytest.raises(ReproError, match="missing or failed: 1"):
+        check(Path("campaign.yaml"))
+
+
+def test_one_tuning_without_a_winner_is_enough(campaign: Plan) -> None:
+    write_rows(campaign, [("a", "ok", None), ("b", "timeout", "did not end")], ["dynamic"])
+    assert [part.reason for part in find_missing(campaign)] == [
+        "no winner of dynamic: 1 rows timeout, the first b: did not end"
+    ]
+
+
+def test_where_everything_is_unsupported_that_is_said(campaign: Plan) -> None:
+    rows = [(name, "unsupported", "padded to 6.1 times the entries\nand more") for name in "abc"]
+    write_rows(campaign, rows, TUNINGS)
+    [missing] = find_missing(campaign)
+    assert missing.reason.endswith(": 3 rows unsupported, the first a: padded to 6.1 times the entries")
+
+
+@pytest.mark.parametrize("status", ["timeout", "out_of_memory", "unsupported", "noisy"])
+def test_where_all_winners_are_there_others_may_fail_to_be_timed(campaign: Plan, status: str) -> None:
+    write_rows(campaign, [("a", "ok", None), ("b", status, "x")])
+    assert find_missing(campaign) == []
+
+
+def test_a_winner_that_was_not_timed_again_is_named(campaign: Plan) -> None:
+    write_rows(campaign, [("a", "ok", None)])
+    report = Path(campaign.results, "raw/compound_spmv", NAME, "single/report.parquet")
+    table = pd.read_parquet(report).assign(status="timeout", message="did not end")
+    table.to_parquet(report)
+    make_all(campaign)
+    [missing] = find_missing(campaign)
+    assert (missing.what.rpartition(" ")[2], missing.reason) == ("(report)", "1 rows timeout, the first a: did not end")
+
+
+def test_a_case_that_failed_as_a_whole_is_named(campaign: Plan) -> None:
+    write_rows(campaign, [("-", "unavailable", "no such module")])
+    [missing] = find_missing(campaign)
+    assert missing.reason == "no such module"
+
+
 def test_what_was_never_made_is_named(campaign: Plan) -> None:
     Path(campaign.results, "raw/problems", f"{NAME}.json").unlink()
     Path(campaign.all_manifests[0]).unlink()
@@ -112,7 +162,6 @@ def test_what_was_never_made_is_named(campaign: Plan) -> None:
 
 def test_a_recorded_campaign_is_measured(campaign: Plan) -> None:
     write_rows(campaign, [("a", "ok", None), ("b", "incorrect", None)])
-    make_all(campaign)
     before = find_missing(campaign)
     assert len(before) == 3
     pack(Path(campaign.results, "raw"))

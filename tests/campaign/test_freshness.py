@@ -16,7 +16,6 @@ from repro.campaign.plan import Plan
 from repro.campaign.receipts import Receipt, _files_digest, making
 from repro.campaign.steps import _templates, building, steps
 from repro.codegen import opencl_build
-from repro.codegen.compile import compiler_of
 from repro.errors import ReproError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -94,7 +93,6 @@ def test_other_artifacts_are_all_that_is_made(made: Plan) -> None:
 
 def test_other_flags_of_the_compiler_compile_again(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencl_build, "FLAGS", ("-cl-std=CL1.2",))
-    compiler_of.cache_clear()
     assert all(name.startswith("compile") for name in roots(plan_of()))
     assert CASE in Freshness(plan_of()).stale
 

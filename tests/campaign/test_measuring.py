@@ -11,22 +11,19 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from small_case import FILES, LAYOUTS, NAME, STUDY, config, quiet, run
 from typer.testing import CliRunner
 
-from quick_timing import QUICK
 from repro.bench.rows import Row
-from repro.bench.store import Store
 from repro.campaign.building import build_problem, record_of
 from repro.campaign.folders import Folders
 from repro.campaign.launching import launch
 from repro.campaign.measuring import measure
 from repro.cli import app
 from repro.cli import measuring as commands
-from repro.codegen.common import render_common
-from repro.codegen.compile import compile_module, manifest_path
-from repro.codegen.targets import CPU, get_target
+from repro.codegen.targets import get_target
 from repro.config import load
-from repro.config.models import Config, OwnProblem, StudySettings, Timing
+from repro.config.models import Config, OwnProblem, StudySettings
 from repro.devices.base import LaunchError
 from repro.devices.opencl import OpenClDevice
 from repro.errors import ReproError
@@ -41,46 +38,8 @@ from repro.studies.compound_spmv.layout import Layout
 from repro.studies.compound_spmv.schedules import schedules
 from repro.studies.compound_spmv.study import layouts, worthwhile_orderings
 
-STUDY, NAME = "compound_spmv", "small/complex"
-LAYOUTS = ("ELL-SoA-AoS", "Sl-8-AoSoA-AoS")
-FILES = ["search", "baseline", "report", "choices"]
 
-
-def quiet(*_):
-    pass
-
-
-def config(**study) -> Config:
-    settings = {"space": "extended", "layouts": LAYOUTS, "cache": "warm", "timing": Timing(**QUICK), **study}
-    return Config(campaign="c", device="opencl", studies={STUDY: StudySettings(**settings)})
-
-
-@pytest.fixture(scope="module")
-def modules(tmp_path_factory, templates):
-    """All modules of the study and the common one, for the CPU."""
-    folder = tmp_path_factory.mktemp("measuring")
-    study, settings = get_study(STUDY), config().studies[STUDY]
-    for key in study.modules(settings, Outline(NAME, "matrix", "complex"), "single"):
-        compile_module(study.render(templates, key, CPU), CPU, folder / manifest_path(CPU.name, STUDY, key))
-    compile_module(render_common(templates, CPU), CPU, folder / "modules/cpu/common.json")
-    return folder / "modules"
-
-
-@pytest.fixture
-def campaign(modules, monkeypatch, tmp_path, small_problem):
-    """A folder with modules and a problem; what is measured goes there."""
-    (tmp_path / "modules").symlink_to(modules)
-    monkeypatch.chdir(tmp_path)
-    small_problem("complex").save(Path(f"results/c/problems/{NAME}.npz"))
-
-
-def run(**study) -> dict[str, pd.DataFrame]:
-    paths = measure(config(**study), STUDY, NAME, "single", quiet)
-    assert [path.stem for path in paths] == FILES
-    return {path.stem: pd.read_parquet(path) for path in paths}
-
-
-def test_everything_is_measured_in_one_go_and_not_again(campaign):
+def test_everything_is_measured_in_one_go_and_not_again(measuring):
     found = run()
     search, report = found["search"], found["report"]
     assert set(search.status) == {"ok"}
@@ -93,6 +52,7 @@ def test_everything_is_measured_in_one_go_and_not_again(campaign):
     choices = found["choices"]
     tunings = {"schedule", "layout", "joint", "static", "dynamic", "extended", "reordered"}
     assert set(choices.tuning) == tunings
+    assert set(get_study(STUDY).tunings(config().studies[STUDY], Outline(NAME, "matrix", "complex"))) == tunings
     assert set(choices.clock) == {"event", "graph"}
     joint = search.set_index("name").loc[choices[choices.tuning == "joint"].name]
     assert set(joint.space) == {"paper"}
@@ -126,21 +86,21 @@ def test_everything_is_measured_in_one_go_and_not_again(campaign):
     assert len(keys) == len(set(keys)) > len(kept)
 
 
-def test_baselines_can_be_named(campaign):
+def test_baselines_can_be_named(measuring):
     report = run(layouts=LAYOUTS[:1], baselines=("scipy/bsr/real2",), space="paper")["report"]
     assert set(report[report.kind == "baseline"].name) == {"scipy/bsr/real2"}
     with pytest.raises(ReproError, match="unknown baseline"):
         run(baselines=("cublas",))
 
 
-def test_winners_can_be_chosen_cold(campaign):
+def test_winners_can_be_chosen_cold(measuring):
     found = run(layouts=LAYOUTS[:1], space="paper", cache="cold")
     assert set(found["search"].cache) == {"cold"}
     assert set(found["choices"].clock) == {"event"}
     assert set(found["report"].cache) == {"warm", "cold"}
 
 
-def test_a_problem_that_cannot_be_had_is_a_row_in_every_file(campaign):
+def test_a_problem_that_cannot_be_had_is_a_row_in_every_file(measuring):
     save_unavailable(Path(f"results/c/problems/{NAME}.npz"), NAME, "matrix", "complex", "no such file")
     found = run()
     for name in FILES[:3]:
@@ -221,7 +181,7 @@ def test_the_examples_of_measure_name_what_the_default_configuration_has(templat
     assert {command for _, command, *_ in examples} == {"problem", "measure"}
 
 
-def test_an_unknown_study_is_one_message(campaign):
+def test_an_unknown_study_is_one_message(measuring):
     with pytest.raises(ReproError, match="unknown study"):
         measure(config(), "spgemm", NAME, "single", quiet)
 
@@ -247,17 +207,7 @@ def make_variant_row():
     return make
 
 
-def test_a_damaged_store_is_one_message(campaign):
-    store = Path(f"results/c/store/{STUDY}/{NAME}/single/rows.jsonl")
-    store.parent.mkdir(parents=True)
-    store.write_text("{]\n")
-    with pytest.raises(ReproError, match="damaged"):
-        run()
-    with pytest.raises(ReproError, match="damaged"), Store(store):
-        pass
-
-
-def test_a_predicted_search_learns_from_other_campaigns_and_measures_a_few(campaign, small_problem):
+def test_a_predicted_search_learns_from_other_campaigns_and_measures_a_few(measuring, small_problem):
     with pytest.raises(ReproError, match="no recorded campaign to learn from"):
         run(search="predicted")
     problem = small_problem("complex")
@@ -281,7 +231,7 @@ def test_a_predicted_search_learns_from_other_campaigns_and_measures_a_few(campa
     assert set(choices["name"]) <= set(found["report"]["name"]) & set(found["search"]["name"])
 
 
-def test_a_random_search_measures_as_many(campaign):
+def test_a_random_search_measures_as_many(measuring):
     search = run(search="random", budget=0.05, space="paper")["search"]
     target = get_target("cpu")
     tried = layouts(config(space="paper").studies[STUDY], "paper", "complex")
@@ -289,7 +239,7 @@ def test_a_random_search_measures_as_many(campaign):
     assert len(search) == int(0.05 * whole)
 
 
-def test_a_common_module_that_is_not_for_the_device_is_one_message(campaign, monkeypatch):
+def test_a_common_module_that_is_not_for_the_device_is_one_message(measuring, monkeypatch):
     def refuse(device, binary):
         raise LaunchError("the module cannot be loaded: INVALID_BINARY")
 

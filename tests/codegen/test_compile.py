@@ -1,3 +1,5 @@
+import hashlib
+import json
 import os
 import stat
 import subprocess
@@ -7,7 +9,15 @@ import pytest
 
 from repro.codegen import nvcc
 from repro.codegen.common import render_common
-from repro.codegen.compile import Module, compile_module, compiler_of, environment_of, source_hash
+from repro.codegen.compile import (
+    DamagedBinary,
+    Module,
+    check_binary,
+    compile_module,
+    compiler_of,
+    environment_of,
+    source_hash,
+)
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
 from repro.studies.compound_spmv.layout import Layout
@@ -32,6 +42,71 @@ def test_a_binary_that_is_there_is_used_again(tmp_path):
     second = compile_module(EMPTY, CPU, tmp_path / "b.json")
     assert second == first
     assert (tmp_path / second.binary).stat().st_mtime_ns == written
+
+
+def spoil(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_damaged_binary_is_made_again(tmp_path, gone):
+    first = compile_module(EMPTY, CPU, tmp_path / "m.json")
+    binary = tmp_path / first.binary
+    assert first.binary_digest == digest(binary)
+    if gone:
+        binary.unlink()
+    else:
+        spoil(binary)
+    second = compile_module(EMPTY, CPU, tmp_path / "m.json")
+    assert second.binary_digest == digest(binary)
+    check_binary(binary)
+    assert not [path for path in binary.parent.iterdir() if path.name.startswith(".")]
+
+
+@needs_nvcc
+@pytest.mark.parametrize("suffix", [".cubin", ".log", ".sha256"])
+def test_a_damaged_log_is_made_again_too(tmp_path, suffix):
+    first = compile_module('extern "C" __global__ void k() {}', GPU, tmp_path / "m.json")
+    assert first.resources.keys() == {"k"}
+    (tmp_path / first.binary).with_suffix(suffix).write_text("")
+    second = compile_module('extern "C" __global__ void k() {}', GPU, tmp_path / "m.json")
+    assert second.resources == first.resources
+    assert second.binary_digest == digest(tmp_path / second.binary)
+
+
+def test_a_binary_that_does_not_fit_its_manifest_is_refused_and_not_loaded_again(tmp_path):
+    module, other = (compile_module(EMPTY + text, CPU, tmp_path / f"{len(text)}.json") for text in (" ", ""))
+    twin = compile_module(EMPTY + " ", CPU, tmp_path / "twin.json")
+    binary = tmp_path / module.binary
+    check_binary(binary)
+    spoil(binary)
+    with pytest.raises(DamagedBinary, match=f"damaged: {binary} is not what was compiled"):
+        check_binary(binary)
+    assert not binary.exists()
+    for name in ("1", "twin"):
+        said = Module.load(tmp_path / f"{name}.json")
+        assert (said.status, said.binary, said.hash) == ("compile_error", None, twin.hash)
+        assert "damaged" in said.message
+    assert Module.load(tmp_path / "0.json") == other
+    with pytest.raises(DamagedBinary, match="is gone"):
+        check_binary(binary)
+
+
+def test_a_manifest_of_before_there_were_digests_is_held_to_none(tmp_path):
+    module = compile_module(EMPTY, CPU, tmp_path / "m.json")
+    manifest = json.loads((tmp_path / "m.json").read_text())
+    del manifest["binary_digest"]
+    (tmp_path / "m.json").write_text(json.dumps(manifest))
+    (tmp_path / "bad.json").write_text("{")
+    spoil(tmp_path / module.binary)
+    check_binary(tmp_path / module.binary)
+    assert Module.load(tmp_path / "m.json").binary == module.binary
 
 
 def test_the_hash_follows_the_source():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from repro.bench.runnable import Unsupported
-from repro.bench.store import Store
+from repro.bench.store import Store, crashed_row
 from repro.bench.watchdog import ContextLost
 from repro.bench.yardsticks import Empty
 from repro.devices.base import LaunchError
@@ -130,6 +130,37 @@ def test_a_lost_context_ends_the_process_and_the_next_one_leaves_out_what_lost_i
     assert again.prepared == 0
 
 
+def test_what_failed_in_an_earlier_run_is_tried_again(bench, tmp_path):
+    path = tmp_path / "runs.jsonl"
+    failing = Fake("mended", fail=LaunchError("refused"), at="launch")
+    absent = Fake("absent", fail=Unsupported("no such format"), at="prepare")
+    with Store(path) as store:
+        shuffled_rounds(bench, [failing, absent, Fake("good")], store, seed=1)
+    absent.prepared = 0
+    with Store(path) as store:
+        rows = shuffled_rounds(bench, [Fake("mended"), absent, Fake("good")], store, seed=1)
+    assert {row.name: row.status for row in rows} == {"mended": "ok", "absent": "unsupported", "good": "ok"}
+    assert absent.prepared == 0
+
+
+def test_each_step_of_a_runnable_is_noted_before_it_is_taken(bench, store, tmp_path):
+    noted = []
+
+    class Noting(Fake):
+        def prepare(self, workspace):
+            super().prepare(workspace)
+            noted.append(crashed_row(tmp_path / "rows.jsonl", store._run))
+
+        def launch(self):
+            super().launch()
+            noted.append(crashed_row(tmp_path / "rows.jsonl", store._run))
+
+    rows = shuffled_rounds(bench, [Noting("one"), Noting("other")], store, seed=1)
+    assert {row.status for row in noted} == {"launch_error"}
+    assert {(row.key, row.name) for row in noted} == {(row.key, row.name) for row in rows}
+    assert crashed_row(tmp_path / "rows.jsonl", store._run) is None
+
+
 def test_what_never_ends_is_given_up(make_bench, small_problem, store, monkeypatch):
     reasons = []
     monkeypatch.setattr(search, "restart", reasons.append)
@@ -137,4 +168,4 @@ def test_what_never_ends_is_given_up(make_bench, small_problem, store, monkeypat
     hung = Fake("hung")
     hung.prepare = lambda workspace: (Fake.prepare(hung, workspace), time.sleep(1))
     shuffled_rounds(bench, [hung], store, seed=1)
-    assert reasons == ["hung did not end within 0.25 s"]
+    assert reasons == ["hung did not end within 0.05 s"]

@@ -29,4 +29,4 @@ for study in plan.studies.values():
             "Measuring {wildcards.problem}, {wildcards.precision}, of {params.study}"
         shell:
             "repro measure {params.study} {wildcards.problem:q} {wildcards.precision} --config {params.config:q}"
-            " --receipt > {log:q} 2>&1"
+            " --receipt --record-failures > {log:q} 2>&1"

@@ -28,9 +28,11 @@ UNLIMITED = 1 << 30
 #: What the digest of a file stands behind, in its metadata, where no base64 can have it: of the colon.
 MARK = b"repro-sha256:"
 DIGITS = 64
+#: Under which name a file's metadata has the fingerprint of the step that wrote it.
+FINGERPRINT = "fingerprint"
 
 
-def write_table(table: pa.Table, path: Path) -> Path:
+def write_table(table: pa.Table, path: Path, fingerprint: str | None = None) -> Path:
     """Write a table to one Parquet file, whole or not at all, with checksums of its pages and a digest of itself.
 
     The schema version is in the file's metadata.
@@ -43,13 +45,16 @@ def write_table(table: pa.Table, path: Path) -> Path:
         Rows, with the schema version in their column `schema`.
     path
         The file; its folder is made.
+    fingerprint
+        What the rows depend on, as a hash, kept in the file's metadata under that name; None for nothing.
 
     Returns
     -------
     Path
         The file.
     """
-    content = _sealed(_encoded(table.replace_schema_metadata({"schema": str(SCHEMA)})))
+    metadata = {"schema": str(SCHEMA)} | ({} if fingerprint is None else {FINGERPRINT: fingerprint})
+    content = _sealed(_encoded(table.replace_schema_metadata(metadata)))
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -119,7 +124,7 @@ def fingerprint_of(path: Path) -> str | None:
     content = _verified(path)
     try:
         metadata = pq.read_metadata(pa.BufferReader(content)).metadata or {}
-        fingerprint = metadata.get(b"fingerprint")
+        fingerprint = metadata.get(FINGERPRINT.encode())
         return None if fingerprint is None else fingerprint.decode()
     except (pa.ArrowException, ValueError, OSError, MemoryError) as error:
         raise _unreadable(path, error) from error

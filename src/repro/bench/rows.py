@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +23,12 @@ STATUSES = (
     "unavailable",
 )
 
+#: Failures that another attempt may not end in: a later run tries them again. What cannot be done (`unsupported`) does
+#: not change; and `noisy` has its numbers: to time it until it is quiet would be to choose among samples.
+TRY_AGAIN = frozenset(
+    {"compile_error", "launch_error", "incorrect", "out_of_memory", "timeout", "disturbed", "unstable"}
+)
+PHASES = ("search", "report")
 #: The clocks of a row that anything is chosen by; `host` stands in where a runnable has neither.
 CLOCKS = ("event", "graph")
 ALL_CLOCKS = (*CLOCKS, "host")
@@ -153,6 +159,33 @@ class Row:
 COMMON_COLUMNS: dict[str, ColumnType] = {
     item.name: _BY_NAME[str(item.type).split(" | ")[0]] for item in fields(Row) if item.name != "own"
 }
+#: Those that no row can do without.
+_REQUIRED = [item.name for item in fields(Row) if item.default is MISSING and item.default_factory is MISSING]
+
+
+def is_valid(data: Mapping[str, Any]) -> bool:
+    """Return whether plain data are those of a row: every column of its type, status and phase among those there are.
+
+    Parameters
+    ----------
+    data
+        As `Row.as_dict` returns them; what is no column of all rows only has to be a text, a number or a truth value.
+    """
+    return (
+        all(data.get(name) is not None for name in _REQUIRED)
+        and all(_fits(value, COMMON_COLUMNS.get(name)) for name, value in data.items())
+        and data["status"] in STATUSES
+        and data.get("phase", PHASES[0]) in PHASES
+    )
+
+
+def _fits(value: object, kind: ColumnType | None) -> bool:
+    """Return whether a value is absent or of a column's type; a whole number is a float too."""
+    if value is None:
+        return True
+    if kind is None:
+        return type(value) in _ARROW
+    return type(value) is kind or (kind is float and type(value) is int)
 
 
 def split_columns(columns: Mapping[str, Any], own: Mapping[str, ColumnType]) -> tuple[dict[str, Any], dict[str, Any]]:

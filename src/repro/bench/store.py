@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 import json
+import threading
+import uuid
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
 from repro.bench.parquet import write_table
-from repro.bench.rows import SCHEMA, ColumnType, Row, schema_of
-from repro.errors import ReproError
+from repro.bench.rows import SCHEMA, TRY_AGAIN, ColumnType, Row, is_valid, schema_of
+
+#: What a line has beside the row's columns: the run that stored it, and, last, the checksum of all before.
+_RUN, _CHECKSUM = "_run", "_crc"
+#: Numbers of damaged lines that are named.
+_NAMED = 5
 
 
 class Store:
     """The rows of one job, one writer at a time; what was measured before is found again by its key.
 
     Used as a context manager, which holds a lock on the file. A job that is killed leaves its lines; the next one reads
-    them, but for a torn last line, and goes on.
+    them, but for a torn last line and what is damaged, and goes on. What another attempt may end otherwise
+    (`repro.bench.rows.TRY_AGAIN`) is found by the run that stored it alone: the next run tries it again.
 
     Parameters
     ----------
     path
         The `.jsonl` file.
+    run
+        The run's id, the same in all processes that it takes; None for a run of its own.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, run: str | None = None) -> None:
         self._path = path
+        self._run = run or uuid.uuid4().hex
         self._rows: dict[str, Row] = {}
+        self._writing = threading.Lock()
 
     def __enter__(self) -> Store:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,8 +53,10 @@ class Store:
         except Timeout:
             print(f"another process writes to {self._path}; waiting for it", flush=True)
             self._lock.acquire()
-        self._rows = {row.key: row for row in _read(self._path)}
+        lines = _read(self._path)
+        self._rows = {row.key: row for run, row in lines if run == self._run or row.status not in TRY_AGAIN}
         self._file = self._path.open("a")
+        self._note = _note_of(self._path).open("w")
         return self
 
     def __exit__(
@@ -49,21 +64,71 @@ class Store:
     ) -> None:
         try:
             with _named(self._path):
+                self._note.close()
+                _note_of(self._path).unlink(missing_ok=True)
                 self._file.close()
         finally:
             self._lock.release()
 
     def get(self, key: str) -> Row | None:
-        """Return the row of that key, if it was measured before."""
+        """Return the row of that key, if it was measured before and is not to be tried again."""
         return self._rows.get(key)
 
     def add(self, row: Row) -> Row:
         """Append a row; it is on its way to the disk before this returns."""
-        with _named(self._path):
-            self._file.write(json.dumps(row.as_dict()) + "\n")
+        with _named(self._path), self._writing:  # a watchdog adds from a thread of its own
+            self._file.write(_line(row, self._run) + "\n")
             self._file.flush()
         self._rows[row.key] = row
         return row
+
+    @contextmanager
+    def in_flight(self, row: Row) -> Iterator[None]:
+        """Note what the body tries, so that `crashed_row` finds it where the process does not survive.
+
+        Parameters
+        ----------
+        row
+            What is to be stored then, but for the message.
+        """
+        self._write_note(_line(row, self._run))
+        try:
+            yield
+        finally:
+            self._write_note("")
+
+    def _write_note(self, text: str) -> None:
+        with _named(_note_of(self._path)):
+            self._note.seek(0)
+            self._note.truncate()
+            self._note.write(text)
+            self._note.flush()
+
+
+def crashed_row(path: Path, run: str) -> Row | None:
+    """Return the row of what a run's process tried when it died, by the note that `Store.in_flight` left.
+
+    Parameters
+    ----------
+    path
+        The `.jsonl` file; no process of the run may write to it any more.
+    run
+        The run's id; what another left is none of its business.
+    """
+    try:
+        line = _parse(_note_of(path).read_bytes())
+    except FileNotFoundError:
+        return None
+    return line.row if isinstance(line, _Line) and line.run == run else None
+
+
+def count_rows(path: Path, run: str) -> int:
+    """Return how many rows a run has stored so far."""
+    return sum(stored_by == run for stored_by, _ in _read(path, quiet=True))
+
+
+def _note_of(path: Path) -> Path:
+    return path.with_suffix(".inflight")
 
 
 @contextmanager
@@ -76,8 +141,43 @@ def _named(path: Path) -> Iterator[None]:
         raise
 
 
-def _read(path: Path) -> Iterable[Row]:
-    """Read rows; drop a torn last line from the file, so that the next row does not continue it."""
+class _Line(NamedTuple):
+    """What a line holds: a row, and the run that stored it."""
+
+    run: str
+    row: Row
+
+
+def _line(row: Row, run: str) -> str:
+    text = json.dumps({**row.as_dict(), _RUN: run})[:-1]
+    return f'{text}, "{_CHECKSUM}": "{zlib.crc32(text.encode()):08x}"}}'
+
+
+def _parse(line: bytes) -> _Line | str | None:
+    """Return what a line holds; None for a row of another schema, and for what is damaged a word on how."""
+    try:
+        data = json.loads(line)
+        schema = data["schema"]
+    except (ValueError, TypeError, KeyError):
+        return "no row"
+    if schema != SCHEMA:
+        return None
+    if _CHECKSUM not in data:
+        return "without a checksum"
+    checksum, run = data.pop(_CHECKSUM), data.pop(_RUN, None)
+    text = line[: line.rfind(f', "{_CHECKSUM}"'.encode())]
+    if f"{zlib.crc32(text):08x}" != checksum:
+        return "not what its checksum is of"
+    if not (isinstance(run, str) and is_valid(data)):
+        return "no valid row"
+    return _Line(run, Row.from_dict(data))
+
+
+def _read(path: Path, quiet: bool = False) -> list[_Line]:
+    """Read rows; drop a torn last line from the file, so that the next row does not continue it.
+
+    Damaged lines are left out and named, unless `quiet`.
+    """
     if not path.exists():
         return []
     content = path.read_bytes()
@@ -85,27 +185,23 @@ def _read(path: Path) -> Iterable[Row]:
     if len(whole) < len(content):
         with path.open("r+b") as file:
             file.truncate(len(whole))
-    rows = []
-    for number, line in enumerate(whole.splitlines(), 1):
-        try:
-            data = json.loads(line)
-        except ValueError:
-            raise ReproError(
-                "a line of the store is damaged",
-                where=f"{path}:{number}",
-                todo="delete the line, or the file to measure everything again",
-            ) from None
-        if data.get("schema") == SCHEMA:
-            rows.append(Row.from_dict(data))
-    return rows
+    parsed = [_parse(line) for line in whole.split(b"\n")[:-1]]
+    damaged = [f"{path}:{number} ({what})" for number, what in enumerate(parsed, 1) if isinstance(what, str)]
+    if damaged and not quiet:
+        more = f" and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
+        print(f"damaged lines of the store, measured again: {', '.join(damaged[:_NAMED])}{more}", flush=True)
+    return [line for line in parsed if isinstance(line, _Line)]
 
 
-def write_rows(rows: Iterable[Row], own: Mapping[str, ColumnType], path: Path) -> Path:
+def write_rows(rows: Iterable[Row], own: Mapping[str, ColumnType], path: Path, fingerprint: str | None = None) -> Path:
     """Write rows of a study to one Parquet file, whole or not at all; return the path.
 
     Parameters
     ----------
     own
         The study's own columns with their types.
+    fingerprint
+        As for `repro.bench.parquet.write_table`.
     """
-    return write_table(pa.Table.from_pylist([row.as_dict() for row in rows], schema=schema_of(own)), path)
+    table = pa.Table.from_pylist([row.as_dict() for row in rows], schema=schema_of(own))
+    return write_table(table, path, fingerprint)

@@ -155,6 +155,8 @@ def _estimate(devices: Devices, runnable: Runnable, enough: float, timeout: floa
     The first one takes longer than the others, so that where it takes no more than `enough` nothing else need be known.
     """
     first = _host_seconds(devices, runnable)
+    if first > timeout:  # once more: the process, or the machine, may have been stopped meanwhile
+        first = _host_seconds(devices, runnable)
     if first > timeout:
         raise TooSlow(f"one launch takes {first:.1f} s, the time-out is {timeout:g} s")
     return first if first <= enough else _host_seconds(devices, runnable)

@@ -1,4 +1,4 @@
-"""Giving up on a launch that never ends: the driver cannot be interrupted, so the process is replaced."""
+"""Giving up on a launch that never ends: the driver cannot be interrupted, so the process ends and another goes on."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from typing import NoReturn
 
 #: Seconds between two looks at the clock; what is guarded takes minutes until it is given up.
 INTERVAL = 0.5
+#: Intervals that a process which was awake can miss between two looks; what is beyond them it was stopped for.
+MISSED = 2
+#: Exit code of a process that another has to go on for: EX_TEMPFAIL of sysexits.h.
+AGAIN = 75
 
 
 class ContextLost(Exception):
@@ -20,15 +24,34 @@ class ContextLost(Exception):
 
 
 def restart(reason: str) -> NoReturn:
-    """Replace this process by the same command, which goes on after what is stored."""
+    """End this process at once, by the exit code that asks for a new one, which goes on after what is stored."""
     print(f"{reason}; going on in a new process", flush=True)
-    os.execv(sys.executable, [sys.executable, *sys.argv])
+    sys.stderr.flush()
+    os._exit(AGAIN)  # leaving Python's way waits for the device, and for the thread that hangs in its driver
+
+
+class _Guard:
+    """One block of code that is watched.
+
+    Attributes
+    ----------
+    began
+        When.
+    expired
+        What to call if it takes too long.
+    awake
+        Seconds so far in which the process could run.
+    """
+
+    def __init__(self, expired: Callable[[], None]) -> None:
+        self.began, self.expired, self.awake = time.monotonic(), expired, 0.0
 
 
 class Watchdog:
     """One thread that watches over one block of code after the other; used as a context manager.
 
-    A thread a block would cost more than a short block takes.
+    A thread a block would cost more than a short block takes. Time in which the process was stopped, or the machine
+    suspended, does not count.
 
     Parameters
     ----------
@@ -38,7 +61,8 @@ class Watchdog:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._guarded: tuple[float, Callable[[], None]] | None = None
+        self._interval = min(INTERVAL, seconds / 10)
+        self._guarded: _Guard | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -54,15 +78,20 @@ class Watchdog:
     @contextmanager
     def guard(self, expired: Callable[[], None]) -> Iterator[None]:
         """Call `expired` from the thread if the body takes too long; it should store what is known and `restart`."""
-        self._guarded = time.monotonic() + self._seconds, expired
+        self._guarded = _Guard(expired)
         try:
             yield
         finally:
             self._guarded = None
 
     def _watch(self) -> None:
-        while not self._ended.wait(min(INTERVAL, self._seconds / 4)):
+        last = time.monotonic()
+        while not self._ended.wait(self._interval):
+            now = time.monotonic()
             guarded = self._guarded
-            if guarded and time.monotonic() > guarded[0]:
-                self._guarded = None
-                guarded[1]()
+            if guarded:
+                guarded.awake += min(now - max(last, guarded.began), MISSED * self._interval)
+                if guarded.awake > self._seconds:
+                    self._guarded = None
+                    guarded.expired()
+            last = now

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from repro.bench.operands import Operands
+from repro.bench.runnable import ModuleError
 from repro.codegen.common import COMMON
-from repro.codegen.compile import MODULES, Module
+from repro.codegen.compile import MODULES, DamagedBinary, Module, check_binary
 from repro.devices.base import Buffer, Device, Program
 from repro.devices.several import Devices
 from repro.errors import ReproError
@@ -70,13 +71,23 @@ class Workspace:
         Raises
         ------
         ReproError
-            It is not compiled, or does not compile.
+            It is not compiled, does not compile, or is damaged.
         """
         manifest = self._modules / self.device.target.name / f"{COMMON}.json"
         module = Module.load(manifest)
         if module.binary is None:
             raise ReproError("the common module does not compile", where=manifest, actual=module.message)
         binary = manifest.parent / module.binary
+        try:
+            check_binary(binary)
+        except DamagedBinary as damage:
+            manifest.unlink()  # nothing can be measured without it: the next run has to make it
+            raise ReproError(
+                "the common module is damaged",
+                where=manifest,
+                actual=damage,
+                todo="it is deleted: run the same command again, or `repro compile common`",
+            ) from None
         return Common(self.device.load(binary), binary, module.hash, module.compiler, module.flags)
 
     def hold(
@@ -117,9 +128,19 @@ class Workspace:
         self._packings.clear()
 
     def program(self, binary: Path, at: int = 0) -> Program:
-        """Return a module, loaded on the device of that number."""
+        """Return a module, loaded on the device of that number.
+
+        Raises
+        ------
+        ModuleError
+            Its binary is not what was compiled.
+        """
         key = at, binary
         if key not in self._programs:
+            try:
+                check_binary(binary)
+            except DamagedBinary as damage:
+                raise ModuleError(str(damage)) from None
             while len(self._programs) >= self.resident * len(self.devices):
                 self._programs.popitem(last=False)
             self._programs[key] = self.devices[at].load(binary)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,16 @@ from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan
 from repro.campaign.steps import CHECK, measuring
 from repro.errors import ReproError
+from repro.studies import get_study
 
-#: What a row may say without anything having gone wrong: that this cannot be run here, or that its time is no good.
-HARMLESS = frozenset({"ok", "unsupported", "out_of_memory", "timeout", "noisy"})
+#: Statuses of rows that have times.
+TIMED = frozenset({"ok", "noisy"})
+#: What a row may say without anything having gone wrong, as long as its case has its winners: that this cannot be run
+#: here, or that its time is no good.
+HARMLESS = TIMED | {"unsupported", "out_of_memory", "timeout"}
 #: What is read of a row, if it has it.
-COLUMNS = ("problem", "precision", "name", "status", "message")
+COLUMNS = ("problem", "precision", "name", "status", "message", "tuning")
+CHOICES = "choices"
 
 
 @dataclass(frozen=True)
@@ -91,18 +96,46 @@ def _rows(plan: Plan) -> Iterator[Missing]:
     }
     for study, problem, precision in plan.runs:
         case = f"{study} on {problem}, {precision}"
+        rows: dict[Path, Sequence[Mapping[str, Any]]] = {}
         for step in plan.steps(study):
             path = raw / study / problem / precision / step
-            rows = measured[study, step].get((problem, precision), [])
-            if not (rows or path.exists()):
+            there = measured[study, step].get((problem, precision), [])
+            if there or path.exists():
+                rows[path] = there
+            else:
                 yield Missing(case, f"not measured: no {path}")
-                continue
-            refused = next((row for row in rows if row.get("status") == "unavailable"), None)
-            if refused:  # the files of all steps say so; where the problem could not be had it is named already
-                if _is_built(plan, problem):
-                    yield Missing(case, refused["message"])
-                break
-            yield from _failed(f"{case} ({path.stem})", rows)
+        refused = [row for step in rows.values() for row in step if row.get("status") == "unavailable"]
+        if not refused:
+            yield from _of_case(plan, study, problem, case, rows)
+        elif _is_built(plan, problem):  # where the problem could not be had it is named already
+            yield Missing(case, refused[0]["message"])  # the files of all steps say so
+
+
+def _of_case(
+    plan: Plan, study: str, problem: str, case: str, rows: Mapping[Path, Sequence[Mapping[str, Any]]]
+) -> Iterator[Missing]:
+    """Name what went wrong in a case: tunings without a winner, and the rows that failed, by step.
+
+    Parameters
+    ----------
+    case
+        What it is called in a message.
+    rows
+        Of each step, by its file.
+    """
+    choices = [row for path, step in rows.items() if path.stem == CHOICES for row in step]
+    contract = get_study(study)
+    chooses = CHOICES in contract.outputs
+    wanted = contract.tunings(plan.studies[study].settings, plan.problems[problem]) if chooses else ()
+    unchosen = [tuning for tuning in wanted if tuning not in {choice.get("tuning") for choice in choices}]
+    if unchosen and len(rows) == len(plan.steps(study)):
+        searched = next(iter(rows.values()))
+        lost = [row for row in searched if row.get("status") not in TIMED]
+        reason = "; ".join(_counted(lost)) or "no row that it could be has a time"
+        yield Missing(case, f"no winner of {', '.join(unchosen)}: {reason}")
+    winners = {choice["name"] for choice in choices}
+    for path, step in rows.items():
+        yield from _failed(f"{case} ({path.stem})", step, winners)
 
 
 def _cases(study: Path, step: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -114,13 +147,31 @@ def _cases(study: Path, step: str) -> dict[tuple[str, str], list[dict[str, Any]]
     return cases
 
 
-def _failed(what: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[Missing]:
-    """Count the rows that failed by their status; modules that do not compile are named already."""
-    failed = [row for row in rows if row.get("status", "ok") not in HARMLESS | {"compile_error"}]
-    for status, count in sorted(Counter(row["status"] for row in failed).items()):
-        first = next(row for row in failed if row["status"] == status)
+def _failed(what: str, rows: Sequence[Mapping[str, Any]], winners: Container[str]) -> Iterator[Missing]:
+    """Count the rows that failed by their status; modules that do not compile are named already.
+
+    Parameters
+    ----------
+    winners
+        Names of rows that have to have a time.
+    """
+    failed = [
+        row
+        for row in rows
+        if (status := row.get("status") or "ok") not in TIMED
+        and status != "compile_error"
+        and (status not in HARMLESS or row["name"] in winners)
+    ]
+    for words in _counted(failed):
+        yield Missing(what, words)
+
+
+def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Say how many rows there are of each status, with the first one's name and the first line of its message."""
+    for status, count in sorted(Counter(row["status"] for row in rows).items()):
+        first = next(row for row in rows if row["status"] == status)
         words = f"{count} rows {status}, the first {first['name']}"
-        yield Missing(what, f"{words}: {first['message']}" if first["message"] else words)
+        yield f"{words}: {first['message'].splitlines()[0]}" if first["message"] else words
 
 
 def _is_built(plan: Plan, problem: str) -> bool:

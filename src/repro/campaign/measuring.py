@@ -31,11 +31,28 @@ CHOICES = pa.schema(
 )
 
 
-def measure(config: Config, study_name: str, name: str, precision: str, progress: Progress) -> list[Path]:
+def measure(
+    config: Config,
+    study_name: str,
+    name: str,
+    precision: str,
+    progress: Progress,
+    fingerprint: str | None = None,
+    run: str | None = None,
+) -> list[Path]:
     """Measure a problem in one precision; return the paths of all that was written, a file a step of the study.
 
-    Rows that an earlier, killed run stored are not measured again. A problem that could not be had, or that the study
-    cannot take, becomes one row that says so.
+    Rows that an earlier, killed run stored are not measured again, unless another attempt may end otherwise. A problem
+    that could not be had, or that the study cannot take, becomes one row that says so.
+
+    Parameters
+    ----------
+    progress
+        Told how far it is.
+    fingerprint
+        What the files depend on, as a hash; kept in each of them.
+    run
+        The id of the run that this process is a part of; None where it is all of it.
 
     Raises
     ------
@@ -48,30 +65,61 @@ def measure(config: Config, study_name: str, name: str, precision: str, progress
     try:
         problem = folders.load_problem()
     except Unavailable as reason:
-        return _write_unavailable(study, name, precision, reason.reason, folders.raw)
+        return _write_unavailable(study, name, precision, reason.reason, folders.raw, fingerprint)
     try:
         operands = study.operands(problem, precision, config.seed)
     except ReproError as refusal:
-        return _write_unavailable(study, name, precision, str(refusal), folders.raw)
+        return _write_unavailable(study, name, precision, str(refusal), folders.raw, fingerprint)
     with (
-        Store(folders.store / "rows.jsonl") as store,
+        Store(store_path(config, study_name, name, precision), run) as store,
         open_bench(config, study, name, operands, folders) as bench,
     ):
         place = Place(study_name, config.campaign, RESULTS)
         settings = config.studies[study_name]
         session = Session(problem, bench, store, settings, config.seed, place, progress)
-        return [write_step(study, name, precision, step, rows, folders.raw) for step, rows in study.measure(session)]
+        return [
+            write_step(study, name, precision, step, rows, folders.raw, fingerprint)
+            for step, rows in study.measure(session)
+        ]
 
 
-def write_step(study: Study, problem: str, precision: str, step: str, given: Given, folder: Path) -> Path:
+def record_failure(
+    config: Config, study_name: str, name: str, precision: str, reason: str, fingerprint: str | None = None
+) -> list[Path]:
+    """Write, in place of what was measured of a case, why it could not be; return the paths, a file a step.
+
+    Parameters
+    ----------
+    fingerprint
+        As for `measure`.
+    """
+    study, folders = get_study(study_name), Folders(config, study_name, name, precision)
+    return _write_unavailable(study, name, precision, reason, folders.raw, fingerprint)
+
+
+def store_path(config: Config, study: str, name: str, precision: str) -> Path:
+    """Return where the rows of a case are stored while it is measured."""
+    return Folders(config, study, name, precision).store / "rows.jsonl"
+
+
+def write_step(
+    study: Study,
+    problem: str,
+    precision: str,
+    step: str,
+    given: Given,
+    folder: Path,
+    fingerprint: str | None = None,
+) -> Path:
     """Write the rows or the choices of one step to `<step>.parquet`."""
     path = folder / f"{step}.parquet"
     choices = [choice for choice in given if isinstance(choice, Choice)]
     rows = [row for row in given if isinstance(row, Row)]
     if step != "choices":
-        return write_rows(rows, study.columns, path)
+        return write_rows(rows, study.columns, path, fingerprint)
     case = {"study": study.name, "problem": problem, "precision": precision, "schema": SCHEMA}
-    return write_table(pa.Table.from_pylist([case | _plain(choice) for choice in choices], schema=CHOICES), path)
+    table = pa.Table.from_pylist([case | _plain(choice) for choice in choices], schema=CHOICES)
+    return write_table(table, path, fingerprint)
 
 
 def environments_of(steps: Sequence[Path]) -> list[Path]:
@@ -86,7 +134,9 @@ def _plain(choice: Choice) -> dict[str, object]:
     return {"clock": choice.clock, "tuning": choice.tuning, "name": choice.name, "ties": list(choice.ties)}
 
 
-def _write_unavailable(study: Study, problem: str, precision: str, reason: str, folder: Path) -> list[Path]:
+def _write_unavailable(
+    study: Study, problem: str, precision: str, reason: str, folder: Path, fingerprint: str | None
+) -> list[Path]:
     """Write the files of all steps, each but the choices with the row of a problem that could not be measured."""
     row = Row(
         key=f"unavailable {problem}",
@@ -101,5 +151,6 @@ def _write_unavailable(study: Study, problem: str, precision: str, reason: str, 
     )
     rows: Sequence[Row] = [row]
     return [
-        write_step(study, problem, precision, step, [] if step == "choices" else rows, folder) for step in study.outputs
+        write_step(study, problem, precision, step, [] if step == "choices" else rows, folder, fingerprint)
+        for step in study.outputs
     ]

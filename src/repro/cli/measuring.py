@@ -2,27 +2,50 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import errno
+import sys
+import traceback
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from repro.cli.options import Receipt
 
+if TYPE_CHECKING:
+    from repro.config import Config
+
 StudyName = Annotated[str, typer.Argument(help="A study of the configuration, for example compound_spmv.")]
 ProblemName = Annotated[str, typer.Argument(help="A problem that `repro problem` has built.")]
 Precision = Annotated[str, typer.Argument(help="single or double.")]
 ConfigFile = Annotated[Path, typer.Option("--config", help="Configuration file.")]
+RecordFailures = Annotated[
+    bool,
+    typer.Option(
+        "--record-failures",
+        help="Write why the problem cannot be measured into the files of all steps; exit with 0. A full disk is a "
+        "failure all the same.",
+    ),
+]
+#: Where it is given, this is the process that measures, and another one watches over it.
+Run = Annotated[str | None, typer.Option("--run", hidden=True)]
+Fingerprint = Annotated[str | None, typer.Option("--fingerprint", hidden=True)]
 DEFAULT_CONFIG = Path("config/config.yaml")
 
 
 def measure(
+    context: typer.Context,
     study: StudyName,
     problem: ProblemName,
     precision: Precision,
     config: ConfigFile = DEFAULT_CONFIG,
     receipt: Receipt = False,
+    record_failures: RecordFailures = False,
+    run: Run = None,
+    fingerprint: Fingerprint = None,
 ) -> None:
     """Verify and time everything on one problem: every variant, the streaming floor, the library's routines.
 
@@ -30,7 +53,8 @@ def measure(
     (search.parquet). A streaming floor, a device copy and an empty kernel are what times are held against
     (baseline.parquet). The winners of each tuning that the study has (choices.parquet) are timed again in shuffled
     rounds, beside the library's routines where the study has any; these times, which nothing was chosen by, are the
-    reported ones (report.parquet). A run that was killed goes on where it was.
+    reported ones (report.parquet). A run that was killed goes on where it was, and tries again what failed in it. It
+    measures in a process of its own: a kernel that crashes or hangs costs its own row, and the rest goes on.
 
     The problem has to be built and its modules to be compiled, which the workflow does by itself: `snakemake`.
 
@@ -40,27 +64,121 @@ def measure(
 
         repro measure compound_spmv dirac_torus double
     """
-    from repro.bench.watchdog import ContextLost, restart
-    from repro.campaign import measuring
+    from repro.bench.worker import signals_held
+
+    if run is not None:
+        _measure(study, problem, precision, config, record_failures, run, fingerprint)
+        return
+    with signals_held():
+        from repro.campaign.folders import check_study
+        from repro.config import load
+
+        settings = load(config)
+        check_study(settings, study)
+        with _receipt(settings, study, problem, precision) if receipt else nullcontext() as of_step:
+            words = ["--config", str(config), *(["--fingerprint", of_step] if of_step else [])]
+            code = _supervise(context, settings, study, problem, precision, words, record_failures)
+            if code:
+                raise typer.Exit(code)
+
+
+@contextmanager
+def _receipt(config: Config, study: str, problem: str, precision: str) -> Iterator[str]:
+    """Give the fingerprint of what is measured, and write the receipt of it in the end."""
     from repro.campaign.completeness import find_missing_rows
+    from repro.campaign.measuring import environments_of
     from repro.campaign.plan import plan_of_case
     from repro.campaign.receipts import making
-    from repro.campaign.steps import measuring as measuring_step
+    from repro.campaign.steps import measuring
+
+    plan = plan_of_case(config, problem, study)
+    step = measuring(plan, study, problem, precision)
+    with making(step) as made:
+        yield made.fingerprint
+        made.also(*environments_of(step.outputs))
+        for part in find_missing_rows(plan):
+            made.failed(part.reason)
+
+
+def _supervise(
+    context: typer.Context,
+    settings: Config,
+    study: str,
+    problem: str,
+    precision: str,
+    options: Sequence[str],
+    record_failures: bool,
+) -> int:
+    """Run the same command as a process that measures, again where it has to; return its exit code."""
+    from repro.campaign.measuring import store_path
+    from repro.campaign.supervising import supervise
+
+    run = uuid.uuid4().hex
+    debug = ["--debug"] if context.find_root().params.get("debug") else []
+    record = ["--record-failures"] if record_failures else []
+    words = [study, problem, precision, *options, "--run", run, *record]
+    with _recorded(settings, study, problem, precision, record_failures, None):
+        store = store_path(settings, study, problem, precision)
+        return supervise([*_python(), "-m", "repro.cli", *debug, "measure", *words], store, run)
+    return 0
+
+
+def _python() -> list[str]:
+    """Return the interpreter; the current folder is where it finds modules only where this one found `repro` there."""
+    here = Path(sys.path[0] or ".").resolve() == Path(__file__).resolve().parents[2]
+    return [sys.executable] if here else [sys.executable, "-P"]
+
+
+def _measure(
+    study: str,
+    problem: str,
+    precision: str,
+    config: Path,
+    record_failures: bool,
+    run: str,
+    fingerprint: str | None,
+) -> None:
+    from repro.bench.watchdog import ContextLost, restart
+    from repro.bench.worker import end_with_parent
+    from repro.campaign import measuring
     from repro.cli.progress import Progress
     from repro.config import load
 
+    end_with_parent()
     settings = load(config)
     try:
-        if receipt:
-            plan = plan_of_case(settings, problem, study)
-            step = measuring_step(plan, study, problem, precision)
-        with making(step) if receipt else nullcontext() as made, Progress(f"measure {problem} {precision}") as progress:
-            written = measuring.measure(settings, study, problem, precision, progress)
-            if made:
-                made.also(*measuring.environments_of(written))
-                for part in find_missing_rows(plan):
-                    made.failed(part.reason)
+        with (
+            _recorded(settings, study, problem, precision, record_failures, fingerprint),
+            Progress(f"measure {problem} {precision}") as progress,
+        ):
+            for path in measuring.measure(settings, study, problem, precision, progress, fingerprint, run):
+                typer.echo(f"wrote {path}")
     except ContextLost as lost:
         restart(f"the device's context was lost by {lost}")
-    for path in written:
-        typer.echo(f"wrote {path}")
+
+
+@contextmanager
+def _recorded(
+    config: Config, study: str, problem: str, precision: str, wanted: bool, fingerprint: str | None
+) -> Iterator[None]:
+    """Where it is wanted, print and record a failure of the body, which other problems go on without."""
+    from repro.bench.watchdog import ContextLost
+    from repro.campaign.measuring import record_failure
+    from repro.cli.app import explain
+    from repro.errors import ReproError
+
+    try:
+        yield
+    except ContextLost:
+        raise
+    except Exception as failure:
+        # nothing can be recorded on a full disk, nor be told where nobody listens
+        if not wanted or (isinstance(failure, OSError) and (explain(failure) or failure.errno == errno.EPIPE)):
+            raise
+        known = isinstance(failure, ReproError)
+        if not known:
+            traceback.print_exc()
+        reason = str(failure) if known else f"{type(failure).__name__}: {failure}"
+        typer.echo(f"error: {reason}", err=True)
+        for path in record_failure(config, study, problem, precision, reason, fingerprint):
+            typer.echo(f"wrote {path}, which says so")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from repro.codegen import nvcc, opencl_build
@@ -39,6 +41,8 @@ class Module:
         For each kernel its `registers` and `spills` (bytes a thread); empty on the CPU.
     message
         The compiler's first error.
+    binary_digest
+        SHA-256 of the binary's content; None where there is no binary, or nobody took it.
     """
 
     status: str
@@ -48,6 +52,7 @@ class Module:
     binary: str | None = None
     resources: dict[str, dict[str, int]] | None = None
     message: str | None = None
+    binary_digest: str | None = None
 
     def save(self, path: Path) -> None:
         """Write the manifest, whole or not at all."""
@@ -102,7 +107,7 @@ def source_hash(source: str, target: Target) -> str:
 
 
 def compile_module(source: str, target: Target, manifest: Path, *, record_errors: bool = False) -> Module:
-    """Compile a source and write binary and manifest; a binary that is already there is used again.
+    """Compile a source and write binary and manifest; a binary that is already there, undamaged, is used again.
 
     Parameters
     ----------
@@ -127,10 +132,8 @@ def compile_module(source: str, target: Target, manifest: Path, *, record_errors
     binary = objects / f"{digest[:20]}{suffix}"
     code = objects / f"{digest[:20]}{'.cu' if target.dialect == 'cuda' else '.cl'}"
     _write(code, source.encode())
-    build: Callable[[Path, Path, Target], dict[str, dict[str, int]]]
-    build = nvcc.build if target.dialect == "cuda" else opencl_build.build
     try:
-        resources = build(code, binary, target)
+        resources = _build(code, binary, target)
     except CompileError as error:
         module = Module("compile_error", digest, compiler, flags, message=str(error))
         if not record_errors:
@@ -141,9 +144,85 @@ def compile_module(source: str, target: Target, manifest: Path, *, record_errors
                 todo="correct the template that it is rendered from",
             ) from None
     else:
-        module = Module("ok", digest, compiler, flags, str(binary.relative_to(manifest.parent)), resources)
+        relative = str(binary.relative_to(manifest.parent))
+        module = Module("ok", digest, compiler, flags, relative, resources, binary_digest=_digest(binary))
     module.save(manifest)
     return module
+
+
+class DamagedBinary(Exception):
+    """A binary is not what was compiled, or it is gone; the message says which."""
+
+
+def check_binary(binary: Path) -> None:
+    """Hold a binary against the digest in the manifests that name it, before anything loads it.
+
+    One that does not fit is deleted, and those manifests say so from now on, in place of their status `ok`: nothing
+    loads it again, and the next compiling makes it anew. Manifests without a digest are not held to any.
+
+    Parameters
+    ----------
+    binary
+        The file, in a folder `objects` beside the manifests.
+
+    Raises
+    ------
+    DamagedBinary
+    """
+    digest = _digest(binary)
+    modules = _modules_of(binary)
+    if digest is not None and all(module.binary_digest in (None, digest) for module in modules.values()):
+        return
+    message = f"damaged: {binary} is {'gone' if digest is None else 'not what was compiled'}; compile it again"
+    for manifest, module in modules.items():
+        replace(module, status="compile_error", binary=None, binary_digest=None, message=message).save(manifest)
+    for path in _made(binary):
+        path.unlink(missing_ok=True)
+    raise DamagedBinary(message)
+
+
+def _modules_of(binary: Path) -> dict[Path, Module]:
+    """Return the modules that a binary is of, by their manifests."""
+    folder, modules = binary.parent.parent, {}
+    for manifest in folder.glob("*.json"):
+        with suppress(ReproError):  # a manifest that cannot be read says nothing of this binary
+            module = Module.load(manifest)
+            if module.binary and folder / module.binary == binary:
+                modules[manifest] = module
+    return modules
+
+
+def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
+    """Build a binary unless it is there as it was made; return registers and spills of each kernel."""
+    build: Callable[[Path, Path, Target], dict[str, dict[str, int]]]
+    build = nvcc.build if target.dialect == "cuda" else opencl_build.build
+    *files, sums = _made(binary)
+    if not (sums.exists() and sums.read_text() == _sums(files)):
+        with tempfile.TemporaryDirectory(prefix=".", dir=binary.parent) as folder:
+            build(code, Path(folder, binary.name), target)
+            for path in files:
+                if (made := Path(folder, path.name)).exists():
+                    made.replace(path)
+        _write(sums, _sums(files).encode())
+    return build(code, binary, target)
+
+
+def _made(binary: Path) -> tuple[Path, Path, Path]:
+    """Return the files of a binary: itself, the compiler's log (none on the CPU), the digests of both."""
+    return binary, binary.with_suffix(".log"), binary.with_suffix(".sha256")
+
+
+def _sums(files: list[Path]) -> str:
+    """Return the digests of files as `sha256sum` writes them, of those that are there."""
+    return "".join(f"{digest}  {path.name}\n" for path in files if (digest := _digest(path)))
+
+
+def _digest(path: Path) -> str | None:
+    """Return the SHA-256 of a file's content; None where there is no file."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return None
 
 
 CompileError = nvcc.CompileError

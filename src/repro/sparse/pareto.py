@@ -12,6 +12,9 @@ from repro.tuning.choose import Choice
 
 Array = NDArray[np.float64]
 
+#: The tuning that weighs memory against time.
+MEMORY = "memory"
+
 
 def front(seconds: Array, matrix_bytes: Array) -> NDArray[np.intp]:
     """Return the indices of the Pareto front, ascending in bytes and descending in time; the first of equals."""
@@ -54,4 +57,4 @@ def _choose_by_memory(rows: Sequence[Row], weight: float, clock: str) -> list[Ch
         return []
     seconds = np.array([row.median(clock) for row in timed], dtype=np.float64)
     sizes = np.array([row["matrix_bytes"] for row in timed], dtype=np.float64)
-    return [Choice(clock, "memory", timed[weigh(seconds, sizes, weight)].name)]
+    return [Choice(clock, MEMORY, timed[weigh(seconds, sizes, weight)].name)]

@@ -67,7 +67,8 @@ class Study:
     columns
         Its own columns of a row with their types; `stage_<name>` for each stage that a runnable of it has.
     outputs
-        The names of the steps that `measure` gives, in their order; each becomes a Parquet file.
+        The names of the steps that `measure` gives, in their order; each becomes a Parquet file. The first has what
+        is chosen among, `choices` what was chosen.
     published, targets
         Columns of its files in `config/published/<study>/`, by name, and of `config/targets/<study>.csv`.
     headline
@@ -150,6 +151,10 @@ class Study:
     def measure(self, session: Session) -> Iterator[tuple[str, Given]]:
         """Take the steps of measuring one case; give each one's name and rows when it is done."""
         raise NotImplementedError
+
+    def tunings(self, settings: StudySettings, problem: Outline) -> Sequence[str]:
+        """Return the tunings that a case of a problem has to have a winner of, where nothing went wrong."""
+        return (self.headline,)
 
     def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:
         """Return what a name stands for, from a compiled module that holds it or from one of its own.

@@ -15,7 +15,7 @@ from repro.bench.timing import Effort, Samples
 from repro.bench.trial import FAILURES, Bench
 from repro.bench.watchdog import ContextLost, Watchdog
 from repro.config.models import Timing
-from repro.tuning.search import PATIENCE, Progress, given_up
+from repro.tuning.search import Progress, attempt
 
 PHASE = "report"
 COLD_ROUNDS = 2
@@ -56,7 +56,7 @@ def shuffled_rounds(
     says why.
     """
     stage = _Stage(bench, store, np.random.default_rng(seed), progress)
-    with Watchdog(PATIENCE * bench.timing.timeout) as stage.watchdog:
+    with Watchdog(bench.timing.timeout) as stage.watchdog:
         try:
             warm = stage.time(runnables, warm_rounds(bench.timing))
             timed = [r for r in runnables if r.cold and warm[r.name].status in TIMED]
@@ -114,7 +114,7 @@ class _Stage:
         """Where the body fails, or never ends, move the runnable from `todo` to `rows`; the others go on."""
         bench = self._bench
         try:
-            with self.watchdog.guard(given_up(bench, self._store, runnable, PHASE, effort)):
+            with attempt(bench, self._store, runnable, PHASE, effort, self.watchdog):
                 yield
         except tuple(FAILURES) as failure:
             rows[runnable.name] = self._store.add(bench.failed(runnable, PHASE, effort, failure))

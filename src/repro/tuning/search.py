@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from repro.bench.rows import Row
 from repro.bench.runnable import Runnable
@@ -17,11 +18,10 @@ from repro.tuning.strategies.exhaustive import Exhaustive
 
 Progress = Callable[[str, int, int], None]
 PHASE = "search"
-PATIENCE = 5
 
 
 class Search:
-    """Tries runnables on one problem; rows that the store has are not measured again.
+    """Tries runnables on one problem; rows that the store finds are not measured again.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Search:
     def _try(self, runnables: Sequence[Runnable], effort: Effort, stage: str, strategy: Strategy) -> list[Row]:
         rows: list[Row] = []
         names = [runnable.name for runnable in runnables]
-        with Watchdog(PATIENCE * self._bench.timing.timeout) as watchdog:
+        with Watchdog(self._bench.timing.timeout) as watchdog:
 
             def measure(index: int) -> float | None:
                 self._progress(stage, len(rows), allowed(names, strategy.budget))
@@ -91,22 +91,33 @@ class Search:
         return rows
 
     def _try_one(self, runnable: Runnable, effort: Effort, watchdog: Watchdog) -> Row:
-        with watchdog.guard(given_up(self._bench, self._store, runnable, PHASE, effort)):
+        with attempt(self._bench, self._store, runnable, PHASE, effort, watchdog):
             row = self._store.add(self._bench.try_once(runnable, PHASE, effort))
         if self._bench.lost:
             raise ContextLost(f"{runnable.name}: {row.message}")
         return row
 
 
-def given_up(bench: Bench, store: Store, runnable: Runnable, phase: str, effort: Effort) -> Callable[[], None]:
-    """Return what to do when a runnable does not end: store that, and go on in a new process."""
+@contextmanager
+def attempt(
+    bench: Bench, store: Store, runnable: Runnable, phase: str, effort: Effort, watchdog: Watchdog
+) -> Iterator[None]:
+    """Try a runnable in the body, which may hang or crash: what ends the process is stored as a row of the runnable.
+
+    Where it takes longer than a variant may, that is stored, and a new process goes on. What is to be stored should the
+    process not survive is noted first; see `repro.bench.store.crashed_row`.
+    """
 
     def expired() -> None:
-        reason = f"{runnable.name} did not end within {PATIENCE * bench.timing.timeout:g} s"
-        store.add(bench.row(runnable, phase, effort, "timeout", message=reason))
+        reason = f"{runnable.name} did not end within {bench.timing.timeout:g} s"
+        try:
+            store.add(bench.row(runnable, phase, effort, "timeout", message=reason))
+        except OSError as error:  # the thread has nobody to tell, and the process hangs all the same
+            reason = f"{reason}, which cannot be stored: {error}"
         restart(reason)
 
-    return expired
+    with store.in_flight(bench.row(runnable, phase, effort, "launch_error")), watchdog.guard(expired):
+        yield
 
 
 def within_reach(rows: Iterable[Row], groups: Mapping[str, Hashable], timing: Timing) -> set[str]:

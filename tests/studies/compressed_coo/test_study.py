@@ -76,6 +76,7 @@ def test_products_are_searched_and_solvers_timed_with_the_best(campaign):
 
     choices = tables["choices"]
     assert set(choices.tuning) == {"plain", "joint", "extended"}
+    assert set(STUDY.tunings(settings(), Outline(NAME, "matrix", entry="real"))) == set(choices.tuning)
     layouts = search.set_index("name").layout
     assert set(layouts[choices[choices.tuning == "plain"].name]) == {"COO"}
     assert set(layouts[choices[choices.tuning == "joint"].name]) == {"CCOO"}
@@ -128,6 +129,20 @@ def row(name: str, layout: str, space: str, seconds: float) -> Row:
         key=name, study=STUDY.name, problem=NAME, precision="double", kind="variant", name=name, status="ok",
         space=space, event_median=seconds, graph_median=seconds, own={"layout": layout},
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("keys", "tunings"),
+    [
+        ({"layouts": ("CCOO-aligned",)}, ["extended"]),
+        ({"layouts": ("COO",)}, ["plain"]),
+        ({"search": "random"}, ["joint", "extended"]),
+        ({"memory_weight": 1.0}, ["plain", "joint", "extended", "memory"]),
+    ],
+    ids=str,
+)
+def test_only_what_is_tried_has_to_have_a_winner(keys, tunings):
+    assert STUDY.tunings(settings(**keys), Outline(NAME, "matrix", entry="real")) == tunings
 
 
 def test_each_tuning_chooses_from_its_own():

@@ -9,6 +9,10 @@ from repro.studies.compound_spmv.layout import REFERENCE
 from repro.tuning.choose import Choice, fastest, pick
 
 EXTENDED = "extended"
+#: What is chosen in the papers' space where the reference layout was timed, beside the best of each kind of schedule.
+TUNINGS = ("schedule", "layout", "joint")
+#: What is chosen where our space was searched as well.
+OUR_TUNINGS = (EXTENDED, "reordered")
 
 
 def choose(rows: Sequence[Row], tie: float) -> list[Choice]:

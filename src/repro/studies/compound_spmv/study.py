@@ -20,14 +20,14 @@ from repro.sparse.columns import LIBRARIES, LIBRARY, STORED
 from repro.sparse.features import features
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, make_operands
-from repro.sparse.pareto import choose_by_memory
+from repro.sparse.pareto import MEMORY, choose_by_memory
 from repro.studies import Given, Study, Workload
-from repro.studies.compound_spmv.choosing import EXTENDED, choose, schedules_of_reference
+from repro.studies.compound_spmv.choosing import EXTENDED, OUR_TUNINGS, TUNINGS, choose, schedules_of_reference
 from repro.studies.compound_spmv.layout import REFERENCE, Layout, all_layouts, extended_layouts
 from repro.studies.compound_spmv.paper import REFERENCE as PAPERS
 from repro.studies.compound_spmv.paper import STUDY as NAME
 from repro.studies.compound_spmv.render import kernel_name, render_key, render_module
-from repro.studies.compound_spmv.schedules import SPACES, schedules
+from repro.studies.compound_spmv.schedules import KINDS, SPACES, schedules
 from repro.studies.compound_spmv.variant import Variant
 from repro.studies.compound_spmv.variant_id import VariantId, fitting, point_of
 from repro.tuning.choose import Choice, ranked
@@ -117,6 +117,13 @@ class CompoundSpmv(Study):
         chosen: list[Runnable] = [variant for variant in variants if variant.name in winners]
         yield "report", session.rounds([*chosen, *fastest_yardsticks(yardsticks), *library])
         yield "choices", choices
+
+    def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
+        """Return what is chosen: from a sample not by kind of schedule, which it need not have of each layout."""
+        kinds = KINDS if settings.search == "exhaustive" else ()
+        ours = settings.space == EXTENDED and layouts(settings, EXTENDED, _entry(problem))
+        by_memory = [MEMORY] if settings.memory_weight else []
+        return [*TUNINGS, *kinds, *(OUR_TUNINGS if ours else ()), *by_memory]
 
     def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Variant:
         """Return the variant of a name, from a compiled module that holds it or from one of its own."""

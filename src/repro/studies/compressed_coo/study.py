@@ -18,7 +18,7 @@ from repro.sparse.columns import LIBRARIES, LIBRARY, STORED
 from repro.sparse.features import features
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import Multiplies, ProductOperands, make_operands
-from repro.sparse.pareto import choose_by_memory
+from repro.sparse.pareto import MEMORY, choose_by_memory
 from repro.sparse.solvers.render import SOLVERS
 from repro.sparse.solvers.run import SolverRun
 from repro.studies import Given, Study, Workload
@@ -123,6 +123,14 @@ class CompressedCoo(Study):
         solvers = solver_runs([*chosen, *library], report, session.precision, session.target)
         yield "report", [*report, *(session.rounds(solvers) if solvers else [])]
         yield "choices", choices
+
+    def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
+        """Return what `choose` chooses of the layouts to try; of plain coordinates only where all of them are tried."""
+        papers = layouts(settings, "paper")
+        plain = ["plain"] if PLAIN in papers and settings.search == "exhaustive" else []
+        joint = ["joint"] if set(papers) - {PLAIN} else []
+        ours = ["extended"] if settings.space == "extended" and layouts(settings, "extended") else []
+        return [*plain, *joint, *ours, *([MEMORY] if settings.memory_weight else [])]
 
     def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> CoordinateVariant:
         """Return the variant of a name, from a compiled module that holds it or from one of its own."""

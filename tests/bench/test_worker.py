@@ -1,0 +1,104 @@
+"""A process that works for another: how its end is told, and who is asked to end with whom."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from repro.bench.worker import End, run_worker, signals_held
+
+#: Runs the words of the line as a worker, and says how it ended.
+PARENT = """
+import sys
+from repro.bench.worker import run_worker, signals_held
+with signals_held():
+    print(run_worker(sys.argv[1:]), flush=True)
+"""
+#: Says that it is there, and waits to be interrupted.
+WAITING = """
+import os, sys, time
+from repro.bench.worker import end_with_parent
+end_with_parent()
+try:
+    print('in', os.getpid(), flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+
+
+def python(script):
+    return [sys.executable, "-c", script]
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("", 0),
+        ("raise SystemExit(75)", 75),
+        ("import os; os.kill(os.getpid(), 11)", -signal.SIGSEGV),
+        ("import os; os.abort()", -signal.SIGABRT),
+    ],
+)
+def test_how_it_ended_is_told(script, code):
+    with signals_held():
+        assert run_worker(python(script)) == End(code)
+
+
+def test_its_signals_are_not_held():
+    script = "import signal; raise SystemExit(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))"
+    with signals_held():
+        assert run_worker(python(script)) == End(0)
+
+
+def started(script=WAITING):
+    words = [*python(PARENT), *python(script)]
+    process = subprocess.Popen(words, text=True, stdout=subprocess.PIPE, start_new_session=True)
+    word, pid = process.stdout.readline().split()
+    assert word == "in"
+    return process, int(pid)
+
+
+@pytest.mark.parametrize(
+    ("number", "end"),
+    [(signal.SIGINT, End(7, signal.SIGINT)), (signal.SIGTERM, End(-signal.SIGTERM, signal.SIGTERM))],
+)
+def test_what_asks_the_one_to_end_is_passed_on(number, end):
+    process, _ = started()
+    began = time.monotonic()
+    process.send_signal(number)
+    assert process.communicate(timeout=20)[0] == f"{End(end.code, int(number))}\n"
+    assert time.monotonic() - began < 10
+
+
+def test_it_ends_with_the_one_it_works_for():
+    process, pid = started()
+    process.kill()
+    process.communicate(timeout=20)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and is_running(pid):
+        time.sleep(0.05)
+    assert not is_running(pid)
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_what_asked_before_there_was_a_worker_is_heard():
+    script = (
+        "import os, signal, sys\n"
+        "from repro.bench.worker import run_worker, signals_held\n"
+        "with signals_held():\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    print(run_worker([sys.executable, '-c', 'print(1)']), flush=True)\n"
+    )
+    done = subprocess.run(python(script), text=True, stdout=subprocess.PIPE, check=False, env=os.environ)
+    assert done.stdout == f"{End(-15, 15)}\n"

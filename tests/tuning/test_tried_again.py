@@ -1,0 +1,91 @@
+"""A search over several runs: what is measured again, what is not, and what is given up."""
+
+import time
+from pathlib import Path
+
+import pytest
+from test_rounds import TIMING, Fake
+
+from repro.bench.runnable import Unsupported
+from repro.bench.store import Store, crashed_row
+from repro.bench.watchdog import ContextLost
+from repro.devices.base import LaunchError
+from repro.tuning import search
+from repro.tuning.search import Search
+
+
+@pytest.fixture
+def bench(make_bench, small_problem):
+    bench = make_bench(small_problem("real"), **TIMING)
+    yield bench
+    bench.release()
+
+
+def screened(bench, path, fakes, run=None):
+    with Store(path, run) as store:
+        return {row.name: row.status for row in Search(bench, store, cold=False).screened(fakes)}
+
+
+def test_a_run_tries_again_what_failed_in_another_and_only_that(bench, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    fails = {"fail": LaunchError("refused"), "at": "launch"}
+    absent = {"fail": Unsupported("no such format"), "at": "prepare"}
+    first = [Fake("good"), Fake("mended", **fails), Fake("absent", **absent)]
+    assert screened(bench, path, first) == {"good": "ok", "mended": "launch_error", "absent": "unsupported"}
+    second = [Fake("good"), Fake("mended"), Fake("absent")]
+    assert screened(bench, path, second) == {"good": "ok", "mended": "ok", "absent": "unsupported"}
+    assert [fake.prepared for fake in second] == [0, 1, 0]
+
+
+def test_another_process_of_the_same_run_does_not_try_it_again(make_bench, small_problem, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    fatal = Fake("fatal", fail=LaunchError("illegal address", sticky=True), at="launch")
+    with pytest.raises(ContextLost):
+        screened(make_bench(small_problem("real"), **TIMING), path, [fatal], "run")
+    again = Fake("fatal")
+    assert screened(make_bench(small_problem("real"), **TIMING), path, [again], "run") == {"fatal": "launch_error"}
+    assert again.prepared == 0
+
+
+def test_a_variant_is_given_up_after_the_configured_time(make_bench, small_problem, tmp_path, monkeypatch):
+    reasons = []
+    monkeypatch.setattr(search, "restart", lambda reason: reasons.append((reason, time.monotonic() - began)))
+    bench = make_bench(small_problem("real"), **{**TIMING, "timeout": 0.4})
+    hung = Fake("hung")
+    hung.prepare = lambda workspace: (Fake.prepare(hung, workspace), time.sleep(1.2))
+    began = time.monotonic()
+    screened(bench, tmp_path / "rows.jsonl", [hung])
+    [(reason, seconds)] = reasons
+    assert reason == "hung did not end within 0.4 s"
+    assert 0.4 <= seconds < 1.2
+
+
+def test_what_hangs_on_a_full_disk_ends_too(make_bench, small_problem, tmp_path, monkeypatch):
+    reasons = []
+    bench = make_bench(small_problem("real"), **{**TIMING, "timeout": 0.2})
+    with pytest.raises(OSError, match="No space"), Path("/dev/full").open("a") as full, Store(tmp_path / "r") as store:
+        file, store._file = store._file, full
+
+        def mend(reason):
+            reasons.append(reason)
+            store._file = file
+
+        monkeypatch.setattr(search, "restart", mend)
+        hung = Fake("hung")
+        hung.prepare = lambda workspace: (Fake.prepare(hung, workspace), time.sleep(0.6))
+        Search(bench, store, cold=False).screened([hung])
+    assert len(reasons) == 1
+    assert "which cannot be stored: [Errno 28] No space left" in reasons[0]
+
+
+def test_what_is_tried_is_noted_before_it_is_prepared(bench, tmp_path):
+    path, noted = tmp_path / "rows.jsonl", []
+
+    class Noting(Fake):
+        def prepare(self, workspace):
+            noted.append(crashed_row(path, "run"))
+            super().prepare(workspace)
+
+    screened(bench, path, [Noting("one"), Noting("other")], "run")
+    assert [(row.name, row.status) for row in noted] == [("one", "launch_error"), ("other", "launch_error")]
+    assert crashed_row(path, "run") is None
