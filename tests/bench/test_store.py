@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from repro.bench.rows import Row, schema_of
+from repro.bench.rows import SCHEMA, Row, schema_of
 from repro.bench.store import Store, write_rows
 from repro.errors import ReproError
 
@@ -40,9 +40,10 @@ def test_a_torn_last_line_is_ignored_and_does_not_spoil_the_next_row(tmp_path):
         assert store.get("k3").key == "k3"
 
 
-def test_a_damaged_line_inside_is_one_message(tmp_path):
+@pytest.mark.parametrize("line", ["{broken", "[1]", "null", json.dumps({"schema": SCHEMA}), "[" * 100_000])
+def test_a_damaged_line_inside_is_one_message(tmp_path, line):
     path = tmp_path / "rows.jsonl"
-    path.write_text("{broken\n" + json.dumps(ROW.as_dict()) + "\n")
+    path.write_text(line + "\n" + json.dumps(ROW.as_dict()) + "\n")
     with pytest.raises(ReproError, match=r"damaged\n.*rows.jsonl:1"), Store(path):
         pass
 

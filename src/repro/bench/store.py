@@ -89,14 +89,14 @@ def _read(path: Path) -> Iterable[Row]:
     for number, line in enumerate(whole.splitlines(), 1):
         try:
             data = json.loads(line)
-        except ValueError:
+            if data.get("schema") == SCHEMA:
+                rows.append(Row.from_dict(data))
+        except (ValueError, TypeError, AttributeError, RecursionError):  # no JSON, or no row
             raise ReproError(
                 "a line of the store is damaged",
                 where=f"{path}:{number}",
                 todo="delete the line, or the file to measure everything again",
             ) from None
-        if data.get("schema") == SCHEMA:
-            rows.append(Row.from_dict(data))
     return rows
 
 
