@@ -181,6 +181,16 @@ def test_columns_that_files_do_not_agree_on_are_said(study):
     assert files(study) == before
 
 
+def test_what_is_kept_already_is_verified(study):
+    pack(study.parent)
+    path = study / "search.parquet"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ReproError, match=r"unreadable rows[\s\S]*search\.parquet[\s\S]*bits have changed"):
+        pack(study.parent)
+
+
 def test_a_campaign_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ReproError, match="no such campaign"):
         pack(tmp_path / "raw")
