@@ -36,6 +36,14 @@ def rows(problem, precision, times, *, version=SCHEMA):
     return pa.Table.from_pylist(lines, COLUMNS)
 
 
+ROWS = rows("qc324", "double", [1.0])
+
+
+def change(column, values):
+    """Return the rows with other values in a column."""
+    return ROWS.set_column(ROWS.column_names.index(column), column, pa.array(values))
+
+
 def measure(study, step, problem, precision, times, **options):
     table = rows(problem, precision, times, **options)
     return table, write_table(table, study / problem / precision / f"{step}.parquet")
@@ -149,6 +157,10 @@ def test_a_column_that_only_some_files_have_is_null_in_the_others(study):
         (lambda path: path.write_bytes(b"PAR1"), "unreadable rows"),
         (lambda path: write_table(rows("qc324", "double", [1.0], version=SCHEMA - 1), path), "another schema"),
         (lambda path: write_table(rows("other", "double", [1.0]), path), "another problem"),
+        (lambda path: write_table(ROWS.drop_columns(["precision"]), path), r"another schema[\s\S]*as its precision"),
+        (lambda path: write_table(ROWS.drop_columns(["schema"]), path), "another schema"),
+        (lambda path: write_table(change("problem", [None]), path), r"another schema[\s\S]*as its problem"),
+        (lambda path: write_table(change("problem", [5]), path), r"another schema[\s\S]*as its problem"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_and_nothing_changes(study, spoil, message):
@@ -159,6 +171,24 @@ def test_what_is_wrong_with_a_file_is_said_and_nothing_changes(study, spoil, mes
         pack(study.parent)
     assert str(spoiled) in str(error.value)
     assert files(study) == before
+
+
+def test_columns_that_files_do_not_agree_on_are_said(study):
+    write_table(change("event_median", ["fast"]), study / "qc324/double/search.parquet")
+    before = files(study)
+    with pytest.raises(ReproError, match=r"another schema[\s\S]*search\.parquet[\s\S]*event_median"):
+        pack(study.parent)
+    assert files(study) == before
+
+
+def test_what_is_kept_already_is_verified(study):
+    pack(study.parent)
+    path = study / "search.parquet"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ReproError, match=r"unreadable rows[\s\S]*search\.parquet[\s\S]*bits have changed"):
+        pack(study.parent)
 
 
 def test_a_campaign_that_is_not_there_is_named(tmp_path):

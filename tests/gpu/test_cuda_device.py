@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -35,6 +37,24 @@ def test_the_clock_is_read(gpu, empty):
     gpu.time_events(empty, 100)
     clock, _ = gpu.clocks()
     assert clock is None or clock > 100
+
+
+def test_another_process_that_computes_is_named_and_this_one_is_not(gpu):
+    before = gpu.other_processes()
+    words = "import sys; from repro.devices.cuda import open_cuda; gpu = open_cuda(0); print('open', flush=True); "
+    child = subprocess.Popen(
+        [sys.executable, "-c", words + "sys.stdin.readline()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout.readline() == "open\n"
+        [named] = set(gpu.other_processes()) - set(before)
+        assert named.startswith(f"process {child.pid} (")
+    finally:
+        child.communicate("\n")
+    assert not any(f"process {os.getpid()} " in line for line in before)
 
 
 @pytest.mark.parametrize("array", [np.arange(1000, dtype=np.float64), np.zeros(0, np.int32), np.eye(7).T[::2]])

@@ -128,3 +128,11 @@ def test_what_is_no_record_is_said(tmp_path, path, text):
     with pytest.raises(ReproError, match="unreadable record") as error:
         load(tmp_path, "cuda", None)
     assert str(record) in str(error.value)
+
+
+def test_rows_that_lack_a_column_are_said(tmp_path):
+    campaign(tmp_path, "first")
+    path = tmp_path / "first/raw/study/p/single/search.parquet"
+    pd.read_parquet(path).drop(columns=["protocol"]).to_parquet(path)
+    with pytest.raises(ReproError, match=r"another schema[\s\S]*first/raw/study[\s\S]*columns protocol"):
+        load(tmp_path, "cuda", None)

@@ -19,6 +19,8 @@ from repro.errors import ReproError
 
 #: Folders of `raw` that are no study's.
 SHARED = ("problems", "environment")
+#: The columns that say which case a row is of.
+CASE = ("problem", "precision")
 
 
 def case_files(study: Path, step: str) -> list[Path]:
@@ -64,7 +66,10 @@ def read_rows(study: Path, step: str) -> pa.Table:
     tables = [table for table in tables if table.num_rows] or tables[:1]
     if not tables:
         return pa.table({})
-    merged = pa.concat_tables(tables, promote_options="permissive")
+    try:
+        merged = pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise _other_schema(study / f"**/{step}.parquet", "columns of the same types in all files", error) from error
     cases = list(_cases(merged))
     order = sorted(range(len(cases)), key=cases.__getitem__)
     return merged.take(pa.array(order, pa.int64()))
@@ -72,16 +77,29 @@ def read_rows(study: Path, step: str) -> pa.Table:
 
 def _read(path: Path) -> pa.Table:
     rows = read_table(path)
+    if not rows.num_rows:
+        return rows
+    for column in CASE:
+        if column not in rows.column_names or not _is_text(rows[column]) or rows[column].null_count:
+            raise _other_schema(path, f"in each row a text as its {column}", f"columns {', '.join(rows.column_names)}")
     versions = set(rows["schema"].to_pylist()) if "schema" in rows.column_names else {"none"}
-    if rows.num_rows and versions != {SCHEMA}:
-        raise ReproError(
-            "rows of another schema",
-            where=path,
-            expected=SCHEMA,
-            actual=", ".join(sorted(map(str, versions))),
-            todo="measure again with this version, or read them with the version that wrote them",
-        )
+    if versions != {SCHEMA}:
+        raise _other_schema(path, SCHEMA, ", ".join(sorted(map(str, versions))))
     return rows
+
+
+def _is_text(column: pa.ChunkedArray) -> bool:
+    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+
+
+def _other_schema(path: Path, expected: object, actual: object) -> ReproError:
+    return ReproError(
+        "rows of another schema",
+        where=path,
+        expected=expected,
+        actual=actual,
+        todo="measure again with this version, or read them with the version that wrote them",
+    )
 
 
 def _cases(rows: pa.Table) -> Iterator[tuple[str, ...]]:

@@ -38,8 +38,10 @@ def pack(raw: Path) -> list[Path]:
     studies = [raw / name for name in recorded_studies(raw)]
     steps = {study: sorted({path.stem for path in study.rglob("*.parquet")}) for study in studies}
     sources = {(study, step): case_files(study, step) for study in studies for step in steps[study]}
-    merged = {(study, step): read_rows(study, step) for (study, step), files in sources.items() if files}
-    written = [write_table(rows, study / f"{step}.parquet") for (study, step), rows in merged.items()]
+    merged = {case: read_rows(*case) for case in sources}  # also where nothing is new: what is kept is verified
+    written = [
+        write_table(merged[study, step], study / f"{step}.parquet") for study, step in sources if sources[study, step]
+    ]
     for (study, _), files in sources.items():
         for path in files:
             path.unlink()

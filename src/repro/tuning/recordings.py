@@ -186,5 +186,7 @@ def _campaign(raw: Path, study: str, features_of: FeaturesOf) -> list[Recording]
     rows = read_rows(raw / study, "search")
     if not rows.num_rows:
         return []
+    if missing := [name for name in COLUMNS if name not in rows.column_names]:
+        raise ReproError("rows of another schema", where=raw / study, expected=f"columns {', '.join(missing)}")
     search = rows.select(list(COLUMNS)).to_pandas()
     return recordings(search, read_problems(raw), read_environments(raw), features_of)
