@@ -133,12 +133,31 @@ class Bench:
         return time.perf_counter() - start
 
     def check(self, runnable: Runnable) -> float | None:
-        """Launch a prepared runnable once and hold what it leaves against what is right; see `Operands.check`."""
-        return self.operands.check(runnable, self.workspace)
+        """Launch a prepared runnable once and hold what it leaves against what is right; see `Operands.check`.
+
+        Raises
+        ------
+        IncorrectError
+            Its result is wrong, or it wrote outside of what is its own.
+        """
+        try:
+            error = self.operands.check(runnable, self.workspace)
+        except IncorrectError as wrong:
+            raise IncorrectError("; ".join([str(wrong), *self.workspace.guards.strays()]), wrong.error) from None
+        self.workspace.guards.check()
+        return error
 
     def sample(self, runnable: Runnable, effort: Effort) -> Samples:
-        """Time a prepared runnable."""
-        return timing.take_samples(self.devices, runnable, effort, self.timing)
+        """Time a prepared runnable.
+
+        Raises
+        ------
+        IncorrectError
+            One of the launches wrote outside of what is the runnable's own.
+        """
+        samples = timing.take_samples(self.devices, runnable, effort, self.timing)
+        self.workspace.guards.check()
+        return samples
 
     def measured(self, runnable: Runnable, phase: str, effort: Effort, samples: Samples, **columns: Any) -> Row:
         """Return the row of samples: `ok`, or `noisy` where they lie too far apart."""
@@ -158,9 +177,18 @@ class Bench:
     def failed(self, runnable: Runnable, phase: str, effort: Effort, failure: Exception) -> Row:
         """Return the row of a failure: its status, its message, no time."""
         self.lost = self.lost or getattr(failure, "sticky", False)
+        if not self.lost:
+            self._forget_strays()
         status = next(status for kind, status in FAILURES.items() if isinstance(failure, kind))
         error = getattr(failure, "error", None)
         return self.row(runnable, phase, effort, status, message=str(failure), error=error)
+
+    def _forget_strays(self) -> None:
+        """Keep what a runnable wrote before it failed from being taken for the next one's."""
+        try:
+            self.workspace.guards.strays()
+        except LaunchError as late:
+            self.lost = late.sticky
 
     def release(self) -> None:
         """Give all device memory back, unless it is lost already."""

@@ -11,7 +11,7 @@ from repro.codegen.compile import Module, compile_module
 from repro.codegen.targets import CPU
 from repro.sparse.expansions import real_expansion
 from repro.sparse.library.scipy_products import SciPy
-from repro.sparse.solvers.render import render_solver
+from repro.sparse.solvers.render import State, render_solver
 from repro.sparse.solvers.run import SolverRun, expect
 from repro.studies.compound_spmv.layout import Layout
 from repro.studies.compound_spmv.render import render_module
@@ -113,6 +113,19 @@ def test_a_wrong_solver_is_incorrect_and_has_no_time(make_bench, convection, tem
     assert row.event_median is None
     assert not row.error <= 1
     assert "of what is tolerated" in row.message
+
+
+def test_a_solver_that_writes_past_its_memory_is_incorrect(make_bench, convection, templates, tmp_path):
+    """Though its residual is right."""
+    source = render_solver(templates, "bicgstab", "double", CPU)
+    body = source.index("{", source.index("begin("))
+    wrong = f"{source[: body + 1]} state[{len(State)}] = 1; {source[body + 1 :]}"
+    module = compile_module(wrong, CPU, tmp_path / "wrong.json")
+    bench = make_bench(convection(), "double", STUDY)
+    row = bench.try_once(SolverRun(SCIPY, module, tmp_path), "report", EFFORT)
+    bench.release()
+    assert (row.status, row.event_median) == ("incorrect", None)
+    assert row.message == "writes outside of the solver's state: 8 bytes past the end"
 
 
 def test_a_solve_that_breaks_down_on_the_host_does_so_on_the_device(make_bench, as_problem, solver_modules):

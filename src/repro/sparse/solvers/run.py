@@ -113,7 +113,7 @@ class SolverRun(Runnable):
         self._product.prepare(workspace)
         program = workspace.program(self._folder / self._module.binary)
         n = operands.problem.n
-        solver = BiCGSTAB(workspace.device, program, self._product.product, n, operands.dtype)
+        solver = BiCGSTAB(workspace.device, program, self._product.product, n, operands.dtype, workspace.guards)
         self._solver = solver
         solver.load(self._product.arrange(operands.x.astype(np.float64)))
         passes = self._iterations * ITERATION_PASSES + START_PASSES
