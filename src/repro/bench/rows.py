@@ -20,8 +20,14 @@ STATUSES = (
     "out_of_memory",
     "timeout",
     "noisy",
+    "disturbed",
+    "unstable",
     "unavailable",
 )
+#: The statuses of rows that have a time to choose by and to print.
+TIMED = ("ok", "noisy")
+#: Columns that rows of this schema may lack: those that were recorded before there were any.
+LATER = ("discarded",)
 
 #: The clocks of a row that anything is chosen by; `host` stands in where a runnable has neither.
 CLOCKS = ("event", "graph")
@@ -70,6 +76,9 @@ class Row:
         Seconds of packing or of the library's own analysis, apart from the timed launches.
     throttle
         Why the device held its clock down in every attempt; None where it did not in the last.
+    discarded
+        Launches and replays that do not count: the stalled ones, and all of a sample that was taken again since the
+        device was disturbed or throttled. None where the row has no time, or was recorded before they were counted.
     own
         The study's own columns by name, `stage_<name>` (median seconds of a stage) among them.
     """
@@ -119,6 +128,7 @@ class Row:
     backend: str | None = None
     sm_clock: float | None = None
     throttle: str | None = None
+    discarded: int | None = None
     environment: str | None = None
     measured_at: str | None = None
     schema: int = SCHEMA

@@ -12,7 +12,7 @@ from repro.codegen.common import Stream
 from repro.codegen.targets import Target
 from repro.devices.base import Buffer
 
-FLOOR, COPY, EMPTY = "floor", "copy", "empty"
+FLOOR, COPY, EMPTY = YARDSTICKS = "floor", "copy", "empty"
 #: Bytes of the word that the dialects' streaming kernels move.
 WORD = {"cuda": 16, "opencl": 4}
 COPY_BYTES = {"cuda": 1 << 29, "opencl": 1 << 26}

@@ -14,7 +14,7 @@ from repro.campaign.plan import Plan
 from repro.errors import ReproError
 
 #: What a row may say without anything having gone wrong: that this cannot be run here, or that its time is no good.
-HARMLESS = frozenset({"ok", "unsupported", "out_of_memory", "timeout", "noisy"})
+HARMLESS = frozenset({"ok", "unsupported", "out_of_memory", "timeout", "noisy", "unstable"})
 #: What is read of a row, if it has it.
 COLUMNS = ("problem", "precision", "name", "status", "message")
 

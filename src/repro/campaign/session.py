@@ -37,9 +37,6 @@ def open_bench(config: Config, study: Study, problem: str, operands: Operands, f
     with _alone(identities(resolved)):
         devices = open_devices(resolved)
         try:
-            for device in devices:
-                for process in device.other_processes():
-                    print(f"warning: the device is shared with {process}; times may be disturbed", flush=True)
             workspace = Workspace(devices, operands)
             _load_common(workspace, resolved)
             environment: Mapping[str, Any] = describe(workspace)
@@ -54,6 +51,7 @@ def open_bench(config: Config, study: Study, problem: str, operands: Operands, f
                 driver=str(environment.get("driver")),
                 code=code_hash,
             )
+            bench.neighbours.look()
             yield bench
             bench.release()
         finally:

@@ -82,7 +82,7 @@ class Search:
 
             def measure(index: int) -> float | None:
                 self._progress(stage, len(rows), allowed(names, strategy.budget))
-                row = self._store.get(self._bench.key(runnables[index], PHASE, effort))
+                row = stored_row(self._store, self._bench.key(runnables[index], PHASE, effort))
                 rows.append(row or self._try_one(runnables[index], effort, watchdog))
                 return rows[-1].screened_by if rows[-1].status == "ok" else None
 
@@ -96,6 +96,12 @@ class Search:
         if self._bench.lost:
             raise ContextLost(f"{runnable.name}: {row.message}")
         return row
+
+
+def stored_row(store: Store, key: str) -> Row | None:
+    """Return the row of a key that need not be measured again: a disturbed one has to be."""
+    row = store.get(key)
+    return None if row is None or row.status == "disturbed" else row
 
 
 def given_up(bench: Bench, store: Store, runnable: Runnable, phase: str, effort: Effort) -> Callable[[], None]:

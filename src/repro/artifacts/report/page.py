@@ -87,6 +87,8 @@ class Section:
         Launches a row, by phase and protocol.
     floor
         Whether a floor was tried on anything: a study need not have one.
+    disturbed
+        Whether any row was disturbed.
     words
         How this study's tables are read; empty where there is nothing to say.
     """
@@ -101,6 +103,7 @@ class Section:
     clocks: Sequence[Clock]
     protocol: Mapping[str, str]
     floor: bool
+    disturbed: bool
     words: Markup
 
 
@@ -150,6 +153,7 @@ def _section(part: Part, environment: jinja2.Environment) -> Section:
         missing=missing(campaign, part.headline),
         clocks=_clocks(campaign),
         floor=_has_floor(campaign),
+        disturbed=any((frame["status"] == "disturbed").any() for frame in (campaign.search, campaign.report)),
         protocol=_protocol(campaign),
         words=Markup(words),
     )
