@@ -16,10 +16,11 @@ from repro.config.models import Timing
 from repro.devices.base import CaptureError
 from repro.devices.several import Devices
 
-#: Seconds of rest before each further sample of a launch that was timed while the device was throttled or disturbed;
-#: and of one that is only screened, which is too cheap to wait as long for, and not at all for a throttled device: on
-#: one whose power is capped for good that would take hours.
+#: Seconds of rest before each further sample of a launch that was timed while the device was throttled. Screening does
+#: not wait: on a device whose power is capped for good that would take hours.
 RESTS = (0.5, 2.0)
+#: The same where it was disturbed, which may be over in milliseconds; and where it is only screened.
+CALM_RESTS = (0.05, 0.2, 1.0)
 SCREENING_RESTS = (0.01, 0.1)
 QUARTERS = np.array([0, 0.25, 0.5, 0.75, 1])
 Seconds = NDArray[np.float64]
@@ -159,15 +160,16 @@ def take_samples(devices: Devices, runnable: Runnable, effort: Effort, timing: T
     fitted = fit(effort, _estimate(devices, runnable, budget / effort.launches, timing.timeout), budget)
     tolerance = timing.tolerance(devices.backend)
     samples = _sample(devices, runnable, fitted, tolerance)
-    for rest in SCREENING_RESTS if effort.screening else RESTS:
-        throttled = samples.throttle is not None and not effort.screening
-        if samples.disturbed is None and not throttled:
-            break
-        time.sleep(rest)
+    for_clock = [] if effort.screening else [*RESTS]
+    for_calm = [*(SCREENING_RESTS if effort.screening else CALM_RESTS)]
+    while True:
+        throttled = samples.throttle is not None and bool(for_clock)
+        if not throttled and (samples.disturbed is None or not for_calm):
+            return samples
+        time.sleep((for_clock if throttled else for_calm).pop(0))
         again = _sample(devices, runnable, fitted, tolerance)
-        attempts = samples.attempts + 1 if throttled else 1
+        attempts = samples.attempts + 1 if samples.throttle and again.throttle else 1
         samples = replace(again, attempts=attempts, discarded=again.discarded + samples.taken)
-    return samples
 
 
 def _estimate(devices: Devices, runnable: Runnable, enough: float, timeout: float) -> float:

@@ -14,7 +14,7 @@ from repro.bench.disturbance import outlying
 from repro.bench.rows import TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
-from repro.bench.timing import RESTS, Effort, Samples
+from repro.bench.timing import CALM_RESTS, Effort, Samples
 from repro.bench.trial import FAILURES, Bench
 from repro.bench.watchdog import ContextLost, Watchdog
 from repro.config.models import Timing
@@ -129,29 +129,31 @@ class _Stage:
         """Take a round, and again after a rest where something disturbs the probe, until it is given up."""
         round_ = self._round(todo, todo, effort, rows)
         why = self._probe.look()
-        for rest in RESTS:
+        for rest in CALM_RESTS:
             if why is None:
                 return round_
             time.sleep(rest)
             again = self._round(todo, todo, effort, rows)
             round_ = {name: _instead(samples, round_[name]) for name, samples in again.items()}
             why = self._probe.look()
-        return {name: replace(s, disturbed=s.disturbed or why) for name, s in round_.items()}
+        return {name: _unless(why, samples) for name, samples in round_.items()}
 
     def _take_far_ones_again(
         self, taken: dict[str, list[Samples]], todo: dict[str, Runnable], effort: Effort, rows: dict[str, Row]
     ) -> None:
         """Replace samples that are far from the other rounds of their runnable by new ones, while that helps."""
         tolerance = self._bench.timing.tolerance(self._bench.devices.backend)
-        for rest in RESTS:
+        for rest in CALM_RESTS:
             far = {name: set(far_rounds(taken[name], tolerance)) for name in todo}
             if not any(far.values()):
                 return
             time.sleep(rest)
             while any(far.values()):
-                for name, samples in self._round([n for n in far if far[n]], todo, effort, rows).items():
+                round_ = self._round([name for name, numbers in far.items() if numbers], todo, effort, rows)
+                why = self._probe.look()
+                for name, samples in round_.items():
                     number = far[name].pop()
-                    taken[name][number] = _instead(samples, taken[name][number])
+                    taken[name][number] = _instead(_unless(why, samples), taken[name][number])
                 far = {name: numbers for name, numbers in far.items() if name in todo}
 
     def _round(
@@ -204,3 +206,8 @@ def far_rounds(rounds: Sequence[Samples], tolerance: float) -> dict[int, str]:
 def _instead(new: Samples, old: Samples) -> Samples:
     """Return a sample that was taken in the place of another, which is discarded."""
     return replace(new, discarded=new.discarded + old.taken)
+
+
+def _unless(why: str | None, samples: Samples) -> Samples:
+    """Return a sample as disturbed where there is a reason."""
+    return replace(samples, disturbed=samples.disturbed or why)

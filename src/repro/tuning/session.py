@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from repro.bench.rows import CLOCKS, Row
+from repro.bench.rows import CLOCKS, TIMED, Row
 from repro.bench.runnable import Candidate, Runnable
 from repro.bench.store import Store
 from repro.bench.trial import Bench
@@ -171,5 +171,5 @@ def fastest_yardsticks(yardsticks: Sequence[tuple[Runnable, Row]]) -> list[Runna
 
 
 def _disturbed(rows: Sequence[Row]) -> list[Row]:
-    """Return the disturbed rows: where there are no others, they are timed again, and may not be disturbed then."""
-    return [row for row in rows if row.status == "disturbed"]
+    """Return the disturbed rows where no other has a time: when they are timed again they may not be disturbed."""
+    return [] if any(row.status in TIMED for row in rows) else [row for row in rows if row.status == "disturbed"]
