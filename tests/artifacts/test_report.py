@@ -145,9 +145,7 @@ def test_a_campaign_whose_yardsticks_were_disturbed_says_so_on_top(maker: SmallC
         assert ("Something else used the device" in after) == says
         assert ("Something else" in before, before == after) == (False, not says)
     assert (folders[1] / "table-1.md").read_text().startswith(sentence)
-    pages = [
-        write_report([Part(each, NOTHING, [TABLE])], tmp_path / "r.html").read_text() for each in (calm, campaign)
-    ]
+    pages = [write_report([Part(each, NOTHING, [TABLE])], tmp_path / "r.html").read_text() for each in (calm, campaign)]
     assert [page.count(f"made_up: {sentence}") for page in pages] == [0, 1]
     assert ["<dt>disturbed</dt>" in page for page in pages] == [False, True]
     assert pages[1].index(sentence) < pages[1].index("<section")

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from shared_device import EVENT, GRAPH, Kernel, SharedDevice
 
 from repro.bench import timing
 from repro.bench.disturbance import ALONE, judge, outlying
@@ -14,7 +15,6 @@ from repro.bench.neighbours import Neighbours
 from repro.bench.timing import Effort, Samples, full, screen, take_samples
 from repro.config.models import Timing
 from repro.tuning.rounds import warm_rounds
-from shared_device import EVENT, GRAPH, Kernel, SharedDevice
 
 TOLERANCE = Timing().gpu_disturbed
 MICRO = 1e-6

@@ -1,4 +1,4 @@
-"""Guard zones on a GPU: a write just outside of the result is incorrect, one within is not, and nothing is lost by it."""
+"""Guard zones on a GPU: a write just outside of the result is incorrect, one within is not, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A GPU that another process uses at random: no time is wrong by it, and an undisturbed run discards next to nothing."""
+"""A GPU that another process uses at random: no time is wrong by it, and alone next to nothing is discarded."""
 
 from __future__ import annotations
 

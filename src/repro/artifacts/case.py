@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from repro.artifacts.data import Campaign
-from repro.bench.rows import TIMED as TIMED
+from repro.bench.rows import TIMED
 from repro.bench.runnable import Clock
 
 # up to this multiple of an empty kernel's reading a time is mostly launch

@@ -245,7 +245,9 @@ class Campaign:
 
     def empty_readings(self, clock: str) -> tuple[float, float] | None:
         """Return the least and largest median in seconds that an empty kernel reads; None where it was not timed."""
-        empty = (self.report["kind"] == EMPTY) & (self.report["cache"] == self.cache) & self.report["status"].isin(TIMED)
+        empty = (
+            (self.report["kind"] == EMPTY) & (self.report["cache"] == self.cache) & self.report["status"].isin(TIMED)
+        )
         seconds = self.report.loc[empty, f"{clock}_median"].dropna()
         return (float(seconds.min()), float(seconds.max())) if len(seconds) else None
 
@@ -259,8 +261,8 @@ class Campaign:
         names = list(dict.fromkeys(cases))
         more = f" and {len(names) - CASES_SHOWN} more" if len(names) > CASES_SHOWN else ""
         return (
-            "Something else used the device: floor, copy or empty kernel were disturbed, so that other times may be too "
-            f"long as well, on {', '.join(names[:CASES_SHOWN])}{more}."
+            "Something else used the device: floor, copy or empty kernel were disturbed, so that other times may be "
+            f"too long as well, on {', '.join(names[:CASES_SHOWN])}{more}."
         )
 
     @cached_property

@@ -174,7 +174,7 @@ class Bench:
         return samples
 
     def measured(self, runnable: Runnable, phase: str, effort: Effort, samples: Samples, **columns: Any) -> Row:
-        """Return the row of samples: `ok`, `noisy` where they lie too far apart, or `disturbed` where they do not count."""
+        """Return the row of samples: `ok`, `noisy` if they lie too far apart, or `disturbed` if they do not count."""
         noise = 0.0 if effort.screening else timing.spread(samples)
         noisy = noise > self.timing.noise
         messages = [f"quartiles {noise:.0%} of the median apart"] if noisy else []

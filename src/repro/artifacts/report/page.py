@@ -15,13 +15,14 @@ import pandas as pd
 from markupsafe import Markup
 
 from repro.artifacts import style
-from repro.artifacts.case import NEAR_EMPTY, TIMED, Case, Timed
+from repro.artifacts.case import NEAR_EMPTY, Case, Timed
 from repro.artifacts.data import Campaign, one_line
 from repro.artifacts.document import Cell, Column, Figure, Table, letter
 from repro.artifacts.lineup import CLOCK_WORDS, name_cell, reading
 from repro.artifacts.published import Published
 from repro.artifacts.registry import Artifact
 from repro.artifacts.write import replacing
+from repro.bench.rows import TIMED
 from repro.bench.runnable import Clock
 
 #: In the order in which a time is looked for.
