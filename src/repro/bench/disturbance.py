@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 Seconds = NDArray[np.float64]
 
 #: By how many times the tolerated share a reading may be longer than the others: a replay is a mean of many launches,
-#: as is a launch of `LONG` seconds of its blocks; a shorter one alone scatters more, by itself by up to a factor of 2.6.
-#: So such a one is stalled only if it is longer by `STALL` seconds as well, which no other process's turn is
-#: shorter than. Of 128,000 undisturbed rows on an H200, 302 had such a launch, one such a replay, and none had many.
+#: as is a launch of `LONG` seconds of its blocks; a shorter one alone scatters more, some by a factor of 2.6. So such a
+#: one is stalled only if it is longer by `STALL` seconds as well: no other process's turn is shorter than that. Of
+#: 128,000 undisturbed rows on an H200, 302 had such a launch, one such a replay, and none had many.
 SCATTER, SHORT_SCATTER, LONG, STALL = 2.0, 5.0, 1e-3, 1e-4
 #: Seconds that a launch alone may take beside what it takes in a graph (on the CPU: in a batch): the clock's own, and
 #: what the parts of a launch wait for each other.

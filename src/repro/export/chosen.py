@@ -83,7 +83,7 @@ def find_chosen(
     row = next((row for row in report if row["name"] == name and row["cache"] != "cold"), {})
     environment = row.get("environment")
     target = get_target(_target(results / campaign / "raw" / "environment" / f"{environment}.json"))
-    median = row.get(f"{CLOCK}_median") if row.get("status") in TIMED else None
+    median = row.get(f"{CLOCK}_median") if row.get("status", "ok") in TIMED else None
     return Chosen(
         name=name,
         entry=str(row.get("entry")),
