@@ -80,7 +80,8 @@ def make_bench(cpu_device: OpenClDevice, modules_folder: Path) -> Callable[..., 
 
     def make(problem: Matrix, precision: str = "double", study: str = "compound_spmv", **timing: Any) -> Bench:
         operands = make_operands(problem, precision, 1)
-        few = {"launches": 20, "graph_launches": 5, "graph_replays": 5, "cpu_budget": 0.01, "rounds": 2, "noise": 1e9}
+        few = {"launches": 20, "graph_launches": 5, "graph_replays": 5, "cpu_budget": 0.01, "rounds": 2, "noise": 1e9,
+               "cpu_disturbed": 1e9}  # fmt: skip
         return Bench(
             Workspace(Devices([cpu_device]), operands, modules_folder, resident=16),
             study=study,

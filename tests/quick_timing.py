@@ -16,4 +16,5 @@ QUICK: dict[str, Any] = {
     "rounds": 2,
     "cpu_budget": 1.0,
     "noise": 1e9,
+    "cpu_disturbed": 1e9,
 }

@@ -3,16 +3,18 @@
 import re
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from html_page import Page
+from repro.artifacts.case import Case
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import measured_on
 from repro.artifacts.published import Published
 from repro.artifacts.registry import Artifact
 from repro.artifacts.report.page import Part, failures, missing, statuses, write_report
-from repro.artifacts.write import replacing
+from repro.artifacts.write import replacing, write
 from repro.errors import ReproError
 from small_campaign import BROKEN, UNSUPPORTED, SmallCampaign
 
@@ -121,3 +123,56 @@ def test_unwritable_folder_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ReproError, match="cannot write an artifact"), replacing(tmp_path / "file" / "t.csv"):
         pass
+
+
+def test_a_campaign_whose_yardsticks_were_disturbed_says_so_on_top(maker: SmallCampaign, tmp_path: Path) -> None:
+    calm = maker.all("grid", "other")
+    folders = [tmp_path / name for name in ("calm", "disturbed")]
+    assert calm.disturbance is None
+    write(TABLE, calm, NOTHING, folders[0])
+    rows = maker.report("grid", "double")
+    for row in rows:
+        if row.kind in ("copy", "empty"):
+            row.status, row.message = "disturbed", "copy median 6,500 µs, 189.0 µs before"
+    maker.write("grid", "double", "report", rows)
+    campaign = maker.load()
+    sentence = campaign.disturbance
+    assert sentence is not None
+    assert sentence.endswith("on grid (double).")
+    write(TABLE, campaign, NOTHING, folders[1])
+    for suffix, says in (("md", True), ("tex", True), ("csv", False)):
+        before, after = ((folder / f"table-1.{suffix}").read_text() for folder in folders)
+        assert ("Something else used the device" in after) == says
+        assert ("Something else" in before, before == after) == (False, not says)
+    assert (folders[1] / "table-1.md").read_text().startswith(sentence)
+    pages = [write_report([Part(each, NOTHING, [TABLE])], tmp_path / "r.html").read_text() for each in (calm, campaign)]
+    assert [page.count(f"made_up: {sentence}") for page in pages] == [0, 1]
+    assert ["<dt>disturbed</dt>" in page for page in pages] == [False, True]
+    assert pages[1].index(sentence) < pages[1].index("<section")
+
+
+def test_what_is_disturbed_gives_no_table_a_time(maker: SmallCampaign) -> None:
+    before = maker.all("grid")
+    rows = maker.report("grid", "single")
+    for row in rows:
+        row.status = "disturbed"
+    maker.write("grid", "single", "report", rows)
+    campaign = maker.load()
+    case = Case(campaign, "grid", "single")
+    for kind in ("floor", "copy", "empty"):
+        assert case.bound(kind, "graph") is None
+    assert case.winner("joint", "event") is None
+    assert not case.measured
+    assert case.why_not() == "failed: disturbed"
+    readings = [each.empty_readings("event") for each in (before, campaign)]
+    assert readings == [pytest.approx((3.3e-6, 4.95e-6)), pytest.approx((4.95e-6, 4.95e-6))]
+
+
+def test_rows_from_before_samples_were_counted_are_read(maker: SmallCampaign) -> None:
+    maker.all("grid")
+    for path in maker.raw.rglob("report.parquet"):
+        kept = pq.read_table(path)
+        pq.write_table(kept.drop_columns(["discarded"]), path)
+    rows = maker.load().report_rows("grid", "single")
+    assert {row["discarded"] for row in rows} == {None}
+    assert Case(maker.load(), "grid", "single").measured

@@ -83,7 +83,7 @@ def make(cpu_device, modules_folder):
             Workspace(Devices([cpu_device]), operands or Inserts(), modules_folder),
             study="inserts",
             problem="edges",
-            timing=Timing(launches=10, cold_launches=6, rounds=2, noise=1e9),
+            timing=Timing(launches=10, cold_launches=6, rounds=2, noise=1e9, cpu_disturbed=1e9),
             seed=1,
             own={"batch": int} if own is None else own,
             environment="test",

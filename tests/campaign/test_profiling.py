@@ -99,9 +99,15 @@ def test_a_module_that_holds_the_kernel_is_used(config_file, templates):
 
 def test_the_floor_is_the_fastest_recorded(tmp_path):
     assert fastest_floor(tmp_path, NAME, "single") == SOME_FLOOR
-    rows = [("floor/64-1", "warm", 3.0), ("floor/64-2", "warm", 2.0), ("floor/64-4", "cold", 1.0), ("x", "warm", 0.5)]
-    frame = pd.DataFrame(rows, columns=["name", "cache", "graph_median"])
-    frame["kind"] = ["floor"] * 3 + ["variant"]
+    rows = [
+        ("floor/64-1", "warm", 3.0, "ok"),
+        ("floor/64-2", "warm", 2.0, "noisy"),
+        ("floor/64-4", "cold", 1.0, "ok"),
+        ("floor/64-8", "warm", 1.0, "disturbed"),
+        ("x", "warm", 0.5, "ok"),
+    ]
+    frame = pd.DataFrame(rows, columns=["name", "cache", "graph_median", "status"])
+    frame["kind"] = ["floor"] * 4 + ["variant"]
     frame = frame.assign(problem=NAME, precision="single", schema=SCHEMA)
     path = tmp_path / NAME / "single/baseline.parquet"
     path.parent.mkdir(parents=True)

@@ -51,6 +51,16 @@ def test_the_first_device_switches_no_context_and_the_others_put_it_back(machine
     assert streams(machine) == [102, 2, 0]
 
 
+def test_a_part_of_a_buffer_is_given_back_with_the_whole(machine, devices):
+    whole = devices[0].allocate(1024)
+    part = devices[0].part(whole, 256, 8)
+    assert (part.pointer, part.nbytes) == (whole.pointer + 256, 8)
+    part.release()
+    assert list(machine.memory) == [whole.pointer]
+    whole.release()
+    assert not machine.memory
+
+
 def test_what_is_bound_before_another_device_is_opened_runs_after_it(machine, tmp_path):
     first = open_cuda(1)
     run = first.bind(first.load(tmp_path).kernel("any"), 1, 1, [np.int32(1)])

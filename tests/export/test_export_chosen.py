@@ -68,6 +68,13 @@ def test_the_joint_choice_by_the_graph_clock_is_the_default(tmp_path: Path) -> N
     assert find(tmp_path, tuning="static").name == "Sl-32-SoA-AoS/static-96-6"
 
 
+def test_a_disturbed_time_is_not_told_of(tmp_path: Path) -> None:
+    campaign(tmp_path, SPEED)
+    path = tmp_path / "toy/raw/compound_spmv/fem/nut/single/report.parquet"
+    pd.read_parquet(path).assign(status="disturbed").to_parquet(path)
+    assert find(tmp_path).seconds is None
+
+
 def test_the_extended_choice_goes_before_it(tmp_path: Path) -> None:
     campaign(tmp_path, SPEED | {"extended": ("Sl-8-AoSoA-Padded/direct-256-4-w4", 2e-6)})
     assert find(tmp_path).tuning == "extended"

@@ -57,7 +57,8 @@ def make_gpu_bench(gpu: CudaDevice, gpu_module: Program, gpu_modules: Path) -> I
 
     def make(problem: Matrix, precision: str, study: str = "compound_spmv", **timing: Any) -> Bench:
         operands = make_operands(problem, precision, 1)
-        few = {"launches": 20, "graph_launches": 5, "graph_replays": 5, "rounds": 2, "noise": 1e9}
+        few = {"launches": 20, "graph_launches": 5, "graph_replays": 5, "rounds": 2, "noise": 1e9,
+               "gpu_disturbed": 1e9}  # fmt: skip
         bench = Bench(
             Workspace(Devices([gpu]), operands, gpu_modules, resident=16),
             study=study,

@@ -22,6 +22,7 @@ TIMING = {
     "cold_launches": 10,
     "cpu_budget": 10.0,
     "noise": 1e9,
+    "cpu_disturbed": 1e9,
 }
 
 

@@ -30,6 +30,7 @@ QUICK = {
     "cpu_budget": 0.002,
     "rounds": 2,
     "noise": 1e9,
+    "cpu_disturbed": 1e9,
 }
 
 

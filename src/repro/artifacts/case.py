@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from repro.artifacts.data import Campaign
+from repro.bench.rows import TIMED
 from repro.bench.runnable import Clock
 
-TIMED = ("ok", "noisy")
 # up to this multiple of an empty kernel's reading a time is mostly launch
 NEAR_EMPTY = 2.0
 MOSTLY_LAUNCH = (

@@ -10,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from repro.artifacts.case import TIMED, median
+from repro.artifacts.case import median
 from repro.artifacts.data import Campaign
 from repro.artifacts.numbers import geometric_mean
 from repro.bench.recorded import recorded_studies
-from repro.bench.rows import ALL_CLOCKS
+from repro.bench.rows import ALL_CLOCKS, TIMED
 from repro.bench.runnable import Clock
 from repro.errors import ReproError
 

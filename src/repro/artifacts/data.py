@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from repro.bench import ncu
 from repro.bench.recorded import read_rows, recorded_studies
 from repro.bench.records import read_environments, read_problems
-from repro.bench.rows import NO_COLUMNS, ColumnType, schema_of
+from repro.bench.rows import LATER, NO_COLUMNS, TIMED, ColumnType, schema_of
+from repro.bench.yardsticks import EMPTY, YARDSTICKS
 from repro.config.models import Timing
 from repro.errors import ReproError
 
@@ -24,6 +25,8 @@ COUNTER_COLUMNS = ("study", "problem", "precision", "kind", "name", "profiler", 
 PRECISIONS = ("single", "double")
 #: Times that differ by less than this are a tie, unless the campaign's configuration says otherwise.
 TIE = float(Timing.model_fields["tie"].default)
+#: Cases that a sentence names.
+CASES_SHOWN = 12
 _DTYPES = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 
 
@@ -242,9 +245,25 @@ class Campaign:
 
     def empty_readings(self, clock: str) -> tuple[float, float] | None:
         """Return the least and largest median in seconds that an empty kernel reads; None where it was not timed."""
-        empty = (self.report["kind"] == "empty") & (self.report["cache"] == self.cache)
+        empty = (
+            (self.report["kind"] == EMPTY) & (self.report["cache"] == self.cache) & self.report["status"].isin(TIMED)
+        )
         seconds = self.report.loc[empty, f"{clock}_median"].dropna()
         return (float(seconds.min()), float(seconds.max())) if len(seconds) else None
+
+    @cached_property
+    def disturbance(self) -> str | None:
+        """A sentence that names the cases whose yardsticks were disturbed; None where none were."""
+        rows = self.report[self.report["kind"].isin(YARDSTICKS) & (self.report["status"] == "disturbed")]
+        cases = [f"{row.problem} ({row.precision})" for row in rows.itertuples()]
+        if not cases:
+            return None
+        names = list(dict.fromkeys(cases))
+        more = f" and {len(names) - CASES_SHOWN} more" if len(names) > CASES_SHOWN else ""
+        return (
+            "Something else used the device: floor, copy or empty kernel were disturbed, so that other times may be "
+            f"too long as well, on {', '.join(names[:CASES_SHOWN])}{more}."
+        )
 
     @cached_property
     def _reports(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -322,6 +341,9 @@ def _row_frame(table: pa.Table, own: Mapping[str, ColumnType], where: Path) -> p
     schema = schema_of(own)
     if not table.num_rows:
         table = schema.empty_table()
+    for name in LATER:
+        if name not in table.column_names:
+            table = table.append_column(schema.field(name), pa.nulls(table.num_rows, schema.field(name).type))
     _missing_columns(table, schema.names, where)
     frame: pd.DataFrame = table.to_pandas(types_mapper=_DTYPES.get, ignore_metadata=True)
     # a screened variant may have a full row as well: the full one counts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -73,8 +74,13 @@ def write_figure(artifact: Artifact, figure: Figure, folder: Path) -> list[Path]
 
 
 def write(artifact: Artifact, campaign: Campaign, published: Published, folder: Path) -> list[Path]:
-    """Make one artifact of a campaign and write all its files; return them."""
+    """Make one artifact of a campaign and write all its files; return them.
+
+    A table of a campaign whose yardsticks were disturbed says so first.
+    """
     made = artifact.make(campaign, published)
     if artifact.kind == "table":
+        if campaign.disturbance:
+            made = replace(made, caption=f"{campaign.disturbance} {made.caption}")
         return write_table(artifact, cast(Table, made), folder)
     return write_figure(artifact, cast(Figure, made), folder)

@@ -20,8 +20,14 @@ STATUSES = (
     "out_of_memory",
     "timeout",
     "noisy",
+    "disturbed",
+    "unstable",
     "unavailable",
 )
+#: The statuses of rows that have a time to choose by and to print.
+TIMED = ("ok", "noisy")
+#: Columns that rows of this schema may lack: those that were recorded before there were any.
+LATER = ("discarded",)
 
 #: Failures that another attempt may not end in: a later run tries them again. What cannot be done (`unsupported`) does
 #: not change; and `noisy` has its numbers: to time it until it is quiet would be to choose among samples.
@@ -76,6 +82,9 @@ class Row:
         Seconds of packing or of the library's own analysis, apart from the timed launches.
     throttle
         Why the device held its clock down in every attempt; None where it did not in the last.
+    discarded
+        Launches and replays that do not count: the stalled ones, and all of a sample that was taken again since the
+        device was disturbed or throttled. None where the row has no time, or was recorded before they were counted.
     own
         The study's own columns by name, `stage_<name>` (median seconds of a stage) among them.
     """
@@ -125,6 +134,7 @@ class Row:
     backend: str | None = None
     sm_clock: float | None = None
     throttle: str | None = None
+    discarded: int | None = None
     environment: str | None = None
     measured_at: str | None = None
     schema: int = SCHEMA

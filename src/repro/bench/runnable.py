@@ -37,6 +37,22 @@ class IncorrectError(Exception):
         super().__init__(message)
 
 
+class UnstableError(Exception):
+    """A result is not what it should be, and right results differ as much: it cannot be judged.
+
+    Parameters
+    ----------
+    message
+        How far it is off, and how far right results are apart.
+    error
+        The largest error over its bound.
+    """
+
+    def __init__(self, message: str, error: float) -> None:
+        self.error = error
+        super().__init__(message)
+
+
 class Runnable:
     """One thing to run, the base of all that there are.
 

@@ -9,14 +9,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.bench.disturbance import ALONE, judge
 from repro.bench.rows import QUANTILES
 from repro.bench.runnable import Runnable
 from repro.config.models import Timing
 from repro.devices.base import CaptureError
 from repro.devices.several import Devices
 
-#: Seconds of rest before each further sample of a launch that was timed while the device was throttled.
+#: Seconds of rest before each further sample of a launch that was timed while the device was throttled. Screening does
+#: not wait: on a device whose power is capped for good that would take hours.
 RESTS = (0.5, 2.0)
+#: The same where it was disturbed, which may be over in milliseconds; and where it is only screened.
+CALM_RESTS = (0.05, 0.2, 1.0)
+SCREENING_RESTS = (0.01, 0.1)
 QUARTERS = np.array([0, 0.25, 0.5, 0.75, 1])
 Seconds = NDArray[np.float64]
 
@@ -60,9 +65,13 @@ class Samples:
     sm_clock, throttle
         MHz, and why the device held its clock down, as read after the last launch.
     attempts
-        Samples that were taken until one was not throttled, or until it was given up.
+        Samples one after the other that were throttled, until it was given up.
     rounds, throttled
         Of how many rounds it is, and how many of them stayed throttled.
+    discarded
+        Launches and replays that were taken beside and do not count.
+    disturbed
+        Why the clocks cannot be believed, with the numbers; None where they can.
     """
 
     seconds: Mapping[str, Seconds]
@@ -74,6 +83,13 @@ class Samples:
     attempts: int = 1
     rounds: int = 1
     throttled: int = 0
+    discarded: int = 0
+    disturbed: str | None = None
+
+    @property
+    def taken(self) -> int:
+        """Launches and replays, with those that do not count."""
+        return self.discarded + sum(map(len, self.seconds.values()))
 
     def join(self, other: Samples) -> Samples:
         """Return the samples of both."""
@@ -85,18 +101,20 @@ class Samples:
             graph_message=self.graph_message or other.graph_message,
             rounds=self.rounds + other.rounds,
             throttled=self.throttled + other.throttled,
+            discarded=self.discarded + other.discarded,
+            disturbed=self.disturbed or other.disturbed,
         )
 
     @property
     def message(self) -> str | None:
-        """What a reader of the row has to know: that it stayed throttled, and that it has no graph clock."""
+        """What a reader of the row has to know: that it stayed disturbed or throttled, and has no graph clock."""
         often = ""
         if self.rounds > 1:
             often = f" in {self.throttled} of {self.rounds} rounds"
         elif self.attempts > 1:
             often = f" in each of {self.attempts} samples"
         throttled = f"throttled ({self.throttle}){often}" if self.throttle else None
-        return "; ".join(filter(None, (throttled, self.graph_message))) or None
+        return "; ".join(filter(None, (self.disturbed, throttled, self.graph_message))) or None
 
 
 def _joined(first: Mapping[str, Seconds], second: Mapping[str, Seconds]) -> dict[str, Seconds]:
@@ -121,9 +139,9 @@ def full(timing: Timing, cold: bool = False) -> Effort:
 def take_samples(devices: Devices, runnable: Runnable, effort: Effort, timing: Timing) -> Samples:
     """Time a prepared runnable by the clocks that it has.
 
-    A sample that was taken while the device was throttled is taken again after a rest; where it stays throttled, the
-    last one says so. Screening does not wait: on a device whose power is capped for good that would take hours. The
-    budget is for the full number of launches; fewer have their share of it.
+    A sample that was taken while the device was throttled, or in which the clocks contradict each other, is taken again
+    after a rest; where it stays so, the last one says so. The budget is for the full number of launches; fewer have
+    their share of it.
 
     Raises
     ------
@@ -140,13 +158,18 @@ def take_samples(devices: Devices, runnable: Runnable, effort: Effort, timing: T
         # otherwise profit from what another variant left.
         devices.flush()
     fitted = fit(effort, _estimate(devices, runnable, budget / effort.launches, timing.timeout), budget)
-    samples = _sample(devices, runnable, fitted)
-    for attempt, rest in enumerate(() if effort.screening else RESTS, 2):
-        if samples.throttle is None:
-            break
-        time.sleep(rest)
-        samples = replace(_sample(devices, runnable, fitted), attempts=attempt)
-    return samples
+    tolerance = timing.tolerance(devices.backend)
+    samples = _sample(devices, runnable, fitted, tolerance)
+    for_clock = [] if effort.screening else [*RESTS]
+    for_calm = [*(SCREENING_RESTS if effort.screening else CALM_RESTS)]
+    while True:
+        throttled = samples.throttle is not None and bool(for_clock)
+        if not throttled and (samples.disturbed is None or not for_calm):
+            return samples
+        time.sleep((for_clock if throttled else for_calm).pop(0))
+        again = _sample(devices, runnable, fitted, tolerance)
+        attempts = samples.attempts + 1 if samples.throttle and again.throttle else 1
+        samples = replace(again, attempts=attempts, discarded=again.discarded + samples.taken)
 
 
 def _estimate(devices: Devices, runnable: Runnable, enough: float, timeout: float) -> float:
@@ -185,7 +208,7 @@ def fit(effort: Effort, once: float, budget: float) -> Effort:
     )
 
 
-def _sample(devices: Devices, runnable: Runnable, effort: Effort) -> Samples:
+def _sample(devices: Devices, runnable: Runnable, effort: Effort, tolerance: float) -> Samples:
     before = _before(devices, runnable, effort.cold)
     seconds: dict[str, Seconds] = {}
     message = None
@@ -204,8 +227,17 @@ def _sample(devices: Devices, runnable: Runnable, effort: Effort) -> Samples:
         parts = devices.time_stages(list(runnable.stages.values()), effort.launches, before)
         stages = dict(zip(runnable.stages, parts.T, strict=True))
     sm_clock, throttle = devices.clocks()
+    verdict = judge(seconds, tolerance, ALONE[devices.backend] * len(devices))
     return Samples(
-        seconds, effort.graph_launches or None, message, stages, sm_clock, throttle, throttled=int(throttle is not None)
+        verdict.seconds,
+        effort.graph_launches or None,
+        message,
+        stages,
+        sm_clock,
+        throttle,
+        throttled=int(throttle is not None),
+        discarded=verdict.stalled,
+        disturbed=verdict.disturbed,
     )
 
 
@@ -232,7 +264,11 @@ def quantiles(samples: Seconds) -> dict[str, float]:
 
 def columns(samples: Samples) -> dict[str, float | int | str | None]:
     """Return what a row says of the samples."""
-    said: dict[str, float | int | str | None] = {"sm_clock": samples.sm_clock, "throttle": samples.throttle}
+    said: dict[str, float | int | str | None] = {
+        "sm_clock": samples.sm_clock,
+        "throttle": samples.throttle,
+        "discarded": samples.discarded,
+    }
     for clock, seconds in samples.seconds.items():
         said[f"{clock}_launches"] = samples.graph_launches if clock == "graph" else len(seconds)
         said |= {f"{clock}_{name}": value for name, value in quantiles(seconds).items()}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from repro.bench import timing
+from repro.bench.neighbours import Neighbours
 from repro.bench.rows import NO_COLUMNS, ColumnType, Row, split_columns
-from repro.bench.runnable import IncorrectError, ModuleError, Runnable, Unsupported
+from repro.bench.runnable import IncorrectError, ModuleError, Runnable, UnstableError, Unsupported
 from repro.bench.timing import Effort, Samples, TooSlow
 from repro.bench.workspace import Workspace
 from repro.config.models import Timing
@@ -23,6 +25,7 @@ FAILURES: dict[type[Exception], str] = {
     OutOfDeviceMemory: "out_of_memory",
     MemoryError: "out_of_memory",  # of the host, which packs
     IncorrectError: "incorrect",
+    UnstableError: "unstable",
     TooSlow: "timeout",
 }
 
@@ -46,6 +49,13 @@ class Bench:
         What a time depends on beside the device's model.
     code
         Returns the hash of all code behind a module of that name: that packs an operand, and runs and times.
+
+    Attributes
+    ----------
+    lost
+        Whether the device's context is lost, so that nothing more can be tried in this process.
+    neighbours
+        Who else uses the devices.
     """
 
     def __init__(
@@ -66,11 +76,12 @@ class Bench:
         self.timing = timing
         self.own = own
         self.lost = False
+        self.neighbours = Neighbours(self.devices)
         operands, device = self.operands, self.device
         self._code = code
         self._surroundings = [self.devices.topology(), device.name, driver, operands.checksum, operands.precision, seed,
                               workspace.common.hash, timing.budget(device.backend), timing.launches, timing.timeout,
-                              timing.noise]  # fmt: skip
+                              timing.noise, timing.tolerance(device.backend)]  # fmt: skip
         self._common: Mapping[str, Any] = {
             "study": study,
             "problem": problem,
@@ -133,15 +144,37 @@ class Bench:
         return time.perf_counter() - start
 
     def check(self, runnable: Runnable) -> float | None:
-        """Launch a prepared runnable once and hold what it leaves against what is right; see `Operands.check`."""
-        return self.operands.check(runnable, self.workspace)
+        """Launch a prepared runnable once and hold what it leaves against what is right; see `Operands.check`.
+
+        Raises
+        ------
+        IncorrectError
+            Its result is wrong, or it wrote outside of what is its own.
+        """
+        try:
+            error = self.operands.check(runnable, self.workspace)
+        except IncorrectError as wrong:
+            raise IncorrectError("; ".join([str(wrong), *self.workspace.guards.strays()]), wrong.error) from None
+        self.workspace.guards.check()
+        return error
 
     def sample(self, runnable: Runnable, effort: Effort) -> Samples:
-        """Time a prepared runnable."""
-        return timing.take_samples(self.devices, runnable, effort, self.timing)
+        """Time a prepared runnable.
+
+        Raises
+        ------
+        IncorrectError
+            One of the launches wrote outside of what is the runnable's own.
+        """
+        self.neighbours.look_at_times()
+        samples = timing.take_samples(self.devices, runnable, effort, self.timing)
+        self.workspace.guards.check()
+        if samples.disturbed and (others := self.neighbours.look()):
+            samples = replace(samples, disturbed=f"{samples.disturbed}, beside {', '.join(others)}")
+        return samples
 
     def measured(self, runnable: Runnable, phase: str, effort: Effort, samples: Samples, **columns: Any) -> Row:
-        """Return the row of samples: `ok`, or `noisy` where they lie too far apart."""
+        """Return the row of samples: `ok`, `noisy` if they lie too far apart, or `disturbed` if they do not count."""
         noise = 0.0 if effort.screening else timing.spread(samples)
         noisy = noise > self.timing.noise
         messages = [f"quartiles {noise:.0%} of the median apart"] if noisy else []
@@ -150,7 +183,7 @@ class Bench:
             runnable,
             phase,
             effort,
-            "noisy" if noisy else "ok",
+            "disturbed" if samples.disturbed else "noisy" if noisy else "ok",
             message="; ".join(messages) or None,
             **{**columns, **timing.columns(samples)},
         )
@@ -158,9 +191,18 @@ class Bench:
     def failed(self, runnable: Runnable, phase: str, effort: Effort, failure: Exception) -> Row:
         """Return the row of a failure: its status, its message, no time."""
         self.lost = self.lost or getattr(failure, "sticky", False)
+        if not self.lost:
+            self._forget_strays()
         status = next(status for kind, status in FAILURES.items() if isinstance(failure, kind))
         error = getattr(failure, "error", None)
         return self.row(runnable, phase, effort, status, message=str(failure), error=error)
+
+    def _forget_strays(self) -> None:
+        """Keep what a runnable wrote before it failed from being taken for the next one's."""
+        try:
+            self.workspace.guards.strays()
+        except LaunchError as late:
+            self.lost = late.sticky
 
     def release(self) -> None:
         """Give all device memory back, unless it is lost already."""

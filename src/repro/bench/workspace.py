@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
+from repro.bench.guards import Guarded, Guards
 from repro.bench.operands import Operands
 from repro.bench.runnable import ModuleError
 from repro.codegen.common import COMMON
@@ -47,16 +48,23 @@ class Workspace:
     resident
         How many packings, and programs, stay on the device. A search comes packing by packing and needs one; the
         attribute of that name is set before more are needed.
+
+    Attributes
+    ----------
+    guards
+        All memory of the device that runnables write, between guard zones.
     """
 
     def __init__(self, devices: Devices, operands: Operands, modules: Path = MODULES, resident: int = 1) -> None:
         self.devices = devices
         self.operands = operands
         self.resident = resident
+        self.guards = Guards(devices.first)
         self._modules = modules
         self._packings: OrderedDict[Hashable, tuple[Any, dict[str, Buffer]]] = OrderedDict()
         self._programs: OrderedDict[tuple[int, Path], Program] = OrderedDict()
         self._buffers: dict[Hashable, Buffer] = {}
+        self._written: dict[Hashable, Guarded] = {}
         self._facts: dict[Hashable, Any] = {}
 
     @property
@@ -152,6 +160,20 @@ class Workspace:
             self._buffers[key] = make()
         return self._buffers[key]
 
+    def written(self, key: Hashable, nbytes: int, name: str) -> Buffer:
+        """Return uninitialised memory that runnables share under a key to write to, between guard zones.
+
+        Parameters
+        ----------
+        nbytes
+            As many as a runnable may write: runnables that write fewer need a key of their own.
+        name
+            What it is to a runnable, for the message about a write outside of it: `its result`.
+        """
+        if key not in self._written:
+            self._written[key] = self.guards.allocate(nbytes, name)
+        return self._written[key].memory
+
     def fact(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return what runnables want to know of the operands under a key, computed at first use."""
         if key not in self._facts:
@@ -163,10 +185,12 @@ class Workspace:
         """Give all device memory back."""
         self.drop_packings()
         _release(self._buffers)
+        _release(self._written)
         self._programs.clear()
         self._buffers.clear()
+        self._written.clear()
 
 
-def _release(buffers: Mapping[Any, Buffer]) -> None:
+def _release(buffers: Mapping[Any, Buffer | Guarded]) -> None:
     for buffer in buffers.values():
         buffer.release()

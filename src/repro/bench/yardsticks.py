@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.bench.guards import Guarded
 from repro.bench.runnable import Runnable
 from repro.bench.workspace import Workspace
 from repro.codegen.common import Stream
 from repro.codegen.targets import Target
 from repro.devices.base import Buffer
 
-FLOOR, COPY, EMPTY = "floor", "copy", "empty"
+FLOOR, COPY, EMPTY = YARDSTICKS = "floor", "copy", "empty"
 #: Bytes of the word that the dialects' streaming kernels move.
 WORD = {"cuda": 16, "opencl": 4}
 COPY_BYTES = {"cuda": 1 << 29, "opencl": 1 << 26}
@@ -44,7 +45,7 @@ class Floor(Runnable):
                 np.int32(read),
                 np.int32(written),
                 workspace.buffer("streamed", lambda: device.upload(random_bytes(read * word))),
-                workspace.buffer("written", lambda: device.allocate(written * word)),
+                workspace.written("streamed", written * word, "its output"),
             ],
         )
 
@@ -58,7 +59,7 @@ class Copy(Runnable):
     def __init__(self, stream: Stream) -> None:
         self.name = f"{COPY}/{stream.n_t}-{stream.unroll}"
         self._stream = stream
-        self._halves: list[Buffer] = []
+        self._halves: list[Buffer | Guarded] = []
 
     def prepare(self, workspace: Workspace) -> None:
         """Take memory for both halves; its own, since what the floor reads stays in use beside it."""
@@ -66,12 +67,15 @@ class Copy(Runnable):
         word = WORD[device.backend]
         words = min(COPY_BYTES[device.backend], device.free_bytes() // 8) // 2 // word
         self.moved = 2 * words * word
-        self._halves = [device.upload(random_bytes(words * word)), device.allocate(words * word)]
+        source = device.upload(random_bytes(words * word))
+        self._halves = [source]
+        target = workspace.guards.allocate(words * word, "its copy")
+        self._halves.append(target)
         self.launch = device.bind(
             workspace.common.program.kernel(self._stream.kernel.replace("stream", "copy")),
             _grid(device.target, device.n_s, self._stream, words),
             self._stream.n_t,
-            [np.int32(words), *self._halves],
+            [np.int32(words), source, target.memory],
         )
 
     def release(self) -> None:

@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from repro.bench.recorded import read_rows
+from repro.bench.rows import TIMED
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan
 from repro.campaign.steps import CHECK, measuring
 from repro.errors import ReproError
 from repro.studies import get_study
 
-#: Statuses of rows that have times.
-TIMED = frozenset({"ok", "noisy"})
 #: What a row may say without anything having gone wrong, as long as its case has its winners: that this cannot be run
 #: here, or that its time is no good.
-HARMLESS = TIMED | {"unsupported", "out_of_memory", "timeout"}
+HARMLESS = {*TIMED, "unsupported", "unstable", "out_of_memory", "timeout"}
 #: What is read of a row, if it has it.
 COLUMNS = ("problem", "precision", "name", "status", "message", "tuning")
 CHOICES = "choices"

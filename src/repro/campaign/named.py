@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from repro.bench.recorded import read_case
+from repro.bench.rows import TIMED
 from repro.bench.runnable import Runnable
 from repro.bench.yardsticks import FLOOR, Floor
 from repro.codegen.common import streams
@@ -63,6 +64,7 @@ def fastest_floor(recorded: Path, problem: str, precision: str) -> str:
     for step in ("report", "baseline"):
         rows = read_case(recorded, step, problem, precision)
         floors = [row for row in rows if row["kind"] == FLOOR and row["cache"] == "warm" and row["graph_median"]]
+        floors = [row for row in floors if row["status"] in TIMED]
         if floors:
             return str(min(floors, key=lambda row: row["graph_median"])["name"])
     return SOME_FLOOR

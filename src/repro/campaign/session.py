@@ -13,7 +13,7 @@ from repro.bench.workspace import Workspace
 from repro.campaign.dependencies import code_hash
 from repro.campaign.folders import Folders
 from repro.config.models import Config
-from repro.devices.base import Device, LaunchError
+from repro.devices.base import LaunchError
 from repro.devices.locking import hold
 from repro.devices.open import identities, open_devices, resolve_device
 from repro.errors import ReproError
@@ -34,9 +34,6 @@ def open_bench(config: Config, study: Study, problem: str, operands: Operands, f
     with hold(identities(resolved), work):
         devices = open_devices(resolved)
         try:
-            for device in devices:
-                for process in device.other_processes():
-                    print(f"warning: {_shared(device, process)}; times may be disturbed", flush=True)
             workspace = Workspace(devices, operands)
             _load_common(workspace, resolved)
             environment: Mapping[str, Any] = describe(workspace)
@@ -51,15 +48,11 @@ def open_bench(config: Config, study: Study, problem: str, operands: Operands, f
                 driver=str(environment.get("driver")),
                 code=code_hash,
             )
+            bench.neighbours.look()
             yield bench
             bench.release()
         finally:
             devices.close()
-
-
-def _shared(device: Device, process: str) -> str:
-    # who measures with this harness and can be seen from here holds the lock, and is not there
-    return f"the device {device.uuid} is shared with {process}, a program that takes no lock or is in another container"
 
 
 def _load_common(workspace: Workspace, resolved: str) -> None:

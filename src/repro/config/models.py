@@ -147,6 +147,19 @@ class Timing(Model):
         gt=0,
         description="A variant is noisy when its quartiles lie further apart than this, in medians.",
     )
+    gpu_disturbed: float = Field(
+        1.1,
+        gt=1,
+        description="A time on a GPU that is longer by this factor than another clock, another round or the best copy "
+        "says is disturbed, and taken again.",
+    )
+    cpu_disturbed: float = Field(
+        2.0, gt=1, description="The same on the CPU, whose cores are shared with everything else."
+    )
+
+    def tolerance(self, backend: str) -> float:
+        """Return the factor by which a time may be off on a backend without being disturbed."""
+        return self.gpu_disturbed if backend == "cuda" else self.cpu_disturbed
 
     def budget(self, backend: str) -> float:
         """Return the seconds that one clock of one variant may take on a backend."""

@@ -23,6 +23,8 @@ class Buffer(Protocol):
         """Give the memory back; the buffer is of no use afterwards."""
 
 
+#: Bytes that parts of a buffer are aligned to: as much as any device and any load of a kernel asks for.
+PART_ALIGNMENT = 256
 Kernel = Any  # a backend's own handle of a loaded kernel
 Argument = Buffer | np.integer[Any] | np.floating[Any]
 
@@ -191,6 +193,20 @@ class Device(Clock, Protocol):
         Raises
         ------
         OutOfDeviceMemory
+        """
+
+    def part(self, buffer: Buffer, offset: int, nbytes: int) -> Buffer:
+        """Return some bytes of a buffer as a buffer of their own, which is of use as long as the whole is.
+
+        Parameters
+        ----------
+        offset
+            A multiple of `PART_ALIGNMENT`.
+
+        Raises
+        ------
+        OutOfDeviceMemory
+            The device does not take it for a buffer.
         """
 
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from repro.codegen.targets import get_target
 from repro.devices.base import Argument, Buffer, LaunchError, OutOfDeviceMemory, Program
 from repro.devices.cuda_blocker import Blocker, may_block
+from repro.devices.cuda_buffer import CudaBuffer
 from repro.devices.cuda_launch import bind_launch
 from repro.devices.cuda_timing import Timer
 from repro.devices.cuda_versions import cusparse_version, dotted, package_version, runtime_version
@@ -29,32 +30,6 @@ BLOCKED_SECONDS = 1.0
 INSTALL = "pip install -e '.[cuda]'"
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class CudaBuffer:
-    """Memory on the GPU.
-
-    Attributes
-    ----------
-    pointer
-        Its address.
-    """
-
-    def __init__(self, allocation: Any, nbytes: int) -> None:
-        self._allocation = allocation
-        self._nbytes = nbytes
-        self.pointer = int(allocation)
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        return self._nbytes
-
-    def release(self) -> None:
-        """Give the memory back."""
-        if self._allocation is not None:
-            self._allocation.free()
-            self._allocation = None
 
 
 class CudaProgram:
@@ -217,6 +192,10 @@ class CudaDevice:
         """Return new memory, aligned to 256 bytes."""
         with self._mapped():
             return CudaBuffer(self._cuda.mem_alloc(max(int(nbytes), 1)), int(nbytes))
+
+    def part(self, buffer: Buffer, offset: int, nbytes: int) -> CudaBuffer:
+        """Return some bytes of a buffer as one of their own."""
+        return CudaBuffer(_pointer(buffer) + offset, nbytes)
 
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
         """Wait for the stream, then copy the first bytes of a buffer into a host array."""

@@ -153,6 +153,10 @@ class OpenClDevice:
         except self._cl.Error as error:
             raise OutOfDeviceMemory(str(error)) from None
 
+    def part(self, buffer: Buffer, offset: int, nbytes: int) -> Buffer:
+        """Return some bytes of a buffer as one of their own."""
+        return self._allocate(lambda: _handle(buffer).get_sub_region(offset, max(nbytes, 1)))
+
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
         """Copy the first bytes of a buffer into a host array."""
         with self._mapped():

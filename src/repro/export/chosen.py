@@ -7,6 +7,7 @@ from pathlib import Path
 
 from repro.bench.recorded import read_case, read_rows
 from repro.bench.records import read_environment
+from repro.bench.rows import TIMED
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
 
@@ -82,7 +83,7 @@ def find_chosen(
     row = next((row for row in report if row["name"] == name and row["cache"] != "cold"), {})
     environment = row.get("environment")
     target = get_target(_target(results / campaign / "raw" / "environment" / f"{environment}.json"))
-    median = row.get(f"{CLOCK}_median")
+    median = row.get(f"{CLOCK}_median") if row.get("status", "ok") in TIMED else None
     return Chosen(
         name=name,
         entry=str(row.get("entry")),

@@ -239,9 +239,12 @@ def x_on(workspace: Workspace, order: str, ordering: str = "natural") -> Buffer:
     return workspace.buffer(("x", order, ordering), upload)
 
 
-def y_on(workspace: Workspace) -> Buffer:
-    """Return device memory for y, padded or not, in whole words of 16 bytes; runnables use it one after the other."""
+def y_on(workspace: Workspace, order: str = "AoS") -> Buffer:
+    """Return device memory for y, members in AoS, SoA or Padded order; runnables use it one after the other.
+
+    It is between guard zones, which start where y ends: padded and plain vectors share none.
+    """
     operands = operands_of(workspace)
     n, size = operands.x.shape
-    nbytes = n * padded_size(size) * operands.dtype.itemsize
-    return workspace.buffer("y", lambda: workspace.device.allocate(-(-nbytes // 16) * 16))
+    nbytes = n * (padded_size(size) if order == "Padded" else size) * operands.dtype.itemsize
+    return workspace.written(("y", nbytes), nbytes, "its result")

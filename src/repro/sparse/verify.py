@@ -30,13 +30,14 @@ def compare(operands: ProductOperands, runnable: Multiplies, workspace: Workspac
     y = runnable.result()
     if y is None:
         return None
-    device, count = workspace.device, operands.reference.size
+    device = workspace.device
     device.fill(y, NAN_BYTE)
     runnable.before()
     runnable.launch()
     # asked for once more: a library that runs on the host brings its result to the device only now
     y = runnable.result() or y
     reference, bound = _expected(operands, runnable, workspace)
+    count = reference.nbytes // operands.reference.itemsize  # more than the members where the order pads them
     report = workspace.buffer("report", lambda: device.allocate(8))
     n_t = VERIFY_N_T[device.backend]
     device.fill(report, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from repro.bench.rows import ALL_CLOCKS, Row
+from repro.bench.rows import ALL_CLOCKS, TIMED, Row
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def pick(
     """
     choices = []
     for clock in ALL_CLOCKS:
-        timed = [row for row in rows if row.median(clock) is not None and row.status in {"ok", "noisy"}]
+        timed = [row for row in rows if row.median(clock) is not None and row.status in TIMED]
         for tuning, candidates in asked(timed, clock).items() if timed else ():
             best = fastest(candidates, clock)
             if best is not None:
@@ -63,8 +63,8 @@ def fastest(rows: Sequence[Row], clock: str) -> Row | None:
 
 
 def ranked(rows: Sequence[Row], clock: str = "event") -> list[Row]:
-    """Return the rows that have a time, rows of the full protocol first, the fastest of them first."""
-    timed = [row for row in rows if row.median(clock) is not None]
+    """Return the rows that have a time to choose by, rows of the full protocol first, the fastest of them first."""
+    timed = [row for row in rows if row.median(clock) is not None and row.status in TIMED]
     return sorted(timed, key=lambda row: (row.protocol != "full", row.median(clock)))
 
 

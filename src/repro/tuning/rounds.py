@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
-from repro.bench.rows import Row
+from repro.bench.disturbance import outlying
+from repro.bench.rows import TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
-from repro.bench.timing import Effort, Samples
+from repro.bench.timing import CALM_RESTS, Effort, Samples
 from repro.bench.trial import FAILURES, Bench
 from repro.bench.watchdog import ContextLost, Watchdog
 from repro.config.models import Timing
+from repro.tuning.probe import Probe
 from repro.tuning.search import Progress, attempt
 
 PHASE = "report"
 COLD_ROUNDS = 2
-TIMED = frozenset({"ok", "noisy"})
 
 
 @dataclass(frozen=True)
@@ -47,21 +50,31 @@ def cold_rounds(timing: Timing) -> Rounds:
 
 
 def shuffled_rounds(
-    bench: Bench, runnables: Sequence[Runnable], store: Store, seed: int, progress: Progress = lambda *_: None
+    bench: Bench,
+    runnables: Sequence[Runnable],
+    store: Store,
+    seed: int,
+    progress: Progress = lambda *_: None,
+    probe: Probe | None = None,
 ) -> list[Row]:
     """Time all runnables side by side, warm and then cold; return the rows of both, of the samples of all rounds.
 
     A winner is the smallest of many noisy numbers and would look faster than it is if those numbers were reported;
     these samples were not chosen by. The shuffled order spreads drift over all. What cannot be timed has one row, that
     says why.
+
+    A round after which the probe's yardsticks take longer than they did is taken again, and so is a sample that is far
+    from the other rounds of its runnable. What stays far does not count; where that is most, the row is disturbed.
     """
-    stage = _Stage(bench, store, np.random.default_rng(seed), progress)
+    probe = probe or Probe(bench)
+    stage = _Stage(bench, store, np.random.default_rng(seed), progress, probe)
     with Watchdog(bench.timing.timeout) as stage.watchdog:
         try:
             warm = stage.time(runnables, warm_rounds(bench.timing))
             timed = [r for r in runnables if r.cold and warm[r.name].status in TIMED]
             cold = stage.time(timed, cold_rounds(bench.timing))
         finally:
+            probe.release()
             if not bench.lost:
                 for runnable in runnables:
                     runnable.release()
@@ -73,11 +86,14 @@ class _Stage:
 
     watchdog: Watchdog
 
-    def __init__(self, bench: Bench, store: Store, random: np.random.Generator, progress: Progress) -> None:
+    def __init__(
+        self, bench: Bench, store: Store, random: np.random.Generator, progress: Progress, probe: Probe
+    ) -> None:
         self._bench = bench
         self._store = store
         self._random = random
         self._progress = progress
+        self._probe = probe
         self._ready: dict[str, tuple[float, float | None]] = {}
 
     def time(self, runnables: Sequence[Runnable], rounds: Rounds) -> dict[str, Row]:
@@ -93,19 +109,62 @@ class _Stage:
             with self._failing_alone(runnable, effort, todo, rows):
                 if name not in self._ready:
                     self._ready[name] = bench.prepare(runnable), bench.check(runnable)
-        samples: dict[str, Samples] = {}
+        taken: dict[str, list[Samples]] = {name: [] for name in todo}
+        self._probe.look()
         for number in range(rounds.count):
             self._progress(rounds.name, number, rounds.count)
-            for name in self._random.permutation(sorted(todo)):
-                with self._failing_alone(todo[name], effort, todo, rows):
-                    taken = bench.sample(todo[name], effort)
-                    samples[name] = samples[name].join(taken) if name in samples else taken
+            for name, samples in self._quiet_round(todo, effort, rows).items():
+                taken[name].append(samples)
+        self._take_far_ones_again(taken, todo, effort, rows)
         self._progress(rounds.name, rounds.count, rounds.count)
+        tolerance = bench.timing.tolerance(bench.devices.backend)
         for name, runnable in todo.items():
             preprocess, error = self._ready[name]
-            row = bench.measured(runnable, PHASE, effort, samples[name], error=error, preprocess=preprocess)
+            samples = join_rounds(taken[name], tolerance)
+            row = bench.measured(runnable, PHASE, effort, samples, error=error, preprocess=preprocess)
             rows[name] = self._store.add(row)
         return rows
+
+    def _quiet_round(self, todo: dict[str, Runnable], effort: Effort, rows: dict[str, Row]) -> dict[str, Samples]:
+        """Take a round, and again after a rest where something disturbs the probe, until it is given up."""
+        round_ = self._round(todo, todo, effort, rows)
+        why = self._probe.look()
+        for rest in CALM_RESTS:
+            if why is None:
+                return round_
+            time.sleep(rest)
+            again = self._round(todo, todo, effort, rows)
+            round_ = {name: _instead(samples, round_[name]) for name, samples in again.items()}
+            why = self._probe.look()
+        return {name: _unless(why, samples) for name, samples in round_.items()}
+
+    def _take_far_ones_again(
+        self, taken: dict[str, list[Samples]], todo: dict[str, Runnable], effort: Effort, rows: dict[str, Row]
+    ) -> None:
+        """Replace samples that are far from the other rounds of their runnable by new ones, while that helps."""
+        tolerance = self._bench.timing.tolerance(self._bench.devices.backend)
+        for rest in CALM_RESTS:
+            far = {name: set(far_rounds(taken[name], tolerance)) for name in todo}
+            if not any(far.values()):
+                return
+            time.sleep(rest)
+            while any(far.values()):
+                round_ = self._round([name for name, numbers in far.items() if numbers], todo, effort, rows)
+                why = self._probe.look()
+                for name, samples in round_.items():
+                    number = far[name].pop()
+                    taken[name][number] = _instead(_unless(why, samples), taken[name][number])
+                far = {name: numbers for name, numbers in far.items() if name in todo}
+
+    def _round(
+        self, names: Iterable[str], todo: dict[str, Runnable], effort: Effort, rows: dict[str, Row]
+    ) -> dict[str, Samples]:
+        """Return a sample each, taken in a shuffled order, of those that do not fail."""
+        taken = {}
+        for name in self._random.permutation(sorted(names)):
+            with self._failing_alone(todo[name], effort, todo, rows):
+                taken[str(name)] = self._bench.sample(todo[name], effort)
+        return taken
 
     @contextmanager
     def _failing_alone(
@@ -122,3 +181,33 @@ class _Stage:
             if bench.lost:
                 raise ContextLost(f"{runnable.name}: {failure}") from None
             runnable.release()
+
+
+def join_rounds(rounds: Sequence[Samples], tolerance: float) -> Samples:
+    """Return the samples of all rounds that count; of all, disturbed, where fewer than half of them do."""
+    far = far_rounds(rounds, tolerance)
+    kept = [samples for number, samples in enumerate(rounds) if number not in far]
+    if 2 * len(kept) < len(rounds):
+        why = f"{next(iter(far.values()))} in {len(far)} of {len(rounds)} rounds"
+        return replace(reduce(Samples.join, rounds), disturbed=why)
+    dropped = sum(rounds[number].taken for number in far)
+    joined = reduce(Samples.join, kept)
+    return replace(joined, discarded=joined.discarded + dropped)
+
+
+def far_rounds(rounds: Sequence[Samples], tolerance: float) -> dict[int, str]:
+    """Return which rounds of a runnable do not count, and why: disturbed, or far from the best of the others."""
+    disturbed = {number: samples.disturbed for number, samples in enumerate(rounds) if samples.disturbed}
+    calm = [number for number in range(len(rounds)) if number not in disturbed]
+    far = outlying([rounds[number].seconds for number in calm], tolerance)
+    return disturbed | {calm[number]: why for number, why in far.items()}
+
+
+def _instead(new: Samples, old: Samples) -> Samples:
+    """Return a sample that was taken in the place of another, which is discarded."""
+    return replace(new, discarded=new.discarded + old.taken)
+
+
+def _unless(why: str | None, samples: Samples) -> Samples:
+    """Return a sample as disturbed where there is a reason."""
+    return replace(samples, disturbed=samples.disturbed or why)

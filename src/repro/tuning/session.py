@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from repro.bench.rows import CLOCKS, Row
+from repro.bench.rows import CLOCKS, TIMED, Row
 from repro.bench.runnable import Candidate, Runnable
 from repro.bench.store import Store
 from repro.bench.trial import Bench
@@ -17,6 +17,7 @@ from repro.codegen.targets import Target
 from repro.config.models import StudySettings
 from repro.problems.problem import Problem
 from repro.tuning.choose import ranked
+from repro.tuning.probe import Probe
 from repro.tuning.recordings import FeaturesOf, Machine, load_recordings
 from repro.tuning.rounds import shuffled_rounds
 from repro.tuning.search import Progress, Search
@@ -105,7 +106,11 @@ class Session:
         """Time runnables side by side in shuffled rounds; return the reported rows."""
         self.bench.workspace.drop_packings()  # what a search held would take the room of what is timed side by side
         self.bench.workspace.resident = max(1, len(runnables))
-        return shuffled_rounds(self.bench, runnables, self.store, self.seed, self.progress)
+        return shuffled_rounds(self.bench, runnables, self.store, self.seed, self.progress, self._probe)
+
+    @cached_property
+    def _probe(self) -> Probe:
+        return Probe(self.bench, [Empty(), Copy(streams(self.target)[0])])
 
     def yardsticks(self) -> list[tuple[Runnable, Row]]:
         """Time what every time is held against: the streaming floor, a device copy, an empty kernel."""
@@ -153,11 +158,18 @@ class Session:
 
 def fastest_yardsticks(yardsticks: Sequence[tuple[Runnable, Row]]) -> list[Runnable]:
     """Return the fastest of each kind by each clock: those that are timed again beside the winners."""
-    rows = [row for _, row in yardsticks]
+    of_kind: dict[str, list[Row]] = {}
+    for _, row in yardsticks:
+        of_kind.setdefault(row.kind, []).append(row)
     names = {
         row.name
-        for kind in {row.kind for row in rows}
+        for rows in of_kind.values()
         for clock in CLOCKS
-        for row in ranked([row for row in rows if row.kind == kind], clock)[:REPEATED]
+        for row in (ranked(rows, clock) or _disturbed(rows))[:REPEATED]
     }
     return [runnable for runnable, row in yardsticks if row.name in names]
+
+
+def _disturbed(rows: Sequence[Row]) -> list[Row]:
+    """Return the disturbed rows where no other has a time: when they are timed again they may not be disturbed."""
+    return [] if any(row.status in TIMED for row in rows) else [row for row in rows if row.status == "disturbed"]

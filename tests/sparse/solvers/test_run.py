@@ -1,5 +1,6 @@
 """A solve as a row: verified, timed, refused."""
 
+import re
 import shutil
 
 import numpy as np
@@ -11,7 +12,7 @@ from repro.codegen.compile import Module, compile_module
 from repro.codegen.targets import CPU
 from repro.sparse.expansions import real_expansion
 from repro.sparse.library.scipy_products import SciPy
-from repro.sparse.solvers.render import render_solver
+from repro.sparse.solvers.render import State, render_solver
 from repro.sparse.solvers.run import SolverRun, expect
 from repro.studies.compound_spmv.layout import Layout
 from repro.studies.compound_spmv.render import render_module
@@ -115,6 +116,19 @@ def test_a_wrong_solver_is_incorrect_and_has_no_time(make_bench, convection, tem
     assert "of what is tolerated" in row.message
 
 
+def test_a_solver_that_writes_past_its_memory_is_incorrect(make_bench, convection, templates, tmp_path):
+    """Though its residual is right."""
+    source = render_solver(templates, "bicgstab", "double", CPU)
+    body = source.index("{", source.index("begin("))
+    wrong = f"{source[: body + 1]} state[{len(State)}] = 1; {source[body + 1 :]}"
+    module = compile_module(wrong, CPU, tmp_path / "wrong.json")
+    bench = make_bench(convection(), "double", STUDY)
+    row = bench.try_once(SolverRun(SCIPY, module, tmp_path), "report", EFFORT)
+    bench.release()
+    assert (row.status, row.event_median) == ("incorrect", None)
+    assert row.message == "writes outside of the solver's state: 8 bytes past the end"
+
+
 def test_a_solve_that_breaks_down_on_the_host_does_so_on_the_device(make_bench, as_problem, solver_modules):
     folder, modules = solver_modules
     bench = make_bench(as_problem(sp.csr_array((np.zeros(9), np.arange(9), np.arange(10)))), study=STUDY)
@@ -168,3 +182,69 @@ def test_a_well_behaved_solve_is_compared_at_its_end_and_closely(make_bench, con
         bench.release()
         assert expected.iterations == iterations
         assert 0 < expected.tolerance < closely * expected.residual
+
+
+class LastBits(SciPy):
+    """A right product whose last bits are drawn: as much as another order of its sums makes of them."""
+
+    def __init__(self, seed):
+        super().__init__("csr", real_expansion("real"))
+        self._random = np.random.default_rng(seed)
+
+    def product(self, x, y):
+        right, device, matrix = super().product(x, y), self._device, self._matrix
+        rounding = np.finfo(float).eps / 2 * np.sqrt(np.diff(matrix.indptr))
+        host, sizes = np.empty(matrix.shape[0]), abs(matrix)
+
+        def launch():
+            device.download(x, host)
+            noise = self._random.uniform(-rounding, rounding) * (sizes @ np.abs(host))
+            right()
+            device.download(y, host)
+            device.write(y, host + noise)
+
+        return launch
+
+
+def test_where_right_products_move_the_residual_as_far_the_solve_is_unstable(make_bench, as_problem, solver_modules):
+    """Nearly skew: the first step divides by next to nothing, and a tenth of all right solves are thousands off."""
+    folder, modules = solver_modules
+    random = np.random.default_rng(10)
+    half = sp.random_array((400, 400), density=0.01, rng=random, data_sampler=lambda size: random.normal(size=size))
+    matrix = (half - half.T) + sp.diags_array(random.normal(size=400) * 1e-3)
+    bench = make_bench(as_problem(matrix), study=STUDY)
+    rows = [
+        bench.try_once(SolverRun(LastBits(seed), modules["double"], folder), "report", Effort(3)) for seed in range(40)
+    ]
+    bench.release()
+    assert {row.status for row in rows} == {"ok", "unstable"}
+    row = next(row for row in rows if row.status == "unstable")
+    assert row.error > 1
+    assert row.event_median is None
+    assert f"the difference is {row.error:.3g} of what is tolerated; right products" in row.message
+    assert re.search(r"last bits move it by [\d.e+]+ of that$", row.message)
+
+
+def test_a_wrong_product_is_incorrect_where_right_ones_agree(make_bench, convection, solver_modules):
+    class Off(SciPy):
+        """One row in a thousand is a millionth too large."""
+
+        def product(self, x, y):
+            right, device = super().product(x, y), self._device
+            host = np.empty(self._matrix.shape[0])
+
+            def launch():
+                right()
+                device.download(y, host)
+                host[::1000] *= 1 + 1e-6
+                device.write(y, host)
+
+            return launch
+
+    folder, modules = solver_modules
+    bench = make_bench(convection(40), study=STUDY)
+    row = bench.try_once(SolverRun(Off("csr", real_expansion("real")), modules["double"], folder), "report", EFFORT)
+    bench.release()
+    assert row.status == "incorrect"
+    assert row.error > 1
+    assert row.message.endswith("of what is tolerated")

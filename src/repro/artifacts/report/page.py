@@ -15,13 +15,14 @@ import pandas as pd
 from markupsafe import Markup
 
 from repro.artifacts import style
-from repro.artifacts.case import NEAR_EMPTY, TIMED, Case, Timed
+from repro.artifacts.case import NEAR_EMPTY, Case, Timed
 from repro.artifacts.data import Campaign, one_line
 from repro.artifacts.document import Cell, Column, Figure, Table, letter
 from repro.artifacts.lineup import CLOCK_WORDS, name_cell, reading
 from repro.artifacts.published import Published
 from repro.artifacts.registry import Artifact
 from repro.artifacts.write import replacing
+from repro.bench.rows import TIMED
 from repro.bench.runnable import Clock
 
 #: In the order in which a time is looked for.
@@ -87,6 +88,8 @@ class Section:
         Launches a row, by phase and protocol.
     floor
         Whether a floor was tried on anything: a study need not have one.
+    disturbed
+        Whether any row was disturbed.
     words
         How this study's tables are read; empty where there is nothing to say.
     """
@@ -101,6 +104,7 @@ class Section:
     clocks: Sequence[Clock]
     protocol: Mapping[str, str]
     floor: bool
+    disturbed: bool
     words: Markup
 
 
@@ -150,6 +154,7 @@ def _section(part: Part, environment: jinja2.Environment) -> Section:
         missing=missing(campaign, part.headline),
         clocks=_clocks(campaign),
         floor=_has_floor(campaign),
+        disturbed=any((frame["status"] == "disturbed").any() for frame in (campaign.search, campaign.report)),
         protocol=_protocol(campaign),
         words=Markup(words),
     )

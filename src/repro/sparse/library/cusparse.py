@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.bench.guards import Guards
 from repro.bench.runnable import Unsupported
 from repro.bench.workspace import Workspace
 from repro.codegen.precisions import INDEX_BYTES
@@ -158,6 +159,7 @@ class CuSparse(Multiplies):
                 handle,
                 _Matrix(operands.problem.n, operands.problem.nnz, size, dtype, matrix),
                 (x, y),
+                workspace.guards,
                 held,
             )
             bind, seconds = self._analyse(call)
@@ -233,6 +235,8 @@ class _Call:
 
     Attributes
     ----------
+    guards
+        What looks after the library's working memory.
     held
         What is to be given back with the routine; all that is made goes there.
     """
@@ -244,6 +248,7 @@ class _Call:
         handle: int,
         matrix: _Matrix,
         vectors: tuple[Buffer, Buffer],
+        guards: Guards,
         held: ExitStack,
     ) -> None:
         self.library = library
@@ -251,6 +256,7 @@ class _Call:
         self._handle = handle
         self._matrix = matrix
         self._vectors = vectors
+        self._guards = guards
         self.held = held
 
     def spmv(self, name: str, algorithm: int) -> tuple[_Bind, float]:
@@ -268,16 +274,17 @@ class _Call:
         first = arguments(*self._vectors)
         self._device.synchronize()
         start = time.perf_counter()
-        buffer = self._device.allocate(library.sp_mv_buffer_size(*first))
-        self.held.callback(buffer.release)
+        guarded = self._guards.allocate(library.sp_mv_buffer_size(*first), "the library's working memory")
+        self.held.callback(guarded.release)
+        buffer = address(guarded.memory)
         try:
-            library.sp_mv_preprocess(*first, buffer.pointer)
+            library.sp_mv_preprocess(*first, buffer)
         except (library.cuSPARSEError, RuntimeError) as error:  # optional, and not there for every format and version
             if getattr(error, "status", library.Status.NOT_SUPPORTED) != library.Status.NOT_SUPPORTED:
                 raise
         self._device.synchronize()
         seconds = time.perf_counter() - start
-        return lambda x, y: partial(library.sp_mv, *arguments(x, y), buffer.pointer), seconds
+        return lambda x, y: partial(library.sp_mv, *arguments(x, y), buffer), seconds
 
     def _vector(self, vector: Buffer, kind: int) -> int:
         """Return the descriptor of a vector."""

@@ -12,7 +12,8 @@ import numpy as np
 
 from repro.bench.runnable import Unsupported
 from repro.devices.base import Buffer, LaunchError, OutOfDeviceMemory
-from repro.devices.cuda import CudaBuffer, CudaDevice
+from repro.devices.cuda import CudaDevice
+from repro.devices.cuda_buffer import CudaBuffer
 
 #: Values of cudaDataType.
 TYPES: dict[np.dtype[Any], int] = {

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.bench.guards import Guards
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.errors import ReproError
 from repro.sparse.solvers.render import BLOCKS, N_T, WORD_BYTES, Reason, State
@@ -92,6 +93,8 @@ class BiCGSTAB:
         Unknowns, at least 1.
     dtype
         float32 or float64.
+    guards
+        What looks after the memory that is written; None: nobody.
 
     Raises
     ------
@@ -105,22 +108,24 @@ class BiCGSTAB:
         product_of: Callable[[Buffer, Buffer], Callable[[], None]],
         n: int,
         dtype: np.dtype[Any],
+        guards: Guards | None = None,
     ) -> None:
+        guards = guards or Guards(device)
         self._device, self._n, self._dtype = device, n, np.dtype(dtype)
         self._grid = device.n_s * BLOCKS[device.backend]
         words = -(-n * self._dtype.itemsize // WORD_BYTES)
         self.vector_bytes = words * WORD_BYTES
         with ExitStack() as held:
 
-            def zeros(nbytes: int) -> Buffer:
-                buffer = device.allocate(nbytes)
-                held.callback(buffer.release)
-                device.fill(buffer, 0)  # of a vector the last word may be padding, which has to be zero
-                return buffer
+            def zeros(name: str, nbytes: int = self.vector_bytes) -> Buffer:
+                guarded = guards.allocate(nbytes, f"the solver's {name}")
+                held.callback(guarded.release)
+                device.fill(guarded.memory, 0)  # of a vector the last word may be padding, which has to be zero
+                return guarded.memory
 
-            b, x, r, p, v, t = (zeros(self.vector_bytes) for _ in range(6))
-            partial, squares = zeros(8 * SUMS * self._grid), zeros(8 * self._grid)
-            state = zeros(8 * len(State))
+            b, x, r, p, v, t = (zeros(name) for name in "bxrpvt")
+            partial, squares = zeros("sums", 8 * SUMS * self._grid), zeros("squares", 8 * self._grid)
+            state = zeros("state", 8 * len(State))
             n_t = N_T[device.backend]
 
             def bind(name: str, *buffers: Buffer) -> Callable[[], None]:

@@ -97,7 +97,8 @@ class Variant(Multiplies, Candidate):
             A layout of ours would be mostly padding; the papers' are timed however large they get.
         """
         self.bind(workspace)
-        operands, x, self._y = operands_of(workspace), x_on(workspace, *self._order), y_on(workspace)
+        operands, x = operands_of(workspace), x_on(workspace, *self._order)
+        self._y = y_on(workspace, self.layout.vector)
         self._permutation = operands.permutation(self.layout.unknowns)
         self.moved = self.matrix_bytes + 2 * x.nbytes
         self.launch = self.product(x, self._y)
@@ -132,7 +133,7 @@ class Variant(Multiplies, Candidate):
         matrix = [np.int32(n), np.int32(packed.slots), np.int32(packed.stride)]
         arrays = [buffers["index"], buffers["columns"], buffers["values"]]
         program = workspace.program(self._folder / self.module.binary)
-        counter = workspace.buffer("counter", lambda: device.allocate(4))
+        counter = workspace.written("counter", 4, "its counter")
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
             run = device.bind(program.kernel(name), blocks, self.schedule.n_t, [*matrix, *arrays, x, y, counter])

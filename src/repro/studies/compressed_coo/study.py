@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from repro.bench.rows import ColumnType, Row
+from repro.bench.rows import TIMED, ColumnType, Row
 from repro.codegen.compile import Module, compile_module, manifest_path
 from repro.codegen.precisions import DTYPES
 from repro.codegen.targets import Target
@@ -227,7 +227,7 @@ def solver_runs(products: Sequence[Multiplies], rows: Sequence[Row], precision: 
     ReproError
         The solver's module is not compiled yet.
     """
-    warm = {row.name: row for row in rows if row.cache == "warm" and row.status in ("ok", "noisy")}
+    warm = {row.name: row for row in rows if row.cache == "warm" and row.status in TIMED}
     clock = "graph" if any(row.graph_median for row in warm.values()) else "event"
     timed = {product.name: row for product in products if (row := warm.get(product.name)) and row.median(clock)}
 

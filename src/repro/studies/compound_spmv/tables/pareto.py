@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.artifacts.case import TIMED
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import PROBLEM, measured_on, ours, sentences
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
+from repro.bench.rows import TIMED
 from repro.sparse.pareto import front
 from repro.studies.compound_spmv.paper import PAPER, STUDY
 

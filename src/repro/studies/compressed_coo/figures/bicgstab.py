@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from repro.artifacts import style
-from repro.artifacts.case import TIMED
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
 from repro.artifacts.lineup import footnote, measured_on, remarks, sentences, unavailable
 from repro.artifacts.numbers import median_of, ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
+from repro.bench.rows import TIMED
 from repro.sparse.times import library_of
 from repro.studies.compressed_coo.figures.panels import Bar, Mark, Panel, draw, rows_of
 from repro.studies.compressed_coo.paper import PAPER, STUDY

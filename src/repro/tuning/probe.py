@@ -1,0 +1,71 @@
+"""An empty kernel and a copy, timed between rounds: where they take longer than they did, something disturbs all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from repro.bench.disturbance import is_far, micro
+from repro.bench.runnable import Runnable
+from repro.bench.trial import FAILURES, Bench
+from repro.devices.base import LaunchError
+
+#: Launches of each.
+LAUNCHES = 5
+
+
+class Probe:
+    """Yardsticks held against their own best of a whole case.
+
+    Parameters
+    ----------
+    bench
+        What they are timed on.
+    yardsticks
+        What is timed, each kind once; one that there is no room for is left out.
+    """
+
+    def __init__(self, bench: Bench, yardsticks: Sequence[Runnable] = ()) -> None:
+        self._bench = bench
+        self._yardsticks = yardsticks
+        self._ready: list[Runnable] | None = None
+        self._best: dict[str, float] = {}
+
+    def look(self) -> str | None:
+        """Time the yardsticks; return which of them takes longer than it did before, with the numbers."""
+        if self._ready is None:
+            self._ready = self._prepared()
+        slow = [self._slow(yardstick) for yardstick in self._ready]
+        return "; ".join(filter(None, slow)) or None
+
+    def release(self) -> None:
+        """Give back what the yardsticks hold; the next look prepares them again."""
+        ready, self._ready = self._ready or [], None
+        if not self._bench.lost:
+            for yardstick in ready:
+                yardstick.release()
+
+    def _prepared(self) -> list[Runnable]:
+        ready = []
+        for yardstick in self._yardsticks:
+            try:
+                self._bench.prepare(yardstick)
+                ready.append(yardstick)
+            except tuple(FAILURES):
+                yardstick.release()
+        return ready
+
+    def _slow(self, yardstick: Runnable) -> str | None:
+        kind, bench = yardstick.kind, self._bench
+        best = self._best.get(kind, np.inf)
+        median = np.inf
+        for _ in range(2):  # the second time only where it is slow: a device that has idled starts slowly
+            try:
+                median = float(np.median(bench.devices.time_events(yardstick.launch, LAUNCHES)))
+            except LaunchError:
+                return None  # whose failure it is, the next launch of a runnable will say
+            self._best[kind] = min(self._best.get(kind, median), median)
+            if not is_far(median, best, bench.timing.tolerance(bench.devices.backend)):
+                return None
+        return f"{kind} median {micro(median)}, {micro(best)} before"

@@ -1,0 +1,84 @@
+"""Guard zones on a GPU: a write just outside of the result is incorrect, one within is not, and nothing is lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from repro.bench.guards import ZONE, Guards
+from repro.bench.timing import Effort
+from repro.bench.yardsticks import Copy, Floor
+from repro.codegen.common import Stream
+from repro.codegen.compile import compile_module
+from repro.sparse.operands import Multiplies, operands_of, y_on
+
+pytestmark = pytest.mark.gpu
+
+EFFORT = Effort(20, 5, 5)
+SOURCE = """
+extern "C" __global__ void right(int n, const double* product, double* y, int stray)
+{
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        y[i] = product[i];
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        y[stray] = stray >= 0 && stray < n ? product[stray] : 1.5;
+}
+"""
+
+
+class Straying(Multiplies):
+    """Leaves the right product, and writes one more number."""
+
+    kind, name, arrangement, moved = "variant", "straying", "AoS", 8
+
+    def __init__(self, binary, stray):
+        self._binary, self._stray = binary, stray
+
+    def prepare(self, workspace):
+        device, product = workspace.device, operands_of(workspace).reference.ravel()
+        self._y = y_on(workspace)
+        arguments = [np.int32(product.size), device.upload(product), self._y, np.int32(self._stray(product.size))]
+        self.launch = device.bind(workspace.program(self._binary).kernel("right"), 2, 32, arguments)
+
+    def result(self):
+        return self._y
+
+    def arrange(self, values):
+        return values.ravel()
+
+
+@pytest.mark.parametrize(
+    ("stray", "message"),
+    [
+        (lambda n: 0, None),
+        (lambda n: n, "writes outside of its result: 8 bytes past the end"),
+        (lambda n: -1, "writes outside of its result: 8 bytes before the start"),
+    ],
+)
+def test_a_write_outside_of_the_result_is_incorrect(gpu, make_gpu_bench, small_problem, tmp_path, stray, message):
+    module = compile_module(SOURCE, gpu.target, tmp_path / "right.json")
+    bench = make_gpu_bench(small_problem("real"), "double")
+    row = bench.try_once(Straying(tmp_path / module.binary, stray), "search", EFFORT)
+    assert (row.status, row.message) == (("incorrect", message) if message else ("ok", None))
+    assert not bench.lost
+
+
+def test_yardsticks_stay_within_their_memory(make_gpu_bench, small_problem):
+    bench = make_gpu_bench(small_problem("real"), "double")
+    for yardstick in (Floor(Stream(256, 4)), Copy(Stream(256, 4))):
+        row = bench.try_once(yardstick, "search", EFFORT)
+        assert (row.status, row.message) == ("ok", None)
+
+
+@pytest.mark.parametrize("nbytes", [1, 255, 256, 4001])
+def test_guarded_memory_is_aligned_and_given_back(gpu, nbytes):
+    free = gpu.free_bytes()
+    guards = Guards(gpu)
+    guarded = guards.allocate(nbytes, "it")
+    assert guarded.memory.pointer % 256 == 0
+    gpu.fill(guarded.memory, 0)
+    assert guards.strays() == []
+    gpu.fill(gpu.part(guarded._whole, ZONE, nbytes + 1), 0)
+    assert guards.strays() == ["writes outside of it: 1 byte past the end"]
+    guarded.release()
+    assert gpu.free_bytes() >= free
