@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import numpy as np
 
 from repro.bench.timing import Effort
-from repro.config.models import Timing
 from repro.sparse.expansions import real_expansion
 from repro.sparse.library.scipy_products import SciPy
 
@@ -23,6 +22,8 @@ while not select.select([sys.stdin], [], [], random.uniform(0.01, 0.06))[0]:
     while time.monotonic() < end:
         pass
 """
+#: Without anything in the way the medians of such samples are a few percent apart.
+TOLERANCE = 1.25
 EFFORT = Effort(200, 300, 8)
 
 
@@ -42,21 +43,20 @@ def hogged() -> Iterator[None]:
 
 
 def test_bursts_of_another_process_are_seen_or_do_no_harm(make_bench, small_problem):
-    tolerance = Timing().cpu_disturbed
-    bench = make_bench(small_problem("real", 3000), cpu_disturbed=tolerance, cpu_budget=1.0, launches=200)
+    bench = make_bench(small_problem("real", 3000), cpu_disturbed=TOLERANCE, cpu_budget=1.0, launches=200)
 
     def timed():
         return bench.try_once(SciPy("csr", real_expansion("real")), "search", EFFORT)
 
     alone = {clock: min(timed().median(clock) for _ in range(3)) for clock in ("event", "graph")}
     with hogged():
-        rows = [timed() for _ in range(6)]
+        rows = [timed() for _ in range(4)]
     bench.release()
     assert {row.status for row in rows} <= {"ok", "noisy", "disturbed"}
     assert sum(row.discarded for row in rows) > 0
     for row in rows:
         off = max(row.median(clock) / best for clock, best in alone.items())
-        assert row.status == "disturbed" or off < 1.5 * tolerance, row.message
+        assert row.status == "disturbed" or off < 2, row.message
         if row.status == "disturbed":
             assert "µs" in row.message
             assert np.isfinite(row.event_median)
