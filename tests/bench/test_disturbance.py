@@ -237,7 +237,8 @@ def test_other_processes_are_looked_for_during_a_run_and_each_is_told_of_once(mo
     clock[0] += 6
     neighbours.look_at_times()
     assert capsys.readouterr().out == (
-        "warning: the device is shared with process 42 (train.py, 500 MiB); times may be disturbed\n"
+        "warning: the device is shared with process 42 (train.py, 500 MiB), a program that takes no lock or is in "
+        "another container; times may be disturbed\n"
     )
     there[:] = ["process 42 (train.py, 700 MiB)"]
     assert neighbours.look() == there

@@ -248,8 +248,3 @@ def test_nothing_is_written_by_what_is_not_waited_for(server: Any, settings: Set
     with pytest.raises(Refused), partial_folder(tmp_path) as folder:
         download(f"{server.url}/toy.txt", folder / "toy.txt", settings(max_seconds=0.3))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_there_may_be_no_limit_to_the_time(server: Any, settings: Settings) -> None:
-    server.files["toy.txt"] = TOY
-    assert obtain_toy(settings(max_seconds=float("inf")), f"{server.url}/toy.txt").content == TOY

@@ -166,7 +166,10 @@ def test_what_is_no_file_is_said(tmp_path: Path) -> None:
         (tmp_path / "a\0.mtx", "the path cannot be used"),
         (Path("~nobody-of-this-name/a.mtx"), "the path cannot be used"),
     ):
-        for read in (lambda p=path: describe(OwnProblem(path=str(p))), lambda p=path: assemble_own(p, None)):
+        for read in (
+            lambda p=path: describe(OwnProblem.model_construct(path=str(p), entry=None)),
+            lambda p=path: assemble_own(p, None),
+        ):
             with pytest.raises(ReproError, match=said):
                 read()
 

@@ -150,7 +150,7 @@ TOY = "{name: toy, source: generated, entry: real, kind: poisson, sets: [s]%s}"
             "problems: [{name: toy, source: tetmesh, mesh: toy, parts: [.node, .ele], urls: [[one]]}]",
             "needs 2 addresses",
         ),
-        (f"problems: [{(TOY % '').replace('toy', 'a' * 20)}]", "problems.0.name: .*twenty repetitions"),
+        (f"problems: [{(TOY % '').replace('toy', 'a' * 20)}]", "problems.0.name: .*an end that is not 'a' 20 times"),
         ('problems: [{name: "toy\\n", source: generated, entry: real, kind: poisson}]', "problems.0.name: not a name"),
         ("problems: [{name: toy, source: suitesparse, entry: real, group: .., matrix: m}]", "problems.0.group: "),
         ("", "a mapping with `problems`(.|\n)*None"),

@@ -203,17 +203,17 @@ def test_a_yardstick_that_there_is_no_room_for_is_left_out(bench, monkeypatch):
 # what a disturbed row is good for
 
 
-def test_a_disturbed_row_is_measured_again_by_the_next_run(bench, script, store):
-    script(one=[taken(10, disturbed="why")])
-    rows = [Search(bench, store, cold=False).screened([Fake("one")])[0]]
-    rows += shuffled_rounds(bench, [Fake("one")], store, seed=1)
-    assert [row.status for row in rows] == ["disturbed", "disturbed"]
-    script(one=[10])
-    rows = [Search(bench, store, cold=False).screened([Fake("one")])[0]]
-    rows += shuffled_rounds(bench, [Fake("one")], store, seed=1)
+def test_a_disturbed_row_is_measured_again_by_the_next_run(bench, script, tmp_path):
+    def measured(*samples):
+        script(one=samples)
+        with Store(tmp_path / "rows.jsonl") as store:
+            rows = Search(bench, store, cold=False).screened([Fake("one")])
+            return [*rows, *shuffled_rounds(bench, [Fake("one")], store, seed=1)]
+
+    assert [row.status for row in measured(taken(10, disturbed="why"))] == ["disturbed", "disturbed"]
+    rows = measured(10)
     assert [row.status for row in rows] == ["ok", "ok"]
-    script(one=[11])
-    assert Search(bench, store, cold=False).screened([Fake("one")]) == rows[:1]
+    assert measured(11) == rows
 
 
 def test_nothing_is_chosen_by_it(bench):

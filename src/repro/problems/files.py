@@ -193,17 +193,24 @@ def _member(stream: BinaryIO, path: Path, member: str | None) -> _Readable:
     try:
         archive = tarfile.open(fileobj=stream, mode="r|")  # noqa: SIM115, it holds nothing but the stream
         for info in archive:
-            if info.isfile() and member and f"/{info.name}".endswith(f"/{member}"):
+            if not info.isfile() or info.issparse() or _leads_out(info.name):
+                continue  # a sparse file can be larger than any disk
+            if member and f"/{info.name}".endswith(f"/{member}"):
                 content = archive.extractfile(info)
                 assert content is not None  # only for members that are no files
                 return content
-            if info.isfile() and len(names) < 10:
+            if len(names) < 10:
                 names.append(info.name)
     except DAMAGED as error:
         raise damaged(path, error) from None
     raise ReproError(
         "the archive lacks the file", where=path, expected=member, actual=", ".join(names) or "an empty archive"
     )
+
+
+def _leads_out(name: str) -> bool:
+    """Return whether a member's name would lead out of the folder that its archive is unpacked to."""
+    return name.startswith("/") or ".." in Path(name).parts
 
 
 def damaged(path: Path, error: object) -> ReproError:
