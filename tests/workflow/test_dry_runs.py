@@ -45,10 +45,12 @@ def test_a_given_file_stands_alone_and_keys_of_the_line_lie_over_it(checkout: Ch
     )
     (checkout.folder / "over.yaml").write_text("seed: 3\nstudies: {compound_spmv: {precisions: [double]}}\n")
     for files, seed, runs in ((["mine.yaml"], 1, 8), (["mine.yaml", "over.yaml"], 3, 4)):
-        said = checkout.snakemake("--dry-run", "all", "--configfile", *files, "--config", "campaign=x", "device=opencl")
+        words = ["--configfile", *files, "--config", "campaign=x", "device=opencl"]
+        said = checkout.snakemake("--dry-run", "all", *words)
         assert said.code == 0, said.text
         assert said.jobs["measure_compound_spmv"] == runs
         assert not [job for job in said.jobs if "compressed_coo" in job]
+        assert checkout.snakemake("results/x/problems/tiny/dirac.npz", *words).code == 0  # a run writes what it is of
         planned = yaml.safe_load((checkout.folder / "results/x/config.yaml").read_text())
         assert (planned["campaign"], planned["seed"], [*planned["studies"]]) == ("x", seed, ["compound_spmv"])
         merged = load(*(checkout.folder / file for file in files)).model_copy(update={"campaign": "x"})
@@ -56,9 +58,11 @@ def test_a_given_file_stands_alone_and_keys_of_the_line_lie_over_it(checkout: Ch
 
 
 def test_keys_of_the_line_lie_over_the_default_file(checkout: Checkout) -> None:
-    said = checkout.snakemake("--dry-run", "all", "--config", "campaign=y", "device=opencl", "seed=3")
+    words = ["--config", "campaign=y", "device=opencl", "seed=3"]
+    said = checkout.snakemake("--dry-run", "all", *words)
     assert said.code == 0, said.text
     assert {"measure_compound_spmv", "measure_compressed_coo"} <= set(said.jobs)
+    assert checkout.snakemake("results/y/problems/dirac_torus.npz", *words).code == 0
     assert yaml.safe_load((checkout.folder / "results/y/config.yaml").read_text())["seed"] == 3
 
 
