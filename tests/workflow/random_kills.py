@@ -31,7 +31,7 @@ from hashed_times import hash_times, tables_of
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 NAME = "killed"
 #: Seconds after which a run is killed at the latest.
-LATEST = 25.0
+LATEST = 15.0
 
 
 class Attack:

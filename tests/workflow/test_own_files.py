@@ -1,0 +1,78 @@
+"""Files of a user's own, side by side, by the example of README.md: one that is refused costs the others nothing."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from typing import Any
+
+import meshio
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from checkouts import QUICK, REPOSITORY, Checkout
+
+pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("own")]
+
+N = 40
+HERMITIAN = "\n".join(
+    ["%%MatrixMarket matrix coordinate complex hermitian", f"{N} {N} {2 * N - 1}"]
+    + [f"{i} {i} {i}.5 0" for i in range(1, N + 1)]
+    + [f"{i + 1} {i} 0.25 -{i}e-2" for i in range(1, N)]
+)
+PATTERN = "\n".join(
+    ["%%MatrixMarket matrix coordinate pattern general", f"{N} {N} {2 * N}"]
+    + [f"{i} {j}" for i in range(1, N + 1) for j in {i, i % N + 1}]
+)
+#: Both halves of a symmetric matrix, which would be added up.
+BOTH = "%%MatrixMarket matrix coordinate real symmetric\n2 2 3\n1 1 1\n2 1 5\n1 2 5\n"
+POINTS = [[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]]
+TETRAHEDRA = [[0, 1, 2, 3], [1, 2, 3, 4]]
+
+
+def example() -> dict[str, Any]:
+    """Return the configuration that README.md shows for files of one's own."""
+    text = (REPOSITORY / "README.md").read_text()
+    block = re.search(r"\*\*Your own matrix\*\*[^\n]*\n\n((?:    [^\n]*\n)+)", text)
+    assert block is not None
+    data: dict[str, Any] = yaml.safe_load(block[1])
+    return data
+
+
+def test_a_refused_file_costs_the_others_nothing(checkout: Checkout) -> None:
+    for folder in ("matrices", "meshes"):
+        (checkout.folder / folder).mkdir()
+    (checkout.folder / "matrices/cavity.mtx.gz").write_bytes(gzip.compress(f"{HERMITIAN}\n".encode()))
+    (checkout.folder / "matrices/graph.mtx").write_text(f"{PATTERN}\n")
+    (checkout.folder / "matrices/both.mtx").write_text(BOTH)
+    meshio.write_points_cells(checkout.folder / "meshes/part.msh", POINTS, [("tetra", TETRAHEDRA)], file_format="gmsh")
+    data = example()
+    [(study, settings)] = data["studies"].items()
+    settings |= {
+        "problems": [*settings["problems"], {"path": "matrices/both.mtx"}],
+        "timing": QUICK,
+        "precisions": ["double"],
+        "layouts": ["ELL-SoA-AoS"],
+        "artifacts": ["table-1", "table-problems", "figure-3"],
+    }
+    (checkout.folder / "mine.yaml").write_text(yaml.safe_dump(data | {"device": "opencl"}))
+
+    said = checkout.snakemake("all", "--configfile", "mine.yaml")
+    assert said.code == 1
+    assert "missing or failed: 1" in said.text
+    assert "matrices/both.mtx" in said.text
+    assert "line 5" in said.text
+    results = checkout.folder / "results" / data["campaign"]
+    table = (results / f"tables/{study}/table-problems.md").read_text()
+    for problem in ("cavity", "graph", "part"):
+        choices = pq.read_table(results / f"raw/{study}/{problem}/double/choices.parquet").to_pylist()
+        assert any(choice["tuning"] == "joint" for choice in choices), problem
+        assert problem in table
+    assert "both" in table
+    assert (results / "report.html").exists()
+
+    (checkout.folder / "matrices/both.mtx").write_text(BOTH.replace("2 2 3", "2 2 2").replace("1 2 5\n", ""))
+    said = checkout.snakemake("all", "--configfile", "mine.yaml")
+    assert said.code == 0, said.text
+    assert said.jobs["problem"] == said.jobs[f"measure_{study}"] == 1
+    assert checkout.snakemake("all", "--configfile", "mine.yaml").nothing_to_do
