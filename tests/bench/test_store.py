@@ -179,6 +179,19 @@ def test_a_disk_that_fills_up_is_named_and_leaves_the_store_to_others(tmp_path):
         assert store.get("k1") is None
 
 
+def test_a_row_without_its_environment_record_is_measured_again(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    with Store(path) as store:
+        store.add(replace(ROW, environment="a"))
+        store.add(replace(ROW, key="k2", environment="b"))
+    (tmp_path / "b.json").write_text("{}")
+    with Store(path, environments=tmp_path) as store:
+        assert store.get("k1") is None
+        assert store.get("k2") is not None
+    with Store(path) as store:
+        assert store.get("k1") is not None
+
+
 def test_there_is_one_writer_at_a_time(tmp_path):
     path = tmp_path / "rows.jsonl"
     script = (

@@ -37,10 +37,13 @@ class Store:
         The `.jsonl` file.
     run
         The run's id, the same in all processes that it takes; None for a run of its own.
+    environments
+        Folder of the environment records; a row whose record is not there any more is not found. None: not looked at.
     """
 
-    def __init__(self, path: Path, run: str | None = None) -> None:
+    def __init__(self, path: Path, run: str | None = None, environments: Path | None = None) -> None:
         self._path = path
+        self._environments = environments
         self._run = run or uuid.uuid4().hex
         self._rows: dict[str, Row] = {}
         self._writing = threading.Lock()
@@ -54,7 +57,12 @@ class Store:
             print(f"another process writes to {self._path}; waiting for it", flush=True)
             self._lock.acquire()
         lines = _read(self._path)
-        self._rows = {row.key: row for run, row in lines if run == self._run or row.status not in TRY_AGAIN}
+        known = {row.environment for _, row in lines if self._has_record(row.environment)}
+        self._rows = {
+            row.key: row
+            for run, row in lines
+            if row.environment in known and (run == self._run or row.status not in TRY_AGAIN)
+        }
         self._file = self._path.open("a")
         self._note = _note_of(self._path).open("w")
         return self
@@ -69,6 +77,11 @@ class Store:
                 self._file.close()
         finally:
             self._lock.release()
+
+    def _has_record(self, environment: str | None) -> bool:
+        if environment is None or self._environments is None:
+            return True
+        return (self._environments / f"{environment}.json").exists()
 
     def get(self, key: str) -> Row | None:
         """Return the row of that key, if it was measured before and is not to be tried again."""

@@ -71,7 +71,7 @@ def measure(
     except ReproError as refusal:
         return _write_unavailable(study, name, precision, str(refusal), folders.raw, fingerprint)
     with (
-        Store(store_path(config, study_name, name, precision), run) as store,
+        Store(store_path(config, study_name, name, precision), run, folders.environments) as store,
         open_bench(config, study, name, operands, folders) as bench,
     ):
         place = Place(study_name, config.campaign, RESULTS)
