@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+from repro import whole
 from repro.artifacts import style
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure, Table
@@ -37,11 +37,9 @@ def replacing(path: Path) -> Iterator[Path]:
     ReproError
         The folder cannot be written or the disk is full.
     """
-    partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield partial
-        partial.replace(path)
+        with whole.replacing(path) as partial:
+            yield partial
     except OSError as error:
         raise ReproError(
             "cannot write an artifact",
@@ -49,9 +47,6 @@ def replacing(path: Path) -> Iterator[Path]:
             actual=error.strerror or error,
             todo="check the permissions and the free space of the folder",
         ) from error
-    finally:
-        if path.parent.is_dir() and os.access(path.parent, os.W_OK):
-            partial.unlink(missing_ok=True)
 
 
 def write_table(artifact: Artifact, table: Table, folder: Path) -> list[Path]:

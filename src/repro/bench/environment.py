@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import subprocess
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 from repro import __version__
 from repro.bench.workspace import Workspace
+from repro.whole import write_whole
 
 PACKAGES = (
     "cuda-bindings", "intel-opencl-rt", "jinja2", "numpy", "nvidia-cusparse", "nvmath-python", "pandas", "pycuda",
@@ -42,10 +42,7 @@ def record(environment: Mapping[str, Any], folder: Path) -> str:
     digest = hashlib.sha256(content.encode()).hexdigest()[:16]
     path = folder / f"{digest}.json"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        partial.write_text(content + "\n")
-        partial.replace(path)
+        write_whole(path, content + "\n")
     return digest
 
 

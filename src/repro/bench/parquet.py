@@ -8,7 +8,6 @@ is of the file with zeros in the digest's place, as a tar archive's headers have
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 
 from repro.bench.rows import SCHEMA
 from repro.errors import ReproError
+from repro.whole import write_whole
 
 #: zstd's highest ordinary level: the ones above take longer and gain nothing here.
 LEVEL = 19
@@ -55,13 +55,8 @@ def write_table(table: pa.Table, path: Path, fingerprint: str | None = None) -> 
     """
     metadata = {"schema": str(SCHEMA)} | ({} if fingerprint is None else {FINGERPRINT: fingerprint})
     content = _sealed(_encoded(table.replace_schema_metadata(metadata)))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_bytes(content)
-        return partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(path, content)
+    return path
 
 
 def _encoded(table: pa.Table) -> bytes:

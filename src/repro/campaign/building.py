@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from repro.problems.matrix import Matrix
 from repro.problems.own_header import describe
 from repro.problems.problem import Problem, save_unavailable
 from repro.studies import facts_of
+from repro.whole import write_whole
 
 
 def build_problem(name: str, config: Config, path: Path, record: Path | None) -> Problem:
@@ -83,13 +83,4 @@ def _save(write: Callable[[], None], path: Path) -> None:
 
 
 def _write_record(path: Path, record: Mapping[str, Any]) -> None:
-    def write() -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            partial.write_text(json.dumps(record, indent=1) + "\n")
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-
-    _save(write, path)
+    _save(lambda: write_whole(path, json.dumps(record, indent=1) + "\n"), path)

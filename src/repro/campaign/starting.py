@@ -13,6 +13,7 @@ from pathlib import Path
 from repro.campaign.folders import RESULTS
 from repro.campaign.plan import Plan, as_yaml
 from repro.errors import ReproError
+from repro.whole import write_whole
 
 #: Held by whoever runs in this folder, for as long as its process lives: a killed run leaves no lock behind.
 LOCK = RESULTS / ".run.lock"
@@ -39,7 +40,8 @@ def begin(plan: Plan) -> None:
         LOCK.parent.mkdir(parents=True, exist_ok=True)
         _hold(plan)
         for path in paths:
-            _write(path, text)
+            if not path.exists() or path.read_bytes() != text.encode():
+                write_whole(path, text)
     except OSError as error:
         raise _not_writable(plan, error.strerror) from None
 
@@ -92,12 +94,3 @@ def _holder() -> str:
         return "campaign {campaign}, process {pid} of {user} on {host}, since {since}".format(**holder)
     except (OSError, ValueError, KeyError):
         return f"whoever holds {LOCK}"
-
-
-def _write(path: Path, text: str) -> None:
-    if path.exists() and path.read_bytes() == text.encode():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)

@@ -62,17 +62,12 @@ def schemas() -> dict[str, dict[str, Any]]:
 def write_schemas(folder: Path) -> list[Path]:
     """Write the schemas, each whole or not at all, and return their paths."""
     import json
-    import os
 
-    folder.mkdir(parents=True, exist_ok=True)
+    from repro.whole import write_whole
+
     paths = []
     for name, schema in schemas().items():
         path = folder / name
-        partial = path.with_name(f".{name}.{os.getpid()}")
-        try:
-            partial.write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_whole(path, json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
         paths.append(path)
     return paths

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 from repro.codegen import nvcc, opencl_build
 from repro.codegen.targets import Target
 from repro.errors import ReproError
+from repro.whole import write_whole
 
 MODULES = Path("modules")
 
@@ -56,7 +56,7 @@ class Module:
 
     def save(self, path: Path) -> None:
         """Write the manifest, whole or not at all."""
-        _write(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
+        write_whole(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
 
     @classmethod
     def load(cls, path: Path) -> Module:
@@ -131,7 +131,7 @@ def compile_module(source: str, target: Target, manifest: Path, *, record_errors
     suffix = ".cubin" if target.dialect == "cuda" else ".clbin"
     binary = objects / f"{digest[:20]}{suffix}"
     code = objects / f"{digest[:20]}{'.cu' if target.dialect == 'cuda' else '.cl'}"
-    _write(code, source.encode())
+    write_whole(code, source.encode())
     try:
         resources = _build(code, binary, target)
     except CompileError as error:
@@ -203,7 +203,7 @@ def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]
             for path in files:
                 if (made := Path(folder, path.name)).exists():
                     made.replace(path)
-        _write(sums, _sums(files).encode())
+        write_whole(sums, _sums(files).encode())
     return build(code, binary, target)
 
 
@@ -226,13 +226,3 @@ def _digest(path: Path) -> str | None:
 
 
 CompileError = nvcc.CompileError
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

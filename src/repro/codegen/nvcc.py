@@ -13,6 +13,7 @@ from pathlib import Path
 
 from repro.codegen.targets import Target
 from repro.errors import ReproError
+from repro.whole import replacing
 
 # what the driver says of a part of it that was
 _KILLED = re.compile(r"died due to signal")
@@ -81,8 +82,7 @@ def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int
     """
     log = binary.with_suffix(".log")
     if not (binary.exists() and log.exists()):
-        partial = binary.with_name(f".{binary.stem}.{os.getpid()}.cubin")
-        try:
+        with replacing(binary) as partial:
             done = subprocess.run(
                 [_nvcc(), *flags(target), "-o", partial, source], text=True, capture_output=True, check=False
             )
@@ -97,9 +97,6 @@ def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int
             if done.returncode:
                 raise CompileError(first_error(said))
             log.write_text(done.stderr + done.stdout)
-            partial.replace(binary)
-        finally:
-            partial.unlink(missing_ok=True)
     return read_resources(log.read_text())
 
 

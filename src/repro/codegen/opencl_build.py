@@ -11,6 +11,7 @@ from typing import Any
 from repro.codegen import opencl_runtime
 from repro.codegen.nvcc import CompileError, first_error
 from repro.codegen.targets import Target
+from repro.whole import write_whole
 
 FLAGS = ("-cl-std=CL2.0",)
 #: What pyopencl and the runtimes for CPUs read: flags, how to vectorise and for which processor, threads and where.
@@ -59,10 +60,5 @@ def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int
             program = cl.Program(context, source.read_text()).build(list(FLAGS), devices=[device])
         except cl.Error as error:
             raise CompileError(first_error(str(error))) from None
-    partial = binary.with_name(f".{binary.name}.{os.getpid()}")
-    try:
-        partial.write_bytes(program.get_info(cl.program_info.BINARIES)[0])
-        partial.replace(binary)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(binary, program.get_info(cl.program_info.BINARIES)[0])
     return {}

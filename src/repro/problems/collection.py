@@ -7,7 +7,6 @@ So a set is the same for everyone, and what it was chosen from is known.
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from repro.config.load import validate
 from repro.config.models import Model
 from repro.config.yaml_file import read_yaml
 from repro.errors import ReproError
+from repro.whole import write_whole
 
 LICENCE = "CC-BY 4.0"
 CREDIT = "SuiteSparse Matrix Collection (Davis and Hu 2011, doi 10.1145/2049662.2049663)"
@@ -169,12 +169,7 @@ class Collection(Model):
             default_flow_style=None,
             width=200,
         )
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            partial.write_text(text)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_whole(path, text)
 
 
 def load_collection(path: Path) -> Collection:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from repro.config.models import Limits
 from repro.errors import ReproError
 from repro.problems.files import open_plain
+from repro.whole import write_whole
 
 
 def unpack(path: Path, member: str | None = None, limits: Limits | None = None) -> bytes:
@@ -80,18 +80,12 @@ def update_record(cache: Path, name: str, fields: Mapping[str, Any]) -> None:
         The folder cannot be written to.
     """
     path = record_path(cache, name)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps({**read_record(cache, name), **fields}, indent=1) + "\n")
-        partial.replace(path)
+        write_whole(path, json.dumps({**read_record(cache, name), **fields}, indent=1) + "\n")
     except OSError as error:
         raise ReproError(
             "cannot write to the download folder", where=path, actual=error, todo="set fetch.cache to another folder"
         ) from None
-    finally:
-        if partial.exists():
-            partial.unlink()
 
 
 def check_content(name: str, sha256: str, pinned: str | None, cache: Path, where: object) -> dict[str, str]:
