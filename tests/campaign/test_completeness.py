@@ -160,6 +160,11 @@ def test_what_was_never_made_is_named(campaign: Plan) -> None:
     assert [reason for reason in reasons if reason.startswith("not ")] == ["not built", "not compiled", "not measured"]
 
 
+def test_a_replay_is_complete_by_its_rows(campaign: Plan) -> None:
+    pack(Path(campaign.results, "raw"))
+    assert find_missing(make_plan(campaign.config.model_copy(update={"replay": True}))) == []
+
+
 def test_a_recorded_campaign_is_measured(campaign: Plan) -> None:
     write_rows(campaign, [("a", "ok", None), ("b", "incorrect", None)])
     before = find_missing(campaign)
