@@ -1,5 +1,6 @@
 """The campaign of config/config.yaml, or of the files that `--configfile` names in its place."""
 
+import os
 import sys
 
 from repro.errors import ReproError
@@ -21,6 +22,7 @@ try:
     plan = make_plan(resolve(config, ", ".join(map(str, workflow.configfiles))))
     refuse_file_in_the_way(plan)
     freshness = Freshness(plan)
+    stale = freshness.stale
 except ReproError as error:
     sys.exit(str(error))
 except KeyboardInterrupt:
@@ -60,7 +62,8 @@ rule all:
 
 onstart:
     try:
-        begin(plan)
+        begin(plan, stale)
+        os.utime(marker.name, (0, 0))
     except ReproError as error:
         sys.exit(str(error))
 

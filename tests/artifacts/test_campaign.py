@@ -97,6 +97,15 @@ def test_problems_are_those_that_are_configured_and_no_others(maker: SmallCampai
     assert campaign.device is None
 
 
+def test_rows_of_a_precision_that_is_not_configured_are_left_out(maker: SmallCampaign) -> None:
+    """They may be of another device, and of settings that nobody asks for any more."""
+    for precision in ("single", "double"):
+        maker.case("grid", precision)
+    campaign = Campaign.load(maker.raw, STUDY, precisions=["double"])
+    assert campaign.precisions == ("double",)
+    assert set(campaign.report["precision"]) == set(campaign.choices["precision"]) == {"double"}
+
+
 def test_without_a_configuration_problems_are_those_with_rows(maker: SmallCampaign) -> None:
     maker.record("grid", n=7)
     maker.record("of_another_study")

@@ -11,9 +11,11 @@ import pytest
 from made_campaign import make_all
 
 from repro.bench.rows import SCHEMA
-from repro.campaign.completeness import find_missing
+from repro.campaign.completeness import Missing, find_missing, find_missing_of_case
 from repro.campaign.plan import Plan, as_yaml, make_plan
+from repro.campaign.receipts import making
 from repro.campaign.recording import pack
+from repro.campaign.steps import building
 from repro.cli.checking import check
 from repro.config import resolve
 from repro.errors import ReproError
@@ -158,6 +160,24 @@ def test_what_was_never_made_is_named(campaign: Plan) -> None:
     Path(campaign.results, "raw/compound_spmv", NAME, "single/report.parquet").unlink()
     reasons = [part.reason.split(":")[0] for part in find_missing(campaign)]
     assert [reason for reason in reasons if reason.startswith("not ")] == ["not built", "not compiled", "not measured"]
+
+
+def test_a_case_is_judged_by_its_own_rows(campaign: Plan) -> None:
+    """The other precision is measured by a job of its own, before or after; its files may be of another schema."""
+    settings = campaign.config.studies["compound_spmv"].model_copy(update={"precisions": ("single", "double")})
+    both = make_plan(campaign.config.model_copy(update={"studies": {"compound_spmv": settings}}))
+    other = Path(campaign.results, "raw/compound_spmv", NAME, "double/search.parquet")
+    other.parent.mkdir()
+    other.write_text("damaged")
+    assert find_missing_of_case(both, "compound_spmv", NAME, "single") == []
+    write_rows(campaign, [("a", "ok", None), ("b", "incorrect", None)])
+    assert len(find_missing_of_case(both, "compound_spmv", NAME, "single")) == 3
+
+
+def test_a_step_that_failed_and_is_named_by_nothing_else_is_named(campaign: Plan) -> None:
+    with making(building(campaign, NAME)) as made:
+        made.failed("no network")
+    assert Missing(f"problem {NAME}", "it failed: no network") in find_missing(campaign)
 
 
 def test_a_replay_is_complete_by_its_rows(campaign: Plan) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 from made_campaign import make_all, plan_of
 
+from repro.campaign import steps as planned
+from repro.campaign.dependencies import files_of
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan
 from repro.campaign.receipts import Receipt, _files_digest, making
@@ -215,3 +218,29 @@ def test_the_description_groups_steps_by_their_reason(made: Plan) -> None:
         "problem dirac_torus: seed differs: 1 → 2",
         "and 5 more, which are made from what is made again",
     ]
+
+
+@pytest.mark.parametrize("kind", ["tables", "figures"])
+def test_artifacts_depend_on_what_writes_them(made: Plan, kind: str) -> None:
+    modules: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planned, "code_hash", lambda *names: modules.extend(names))
+        planned.presenting(made, "compound_spmv", kind)
+    written = {path.name for path in files_of(*modules)}
+    assert {"write.py", "render_tables.py"} <= written
+
+
+def test_other_packages_make_again_what_they_make(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned, "_versions", lambda packages: dict.fromkeys(packages, "9.9"))
+    assert {"problem dirac_torus", "compile common"} <= set(roots(plan_of()))
+
+
+def test_a_file_that_cannot_be_read_is_not_what_was_written(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Path("results/default/report.html")
+    report.touch()
+
+    def refuse(*_: object) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(hashlib, "file_digest", refuse)
+    assert roots(made) == {"report": f"{report} is not what was written"}

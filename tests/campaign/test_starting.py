@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from repro.campaign import starting
+from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.starting import begin
 from repro.config import resolve
@@ -23,11 +24,13 @@ REPOSITORY = Path(__file__).parents[2]
 OTHER = """
 import sys
 from repro.campaign.plan import make_plan
+from repro.campaign.freshness import Freshness
 from repro.campaign.starting import begin
 from repro.config import resolve
 
 data = {"campaign": "other", "device": "opencl", "studies": {"compound_spmv": {}}}
-begin(make_plan(resolve(data)))
+plan = make_plan(resolve(data))
+begin(plan, Freshness(plan).stale)
 print("begun", flush=True)
 sys.stdin.read()
 """
@@ -54,9 +57,13 @@ def plan(**keys: Any) -> Plan:
     return make_plan(resolve({"device": "opencl", "studies": {"compound_spmv": {}}, **keys}))
 
 
+def start(plan: Plan) -> None:
+    begin(plan, Freshness(plan).stale)
+
+
 def test_the_configuration_is_named_by_its_content_and_resolves_to_itself() -> None:
     one, other = plan(), plan(seed=2)
-    begin(one)
+    start(one)
     written = yaml.safe_load(Path(one.config_file).read_text())
     assert written["device"] == "opencl:0"
     assert make_plan(resolve(written)).config_file == one.config_file != other.config_file
@@ -69,11 +76,11 @@ def test_making_a_plan_writes_nothing() -> None:
 
 
 def test_a_replay_leaves_the_recorded_configuration_alone(held: list[int]) -> None:
-    begin(plan())
+    start(plan())
     Path("results/default/raw").mkdir()
     recorded = Path("results/default/config.yaml").read_bytes()
     os.close(held.pop())
-    begin(plan(replay=True))
+    start(plan(replay=True))
     assert Path("results/default/config.yaml").read_bytes() == recorded
 
 
@@ -81,14 +88,14 @@ def test_a_configuration_that_is_no_text_is_written_over() -> None:
     path = Path("results/default/config.yaml")
     path.parent.mkdir(parents=True)
     path.write_bytes(bytes([255, 254]))
-    begin(plan())
+    start(plan())
     assert yaml.safe_load(path.read_text())["campaign"] == "default"
 
 
 def test_a_folder_that_cannot_be_written_to_is_one_message() -> None:
     Path("results").touch()
     with pytest.raises(ReproError, match=r"cannot write to the results folder\n  where: results/default"):
-        begin(plan())
+        start(plan())
 
 
 def test_a_second_run_in_the_folder_is_refused_by_name_and_a_killed_one_is_not_in_the_way() -> None:
@@ -96,9 +103,16 @@ def test_a_second_run_in_the_folder_is_refused_by_name_and_a_killed_one_is_not_i
     assert other.stdout
     assert other.stdout.readline() == "begun\n"
     with pytest.raises(ReproError, match="another run works in this folder") as refusal:
-        begin(plan())
+        start(plan())
     assert f"campaign other, process {other.pid}" in str(refusal.value.actual)
     assert not Path("results/default").exists()
     other.kill()
     other.communicate()
-    begin(plan())
+    start(plan())
+
+
+def test_what_changed_since_it_was_planned_is_planned_again() -> None:
+    planned = plan()
+    with pytest.raises(ReproError, match="the campaign changed since this run was planned"):
+        begin(planned, {})
+    assert not Path(planned.config_file).exists()

@@ -251,3 +251,13 @@ def test_a_measurement_holds_its_device_and_says_for_what(
     with pytest.raises(ZeroDivisionError):
         bench.__enter__()
     assert capsys.readouterr().out == "campaign mine: spmv nut double\n"
+
+
+def test_a_lock_whose_file_is_deleted_while_somebody_waits_is_not_taken_for_one(place: Path) -> None:
+    """Who waited would hold what nobody else looks at."""
+    with hold(["GPU-1"], "first"):
+        lock_path("GPU-1").unlink()
+        with hold(["GPU-1"], "second"):  # as it is told to whoever comes then
+            assert json.loads(lock_path("GPU-1").read_text())["work"] == "second"
+    with hold(["GPU-1"], "third"):
+        assert json.loads(lock_path("GPU-1").read_text())["work"] == "third"

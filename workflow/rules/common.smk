@@ -4,19 +4,21 @@ Receipts say what has to be made again, not times of files (docs/architecture.md
 input that is newer than all it ever wrote, and the inputs of all others are `ancient`.
 """
 
+import os
 import sys
 import tempfile
 
+#: The year 2100.
+LATE = 4102444800
+
 marker = tempfile.NamedTemporaryFile(prefix="out-of-date-")
+# whatever time the outputs have; when the jobs begin it is set back, since Snakemake wants outputs newer than inputs
+os.utime(marker.name, (LATE, LATE))
 
 
 def inputs(steps, files):
     """Return the files that a job reads, such that it is run where one of its steps is stale, and nowhere else."""
-    return (
-        ancient(files)
-        if freshness.stale.keys().isdisjoint(steps)
-        else [marker.name, *files]
-    )
+    return ancient(files) if stale.keys().isdisjoint(steps) else [marker.name, *files]
 
 
 if workflow.is_main_process and freshness.outdated:

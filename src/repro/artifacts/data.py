@@ -123,6 +123,7 @@ class Campaign:
         own: Mapping[str, ColumnType] = NO_COLUMNS,
         problems: Collection[str] | None = None,
         tie: float = TIE,
+        precisions: Collection[str] = PRECISIONS,
     ) -> Campaign:
         """Read `results/<campaign>/raw`; what is not there yet is empty.
 
@@ -139,6 +140,8 @@ class Campaign:
             of.
         tie
             As configured.
+        precisions
+            The study's, as configured: rows of others are left out.
 
         Raises
         ------
@@ -149,7 +152,7 @@ class Campaign:
         if not raw.is_dir():
             raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
         steps = ("search", "report", "choices", "counters")
-        rows = {step: _of_problems(read_rows(raw / study, step), problems) for step in steps}
+        rows = {step: _of_cases(read_rows(raw / study, step), problems, precisions) for step in steps}
         search, report = (_row_frame(rows[step], own, raw / study) for step in ("search", "report"))
         measured = pd.concat([report, search], ignore_index=True).drop_duplicates("problem")
         names = set(measured["problem"]) if problems is None else set(problems)
@@ -315,9 +318,12 @@ def _by_case(frame: pd.DataFrame) -> dict[tuple[str, str], list[dict[str, Any]]]
     return cases
 
 
-def _of_problems(rows: pa.Table, problems: Collection[str] | None) -> pa.Table:
-    """Return the rows of some problems; all where it is not said which."""
-    if problems is None or not rows.num_rows:
+def _of_cases(rows: pa.Table, problems: Collection[str] | None, precisions: Collection[str]) -> pa.Table:
+    """Return the rows of some problems, all where it is not said which, in some precisions."""
+    if not rows.num_rows:
+        return rows
+    rows = rows.filter(pc.is_in(rows["precision"], pa.array(sorted(precisions), pa.string())))
+    if problems is None:
         return rows
     return rows.filter(pc.is_in(rows["problem"], pa.array(sorted(problems), pa.string())))
 

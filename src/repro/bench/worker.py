@@ -7,13 +7,15 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 #: What asks a program to end.
 _ENDING = frozenset({signal.SIGINT, signal.SIGTERM})
 #: Linux's number for "send me a signal when my parent dies".
 _PR_SET_PDEATHSIG = 1
+#: Names a worker's parent to it.
+_PARENT = "REPRO_PARENT"
 #: Seconds between two looks at a worker, should its end go unnoticed.
 _LOOK = 1.0
 
@@ -63,7 +65,8 @@ def run_worker(command: Sequence[str]) -> End:
         return End(-early.si_signo, early.si_signo)
     sys.stdout.flush()
     sys.stderr.flush()
-    child = os.posix_spawn(command[0], list(command), os.environ, setsigmask=())
+    environment = {**os.environ, _PARENT: str(os.getpid())}
+    child = os.posix_spawn(command[0], list(command), environment, setsigmask=())
     asked = None
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -78,7 +81,7 @@ def run_worker(command: Sequence[str]) -> End:
 
 def end_with_parent() -> None:
     """Have this process end when its parent does, however that ends, where the system can (Linux)."""
-    try:
+    with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    except (AttributeError, OSError):
-        return
+    if os.environ.get(_PARENT, str(os.getppid())) != str(os.getppid()):  # it died before it could be waited for
+        sys.exit(128 + signal.SIGTERM)

@@ -98,7 +98,7 @@ class Asked:
         if self.config is None or settings is None:
             return Campaign.load(self.raw, study, own)
         problems = problem_names(load_registry(Path(self.config.registry)), settings.problems)
-        return Campaign.load(self.raw, study, own, problems, settings.timing.tie)
+        return Campaign.load(self.raw, study, own, problems, settings.timing.tie, settings.precisions)
 
     def artifacts(self, study: str, kind: Kind | None = None) -> list[Artifact]:
         """Return a study's artifacts that the configuration asks for, in their order.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.bench.recorded import read_rows
+from repro.bench.recorded import read_case, read_rows
 from repro.bench.rows import TIMED
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan
@@ -47,20 +47,30 @@ def find_missing(plan: Plan) -> list[Missing]:
     ReproError
         A record is damaged.
     """
-    return [*_problems(plan), *_modules(plan), *_rows(plan), *_outdated(plan)]
+    missing = [*_problems(plan), *_modules(plan), *_rows(plan)]
+    return [*missing, *_outdated(plan, named=bool(missing))]
 
 
-def find_missing_rows(plan: Plan) -> list[Missing]:
-    """Return all that is missing of what was measured, as `find_missing` does."""
-    return [*_rows(plan)]
+def find_missing_of_case(plan: Plan, study: str, problem: str, precision: str) -> list[Missing]:
+    """Return all that is missing of one case that was measured, as `find_missing` does; no other case is looked at."""
+    folder = Path(plan.results, "raw", study)
+    rows = {Path(step).stem: read_case(folder, Path(step).stem, problem, precision) for step in plan.steps(study)}
+    return [*_of_run(plan, (study, problem, precision), rows)]
 
 
-def _outdated(plan: Plan) -> Iterator[Missing]:
-    """Name what is not what its receipt says or the plan asks for; what is kept as a record has no receipt any more."""
+def _outdated(plan: Plan, named: bool) -> Iterator[Missing]:
+    """Name what is not what its receipt says or the plan asks for; what is kept as a record has no receipt any more.
+
+    Parameters
+    ----------
+    named
+        Whether all that failed is named already, and need not be by its receipt.
+    """
     if plan.config.replay:
         return
     recorded = {measuring(plan, *run).name for run in plan.runs if _is_recorded(plan, *run)}
-    for name, reason in Freshness(plan).unlike.items():
+    freshness = Freshness(plan)
+    for name, reason in (freshness.unlike or ({} if named or recorded else freshness.stale)).items():
         if name not in {CHECK, *recorded}:
             yield Missing(name, reason)
 
@@ -96,20 +106,28 @@ def _rows(plan: Plan) -> Iterator[Missing]:
         (study, step): _cases(raw / study, Path(step).stem) for study in plan.studies for step in plan.steps(study)
     }
     for study, problem, precision in plan.runs:
-        case = f"{study} on {problem}, {precision}"
-        rows: dict[Path, Sequence[Mapping[str, Any]]] = {}
-        for step in plan.steps(study):
-            path = raw / study / problem / precision / step
-            there = measured[study, step].get((problem, precision), [])
-            if there or path.exists():
-                rows[path] = there
-            else:
-                yield Missing(case, f"not measured: no {path}")
-        refused = [row for step in rows.values() for row in step if row.get("status") == "unavailable"]
-        if not refused:
-            yield from _of_case(plan, study, problem, case, rows)
-        elif _is_built(plan, problem):  # where the problem could not be had it is named already
-            yield Missing(case, refused[0]["message"])  # the files of all steps say so
+        steps = {Path(step).stem: measured[study, step].get((problem, precision), []) for step in plan.steps(study)}
+        yield from _of_run(plan, (study, problem, precision), steps)
+
+
+def _of_run(
+    plan: Plan, run: tuple[str, str, str], steps: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> Iterator[Missing]:
+    """Name what is missing of a case, by the rows of its steps."""
+    study, problem, precision = run
+    case = f"{study} on {problem}, {precision}"
+    rows: dict[Path, Sequence[Mapping[str, Any]]] = {}
+    for step, there in steps.items():
+        path = Path(plan.results, "raw", study, problem, precision, f"{step}.parquet")
+        if there or path.exists():
+            rows[path] = there
+        else:
+            yield Missing(case, f"not measured: no {path}")
+    refused = [row for step in rows.values() for row in step if row.get("status") == "unavailable"]
+    if not refused:
+        yield from _of_case(plan, study, problem, case, rows)
+    elif _is_built(plan, problem):  # where the problem could not be had it is named already
+        yield Missing(case, refused[0]["message"])  # the files of all steps say so
 
 
 def _of_case(

@@ -131,6 +131,8 @@ def digest_of(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return ABSENT
+    except OSError as error:  # not what was written, whatever it is
+        return f"unreadable: {error.strerror}"
 
 
 def stat_of(path: Path) -> str:

@@ -36,7 +36,7 @@ def pack(raw: Path) -> list[Path]:
     if not raw.is_dir():
         raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
     studies = [raw / name for name in recorded_studies(raw)]
-    steps = {study: sorted({path.stem for path in study.rglob("*.parquet")}) for study in studies}
+    steps = {study: sorted({path.stem for path in study.rglob("[!.]*.parquet")}) for study in studies}
     sources = {(study, step): case_files(study, step) for study in studies for step in steps[study]}
     merged = {case: read_rows(*case) for case in sources}  # also where nothing is new: what is kept is verified
     written = [

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import fcntl
-import getpass
 import json
 import os
 import platform
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
 from repro.campaign.folders import RESULTS
+from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan, as_yaml
+from repro.devices.locking import user_name
 from repro.errors import ReproError
 from repro.whole import write_whole
 
@@ -21,16 +23,23 @@ LOCK = RESULTS / ".run.lock"
 _held: list[int] = []
 
 
-def begin(plan: Plan) -> None:
+def begin(plan: Plan, stale: Mapping[str, str]) -> None:
     """Begin a run: keep other runs out of this folder, and write the configuration.
 
     Jobs read it from a file that is named by its content. `config.yaml` is for whoever asks later what the campaign was
     run with; a replay leaves that of the record as it is. A plan that is only looked at never comes here.
 
+    Parameters
+    ----------
+    plan
+        What is run.
+    stale
+        What had to be made when it was planned, by `repro.campaign.freshness.Freshness.stale`.
+
     Raises
     ------
     ReproError
-        Another run works in this folder, or it cannot be written to.
+        Another run works in this folder, or ended in it since that was planned; or it cannot be written to.
     """
     text = as_yaml(plan.config)
     paths = [Path(plan.config_file)]
@@ -39,6 +48,13 @@ def begin(plan: Plan) -> None:
     try:
         LOCK.parent.mkdir(parents=True, exist_ok=True)
         _hold(plan)
+        if Freshness(plan).stale != stale:
+            raise ReproError(
+                "the campaign changed since this run was planned",
+                where=plan.results,
+                actual="another run ended in this folder, or a file was edited",
+                todo="give the same command again",
+            )
         for path in paths:
             if not path.exists() or path.read_bytes() != text.encode():
                 write_whole(path, text)
@@ -81,7 +97,7 @@ def _hold(plan: Plan) -> None:
             actual=_holder(),
             todo="wait for it to end, or run in another copy of the project; `--dry-run` can be used beside it",
         ) from None
-    me = {"pid": os.getpid(), "user": getpass.getuser(), "host": platform.node(), "campaign": plan.config.campaign}
+    me = {"pid": os.getpid(), "user": user_name(), "host": platform.node(), "campaign": plan.config.campaign}
     os.ftruncate(lock, 0)
     os.write(lock, json.dumps(me | {"since": datetime.now().isoformat(" ", "seconds")}).encode())
     _held.append(lock)
@@ -92,5 +108,5 @@ def _holder() -> str:
     try:
         holder = json.loads(LOCK.read_text())
         return "campaign {campaign}, process {pid} of {user} on {host}, since {since}".format(**holder)
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return f"whoever holds {LOCK}"

@@ -21,7 +21,9 @@ from repro.codegen.compile import MODULES, compiler_identity, manifest_path
 from repro.codegen.targets import Target
 from repro.studies import names
 
-#: What measured times, and what tables and figures, depend on beside our own code.
+#: What problems, modules, measured times, and tables and figures depend on beside our own code.
+BUILDING = ("numpy", "scipy", "scikit-fem", "meshio", "pyarrow", "gmsh", "tetgen", "pymeshfix", "fast-simplification")
+RENDERING = ("jinja2",)
 MEASURING = ("numpy", "scipy", "pyopencl", "pocl-binary-distribution", "intel-opencl-rt", "pycuda", "nvmath-python",
              "nvidia-cusparse", "cuda-bindings")  # fmt: skip
 PRESENTING = ("pandas", "numpy", "matplotlib", "pyarrow", "jinja2")
@@ -60,6 +62,7 @@ def building(plan: Plan, name: str) -> Step:
             "definition": problem.definition,
             "seed": plan.config.seed,
             "limits": plan.config.limits.model_dump(mode="json"),
+            "packages": _versions(BUILDING),
             "code": _building_code(),
         },
         problem.files,
@@ -75,6 +78,7 @@ def compiling(study: str, key: str, target: Target, kernels: Path, modules: Path
         {
             "compiler": compiler_identity(target),
             "templates": _templates(kernels, (study, "sparse", "dialects")),
+            "packages": _versions(RENDERING),
             "code": _compiling_code(study),
         },
     )
@@ -89,6 +93,7 @@ def compiling_common(target: Target, kernels: Path, modules: Path = MODULES) -> 
         {
             "compiler": compiler_identity(target),
             "templates": _templates(kernels, (COMMON, "dialects")),
+            "packages": _versions(RENDERING),
             "code": code_hash("repro.codegen.compile", "repro.codegen.common"),
         },
     )
@@ -129,7 +134,10 @@ def presenting(plan: Plan, study: str, kind: str) -> Step:
         {
             "artifacts": artifacts,
             "code": code_hash(
-                "repro.campaign.artifacts", f"repro.studies.{study}.study", f"repro.studies.{study}.{kind}"
+                "repro.campaign.artifacts",
+                "repro.artifacts.write",
+                f"repro.studies.{study}.study",
+                f"repro.studies.{study}.{kind}",
             ),
             **_read(plan, study),
         },
@@ -194,7 +202,7 @@ def _recorded(plan: Plan) -> tuple[Path, ...]:
     """Return the files that artifacts read and no step makes: all of a replay, and counters that were read by hand."""
     raw = Path(plan.results, "raw")
     if plan.config.replay:
-        return tuple(sorted(path for path in raw.rglob("*") if path.suffix in (".json", ".parquet")))
+        return tuple(sorted(path for path in raw.rglob("[!.]*") if path.suffix in (".json", ".parquet")))
     return tuple(sorted(raw.rglob("counters.parquet")))
 
 
@@ -210,14 +218,21 @@ def _read(plan: Plan, study: str) -> dict[str, Any]:
 
 
 def _training(plan: Plan, study: str) -> tuple[Path, ...]:
-    """Return the recorded searches that a predicted one learns from."""
+    """Return what a predicted search learns from: the searches of other campaigns, with their records."""
     settings, results = plan.studies[study].settings, Path(plan.results).parent
     if settings.search != "predicted":
         return ()
     named = None if settings.training == "all" else settings.training
     others = [path for path in sorted(results.glob("*")) if path.name != plan.config.campaign and path.is_dir()]
     campaigns = [path for path in others if named is None or path.name in named]
-    return tuple(sorted(file for path in campaigns for file in (path / "raw" / study).rglob("search.parquet")))
+    searches = (file for path in campaigns for file in (path / "raw" / study).rglob("search.parquet"))
+    records = (
+        file
+        for path in campaigns
+        for folder in ("problems", "environment")
+        for file in (path / "raw" / folder).rglob("*.json")
+    )
+    return tuple(sorted([*searches, *records]))
 
 
 @cache

@@ -85,7 +85,7 @@ def measure(
 @contextmanager
 def _receipt(config: Config, study: str, problem: str, precision: str) -> Iterator[str]:
     """Give the fingerprint of what is measured, and write the receipt of it in the end."""
-    from repro.campaign.completeness import find_missing_rows
+    from repro.campaign.completeness import find_missing_of_case
     from repro.campaign.measuring import environments_of
     from repro.campaign.plan import plan_of_case
     from repro.campaign.receipts import making
@@ -96,7 +96,7 @@ def _receipt(config: Config, study: str, problem: str, precision: str) -> Iterat
     with making(step) as made:
         yield made.fingerprint
         made.also(*environments_of(step.outputs))
-        for part in find_missing_rows(plan):
+        for part in find_missing_of_case(plan, study, problem, precision):
             made.failed(part.reason)
 
 

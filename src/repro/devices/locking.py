@@ -58,16 +58,8 @@ def hold(devices: Iterable[str], work: str) -> Iterator[None]:
 
 @contextmanager
 def _hold(device: str, work: str) -> Iterator[None]:
-    path = lock_path(device)
-    file = _open(path)
+    file = _locked(device)
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"the device {device} is held by {_holder(file)}; waiting", flush=True)
-            start = time.monotonic()
-            fcntl.flock(file, fcntl.LOCK_EX)
-            print(f"the device {device} is free: went on after {time.monotonic() - start:.0f} s", flush=True)
         _write(file, json.dumps(_self(work)) + "\n")
         try:
             yield
@@ -75,6 +67,26 @@ def _hold(device: str, work: str) -> Iterator[None]:
             _write(file, "")
     finally:
         os.close(file)  # frees it
+
+
+def _locked(device: str) -> int:
+    """Return a device's lock, open and held; one that somebody deleted meanwhile keeps nobody away, so not that."""
+    path = lock_path(device)
+    while True:
+        file = _open(path)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"the device {device} is held by {_holder(file)}; waiting", flush=True)
+            start = time.monotonic()
+            fcntl.flock(file, fcntl.LOCK_EX)
+            print(f"the device {device} is free: went on after {time.monotonic() - start:.0f} s", flush=True)
+        try:
+            if os.path.samestat(os.fstat(file), path.stat()):
+                return file
+        except FileNotFoundError:
+            pass
+        os.close(file)
 
 
 def lock_path(device: str) -> Path:
@@ -134,17 +146,18 @@ def _refused(path: Path, reason: object) -> ReproError:
 def _self(work: str) -> dict[str, Any]:
     return {
         "pid": os.getpid(),
-        "user": _user(),
+        "user": user_name(),
         "host": platform.node(),
         "work": work,
         "since": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Return who runs this process; a container's user may have no name."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container's user may have no name
+    except KeyError:
         return f"user {os.getuid()}"
 
 

@@ -7,6 +7,7 @@ than what it adds. What it read comes back through memory that both share.
 from __future__ import annotations
 
 import faulthandler
+import math
 import mmap
 import os
 import pickle
@@ -61,7 +62,7 @@ def read_apart(read: Callable[[], T], path: Path, limits: Limits, reader: str, n
         try:
             child = _fork()
             if not child:
-                _answer(read, answer, folder, memory)
+                _answer(read, answer, folder, memory, limits.seconds)
             os.close(held)
             held = -1
             status = _wait(child, ended, limits.seconds)
@@ -140,13 +141,13 @@ def _result(status: int | None, answer: int, path: Path, limits: Limits, reader:
     raise RuntimeError(f"{reader} failed on {path}\n{content}")
 
 
-def _answer(read: Callable[[], Any], answer: int, folder: str, memory: int) -> NoReturn:
+def _answer(read: Callable[[], Any], answer: int, folder: str, memory: int, seconds: float) -> NoReturn:
     """Be the process: read, write what came of it, and end without what a Python program does at its end."""
     code = 1
     try:
         tempfile.tempdir = folder  # which the parent removes, however this ends
         faulthandler.disable()
-        _confine(memory)
+        _confine(memory, seconds)
         try:
             _save(answer, ("read", read()))
         except ReproError as error:
@@ -161,14 +162,23 @@ def _answer(read: Callable[[], Any], answer: int, folder: str, memory: int) -> N
         os._exit(code)
 
 
-def _confine(memory: int) -> None:
+def _confine(memory: int, seconds: float) -> None:
     """Let the process take so much more memory than it has, and be the first to go where the machine runs out."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = _address_space() + memory
     resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    # where its parent is killed nobody else would end it
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    soft = min(2**31 - 1, math.ceil(_cpu_seconds() + seconds * (os.cpu_count() or 1)) + 1)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     with suppress(OSError):  # not everywhere
         Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def _address_space() -> int:
