@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from repro.bench.environment import record
 from repro.bench.rows import Row, schema_of
 from repro.bench.store import Store, count_rows, crashed_row, write_rows
 
@@ -183,13 +184,18 @@ def test_a_row_without_its_environment_record_is_measured_again(tmp_path):
     path = tmp_path / "rows.jsonl"
     with Store(path) as store:
         store.add(replace(ROW, environment="a"))
-        store.add(replace(ROW, key="k2", environment="b"))
-    (tmp_path / "b.json").write_text("{}")
+        store.add(replace(ROW, key="k2", environment=record({"driver": 1}, tmp_path)))
+        store.add(replace(ROW, key="k3", environment=record({"driver": 2}, tmp_path)))
+        damaged = tmp_path / f"{store.get('k3').environment}.json"
+    damaged.write_text(damaged.read_text()[:-3])
     with Store(path, environments=tmp_path) as store:
         assert store.get("k1") is None
         assert store.get("k2") is not None
+        assert store.get("k3") is None
     with Store(path) as store:
         assert store.get("k1") is not None
+    record({"driver": 3}, tmp_path)
+    assert not damaged.exists()
 
 
 def test_there_is_one_writer_at_a_time(tmp_path):

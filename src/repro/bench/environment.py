@@ -37,13 +37,31 @@ def describe(workspace: Workspace) -> dict[str, Any]:
 
 
 def record(environment: Mapping[str, Any], folder: Path) -> str:
-    """Write an environment record to `folder`, named by its hash; return the hash."""
-    content = json.dumps(environment, indent=1, sort_keys=True, default=str)
-    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+    """Write an environment record to `folder`, named by its hash; return the hash.
+
+    Records that are not what was written are deleted: rows that are linked to them are measured again.
+    """
+    for path in folder.glob("[!.]*.json"):
+        if not is_record(path):
+            path.unlink(missing_ok=True)
+    content = json.dumps(environment, indent=1, sort_keys=True, default=str) + "\n"
+    digest = _digest(content.encode())
     path = folder / f"{digest}.json"
     if not path.exists():
-        write_whole(path, content + "\n")
+        write_whole(path, content)
     return digest
+
+
+def is_record(path: Path) -> bool:
+    """Return whether an environment record is there, and what its name is the hash of."""
+    try:
+        return _digest(path.read_bytes()) == path.stem
+    except OSError:
+        return False
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content.removesuffix(b"\n")).hexdigest()[:16]
 
 
 def source_hash() -> str:

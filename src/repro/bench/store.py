@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
+from repro.bench.environment import is_record
 from repro.bench.parquet import write_table
 from repro.bench.rows import SCHEMA, TRY_AGAIN, ColumnType, Row, is_valid, schema_of
 
@@ -38,7 +39,7 @@ class Store:
     run
         The run's id, the same in all processes that it takes; None for a run of its own.
     environments
-        Folder of the environment records; a row whose record is not there any more is not found. None: not looked at.
+        Folder of the environment records; a row whose record is gone or damaged is not found. None: not looked at.
     """
 
     def __init__(self, path: Path, run: str | None = None, environments: Path | None = None) -> None:
@@ -81,7 +82,7 @@ class Store:
     def _has_record(self, environment: str | None) -> bool:
         if environment is None or self._environments is None:
             return True
-        return (self._environments / f"{environment}.json").exists()
+        return is_record(self._environments / f"{environment}.json")
 
     def get(self, key: str) -> Row | None:
         """Return the row of that key, if it was measured before and is not to be tried again."""
