@@ -10,11 +10,12 @@ from checkouts import Checkout
 HASHED_TIMES = """
 
 def _hashed_sample(self: Bench, runnable: Runnable, effort: Effort) -> Samples:
+    import os
     import time
 
     import numpy as np
 
-    time.sleep(PAUSE)
+    time.sleep(float(os.environ.get("PAUSE", 0)))
     runnable.launch()
     self.devices.synchronize()
     seconds = 1e-5 + int(self.key(runnable, "report", effort)[:8], 16) * 1e-14
@@ -33,10 +34,10 @@ Bench.prepare = _hashed_prepare
 """
 
 
-def hash_times(checkout: Checkout, pause: float = 0.0) -> None:
-    """Let the copy's times be hashes; each sample takes so many seconds more, so that a run can be caught at it."""
+def hash_times(checkout: Checkout) -> None:
+    """Let the copy's times be hashes; each sample takes PAUSE seconds of the environment, so that a run can be caught."""
     trial = checkout.folder / "src/repro/bench/trial.py"
-    trial.write_text(trial.read_text() + HASHED_TIMES.replace("PAUSE", repr(pause)))
+    trial.write_text(trial.read_text() + HASHED_TIMES)
 
 
 def tables_of(root: Path, campaign: str) -> dict[str, bytes]:

@@ -42,7 +42,7 @@ class Attack:
         self._together = together
         self._folder = folder
         self.checkout = Checkout(folder / "killed")
-        hash_times(self.checkout, pause=0.02)
+        hash_times(self.checkout)
         self.seen: dict[Path, list[str]] = {}
         self.outcomes: Counter[str] = Counter()
         self._configure(1)
@@ -57,7 +57,7 @@ class Attack:
         return subprocess.Popen(
             self.checkout.command("all", "--configfile", self.config, *words),
             cwd=self.checkout.folder,
-            env=self.checkout.environment,
+            env=self.checkout.environment | {"PAUSE": "0.1"},
             start_new_session=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -156,7 +156,7 @@ def main() -> None:
             outcomes[how] += 1
             kills += not how.startswith("ended")
             print(f"{kills:4} {how}; {sum(map(len, attack.seen.values()))} rows seen", flush=True)
-            if kills % 8 == 0 or how.startswith("ended"):
+            if kills % 12 == 0 or how.startswith("ended"):
                 attack.finish()
                 print(f"     finished: tables as fresh, seed {attack.seed - 1}", flush=True)
     for how, count in sorted(outcomes.items()):
