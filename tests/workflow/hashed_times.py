@@ -35,7 +35,7 @@ Bench.prepare = _hashed_prepare
 
 
 def hash_times(checkout: Checkout) -> None:
-    """Let the copy's times be hashes; each sample takes PAUSE seconds of the environment, so that a run can be caught."""
+    """Let the copy's times be hashes; a sample takes `PAUSE` seconds more, a variable, so that a run can be caught."""
     trial = checkout.folder / "src/repro/bench/trial.py"
     trial.write_text(trial.read_text() + HASHED_TIMES)
 
