@@ -3,8 +3,8 @@
     python tests/workflow/random_kills.py --kills 60 --seed 1
     python tests/workflow/random_kills.py --kills 60 --seed 2 --together
 
-A campaign is started, and Snakemake alone or its whole group gets SIGKILL, SIGTERM or SIGINT after a random time;
-started again it goes on, and is killed again; one that ends is compared with a fresh one and begun anew, with another
+A campaign is started, and after a random time its whole group gets SIGKILL, SIGTERM or SIGINT, or Snakemake alone
+SIGKILL; started again it goes on, and is killed again; one that ends is compared with a fresh one and begun anew, with another
 seed. With `--together` a second run with yet another seed is started in the same folder at a random moment of each.
 Times are hashes of all that a time depends on, so that a row of another plan shows in the tables.
 """
@@ -28,10 +28,16 @@ from pathlib import Path
 from checkouts import QUICK, Checkout
 from hashed_times import hash_times, tables_of
 
-SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+#: Signals and what gets them; asked alone to end, Snakemake waits for its jobs, and nothing is killed.
+KILLS = (
+    (signal.SIGKILL, "group"),
+    (signal.SIGKILL, "snakemake"),
+    (signal.SIGTERM, "group"),
+    (signal.SIGINT, "group"),
+)
 NAME = "killed"
 #: Seconds after which a run is killed at the latest.
-LATEST = 15.0
+LATEST = 10.0
 
 
 class Attack:
@@ -57,7 +63,7 @@ class Attack:
         return subprocess.Popen(
             self.checkout.command("all", "--configfile", self.config, *words),
             cwd=self.checkout.folder,
-            env=self.checkout.environment | {"PAUSE": "0.1"},
+            env=self.checkout.environment | {"PAUSE": "0.06"},
             start_new_session=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -77,8 +83,7 @@ class Attack:
             process.wait(moment)
         how = "ended before it was killed"
         if process.poll() is None:
-            sent = self._random.choice(SIGNALS)
-            target = self._random.choice(("snakemake", "group"))
+            sent, target = self._random.choice(KILLS)
             with suppress(ProcessLookupError):
                 if target == "group":
                     os.killpg(process.pid, sent)
@@ -87,8 +92,12 @@ class Attack:
             how = f"{sent.name} to {target}"
         self._wait(process)
         if other:
+            with suppress(subprocess.TimeoutExpired):
+                other.wait(self._random.uniform(1, LATEST))
+            with suppress(ProcessLookupError):
+                os.killpg(other.pid, signal.SIGKILL)
             said = self._wait(other)
-            how += ", other refused" if "another run works in this folder" in said else ", other ran after it"
+            how += ", other refused" if "another run works in this folder" in said else ", other killed after it"
         self.look()
         return how
 
@@ -156,9 +165,10 @@ def main() -> None:
             outcomes[how] += 1
             kills += not how.startswith("ended")
             print(f"{kills:4} {how}; {sum(map(len, attack.seen.values()))} rows seen", flush=True)
-            if kills % 12 == 0 or how.startswith("ended"):
+            if how.startswith("ended"):
                 attack.finish()
                 print(f"     finished: tables as fresh, seed {attack.seed - 1}", flush=True)
+        attack.finish()
     for how, count in sorted(outcomes.items()):
         print(f"{count:5} {how}")
     sys.exit(0)
