@@ -4,8 +4,9 @@
     python tests/workflow/random_kills.py --kills 60 --seed 2 --together
 
 A campaign is started, and after a random time its whole group gets SIGKILL, SIGTERM or SIGINT, or Snakemake alone
-SIGKILL; started again it goes on, and is killed again; one that ends is compared with a fresh one and begun anew, with another
-seed. With `--together` a second run with yet another seed is started in the same folder at a random moment of each.
+SIGKILL; started again it goes on, and is killed again. One that ends is compared with a fresh one and begun anew, with
+another seed. With `--together` a second run, of yet another seed, is started in the same folder at a random moment of
+each, and killed too.
 Times are hashes of all that a time depends on, so that a row of another plan shows in the tables.
 """
 
