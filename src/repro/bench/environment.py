@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from repro import __version__
+from repro.bench.records import digest_of, is_record
 from repro.bench.workspace import Workspace
 from repro.whole import write_whole
 
@@ -45,23 +46,11 @@ def record(environment: Mapping[str, Any], folder: Path) -> str:
         if not is_record(path):
             path.unlink(missing_ok=True)
     content = json.dumps(environment, indent=1, sort_keys=True, default=str) + "\n"
-    digest = _digest(content.encode())
+    digest = digest_of(content.encode())
     path = folder / f"{digest}.json"
     if not path.exists():
         write_whole(path, content)
     return digest
-
-
-def is_record(path: Path) -> bool:
-    """Return whether an environment record is there, and what its name is the hash of."""
-    try:
-        return _digest(path.read_bytes()) == path.stem
-    except OSError:
-        return False
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content.removesuffix(b"\n")).hexdigest()[:16]
 
 
 def source_hash() -> str:

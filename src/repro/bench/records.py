@@ -5,6 +5,7 @@ A file that is damaged, or is JSON and no such record, is one message wherever i
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -145,3 +146,16 @@ def _unreadable(path: Path, what: str, reason: object) -> ReproError:
         actual=reason,
         todo="delete it and run the campaign again; where it is kept of a campaign, take it from a copy, or from git",
     )
+
+
+def is_record(path: Path) -> bool:
+    """Return whether an environment record is there, and what its name is the hash of."""
+    try:
+        return digest_of(path.read_bytes()) == path.stem
+    except OSError:
+        return False
+
+
+def digest_of(content: bytes) -> str:
+    """Return the name of an environment record of that content: 16 hex digits."""
+    return hashlib.sha256(content.removesuffix(b"\n")).hexdigest()[:16]

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from repro.bench.environment import is_record
 from repro.bench.parquet import write_table
+from repro.bench.records import is_record
 from repro.bench.rows import SCHEMA, TRY_AGAIN, ColumnType, Row, is_valid, schema_of
 
 #: What a line has beside the row's columns: the run that stored it, and, last, the checksum of all before.
