@@ -122,10 +122,10 @@ class Guards:
         """
         strays = []
         for guarded in self._guarded:
-            found = guarded.strays() if guarded.held else []
-            if found:
+            outside = guarded.strays() if guarded.held else []
+            if outside:
                 guarded.arm()
-            strays += found
+            strays += outside
         return strays
 
     def check(self) -> None:
