@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from repro.artifacts import render_tables, style
+from repro.campaign import plan as planning
 from repro.campaign.plan import Plan, make_plan, plan_of_case
 from repro.campaign.steps import building, measuring
 from repro.codegen.compile import manifest_path
@@ -115,6 +117,11 @@ def test_artifacts_can_be_chosen() -> None:
         "results/default/tables/compound_spmv/table-9.tex",
         "figures/default/compound_spmv/figure-3.pdf",
     ]
+
+
+def test_artifacts_are_planned_in_the_formats_that_are_written() -> None:
+    assert (*render_tables.TABLE_FORMATS,) == planning.TABLE_FORMATS
+    assert (*style.FORMATS,) == planning.FIGURE_FORMATS
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,7 @@ for study in plan.studies.values():
             input:
                 inputs([f"tables {study.name}"], plan.raw(study.name)),
             output:
-                expand(
-                    f"{plan.results}/tables/{study.name}/{{table}}.{{suffix}}",
-                    table=study.tables,
-                    suffix=("csv", "md", "tex"),
-                ),
+                plan.artifact_outputs(study.name, "tables"),
             log:
                 f"{plan.logs}/tables/{study.name}.log",
             conda:
@@ -38,11 +34,7 @@ for study in plan.studies.values():
             input:
                 inputs([f"figures {study.name}"], plan.raw(study.name)),
             output:
-                expand(
-                    f"{plan.figures}/{study.name}/{{figure}}.{{suffix}}",
-                    figure=study.figures,
-                    suffix=("pdf", "svg", "png"),
-                ),
+                plan.artifact_outputs(study.name, "figures"),
             log:
                 f"{plan.logs}/figures/{study.name}.log",
             conda:

@@ -27,6 +27,8 @@ from repro.problems.own_header import outline
 from repro.problems.registry import Item, Own, Registry, load_registry, own_name
 from repro.studies import get_study, load_artifacts
 
+#: As `repro.artifacts.write` has them, which is slow to import; a test holds them together.
+TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex"), ("pdf", "svg", "png")
 #: Settings of a study that say which steps there are, and nothing of how one of them is taken.
 NAMING_STEPS = {"problems", "precisions", "artifacts"}
 
@@ -201,9 +203,9 @@ class Plan:
 
     def raw(self, study: str) -> list[str]:
         """Return what a study's artifacts read: in a replay what is recorded, else all that will be."""
-        raw = Path(self.results, "raw")
         if self.config.replay:
-            return sorted(str(path) for path in raw.rglob("*") if path.suffix in (".json", ".parquet"))
+            return [str(path) for path in self.recorded_files]
+        raw = Path(self.results, "raw")
         records = [f"{raw}/problems/{name}.json" for name in self.studies[study].problems]
         rows = [
             f"{raw}/{study}/{problem}/{precision}/{step}"
@@ -211,8 +213,25 @@ class Plan:
             if of == study
             for step in self.steps(study)
         ]
-        counted = sorted(map(str, (raw / study).rglob("counters.parquet")))  # recorded by hand, if at all
+        counted = (str(path) for path in self.recorded_files if path.is_relative_to(raw / study))
         return [*records, *rows, *counted]
+
+    @cached_property
+    def recorded_files(self) -> tuple[Path, ...]:
+        """The files that artifacts read and no step makes: all of a replay; else counters, recorded by hand."""
+        raw = Path(self.results, "raw")
+        if self.config.replay:
+            return tuple(sorted(path for path in raw.rglob("[!.]*") if path.suffix in (".json", ".parquet")))
+        return tuple(sorted(raw.rglob("counters.parquet")))
+
+    def artifact_outputs(self, study: str, kind: Literal["tables", "figures"]) -> list[str]:
+        """Return all files of a study's tables or figures, in all formats."""
+        planned = self.studies[study]
+        if kind == "tables":
+            folder, names, formats = f"{self.results}/tables", planned.tables, TABLE_FORMATS
+        else:
+            folder, names, formats = f"{self.figures}", planned.figures, FIGURE_FORMATS
+        return [f"{folder}/{study}/{name}.{suffix}" for name in names for suffix in formats]
 
     @property
     def artifact_files(self) -> list[str]:

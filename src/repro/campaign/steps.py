@@ -11,7 +11,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from repro.campaign.dependencies import code_hash
 from repro.campaign.plan import Plan
@@ -47,7 +47,10 @@ def _made(plan: Plan) -> Iterator[Step]:
             yield from (compiling(group.study, key, plan.target, Path(plan.config.kernels)) for key in group.keys)
         yield from (measuring(plan, *run) for run in plan.runs)
     for study in plan.studies.values():
-        yield from (presenting(plan, study.name, kind) for kind in ("tables", "figures") if getattr(study, kind))
+        if study.tables:
+            yield presenting(plan, study.name, "tables")
+        if study.figures:
+            yield presenting(plan, study.name, "figures")
     yield reporting(plan)
 
 
@@ -119,20 +122,14 @@ def measuring(plan: Plan, study: str, problem: str, precision: str) -> Step:
     )
 
 
-def presenting(plan: Plan, study: str, kind: str) -> Step:
+def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> Step:
     """Return the step that makes a study's `tables` or `figures`."""
-    planned = plan.studies[study]
-    artifacts: tuple[str, ...] = getattr(planned, kind)
-    if kind == "tables":
-        folder, suffixes = Path(plan.results, "tables", study), ("csv", "md", "tex")
-    else:
-        folder, suffixes = Path(plan.figures, study), ("pdf", "svg", "png")
     return Step(
         f"{kind} {study}",
         receipt_of(plan, kind, study),
-        tuple(folder / f"{name}.{suffix}" for name in artifacts for suffix in suffixes),
+        tuple(map(Path, plan.artifact_outputs(study, kind))),
         {
-            "artifacts": artifacts,
+            "artifacts": getattr(plan.studies[study], kind),
             "code": code_hash(
                 "repro.campaign.artifacts",
                 "repro.artifacts.write",
@@ -141,7 +138,7 @@ def presenting(plan: Plan, study: str, kind: str) -> Step:
             ),
             **_read(plan, study),
         },
-        (*map(Path, plan.published(study)), *_recorded(plan)),
+        (*map(Path, plan.published(study)), *plan.recorded_files),
         _cases(plan, study),
     )
 
@@ -160,7 +157,7 @@ def reporting(plan: Plan) -> Step:
             "code": code_hash("repro.campaign.reporting", *modules),
             "studies": {study: _read(plan, study) for study in plan.studies},
         },
-        (*published, *_recorded(plan)),
+        (*published, *plan.recorded_files),
         tuple(receipt for study in plan.studies for receipt in _cases(plan, study)),
     )
 
@@ -196,14 +193,6 @@ def _cases(plan: Plan, study: str) -> tuple[Path, ...]:
         return ()
     problems = [receipt_of(plan, "problem", name) for name in plan.studies[study].problems]
     return (*problems, *(receipt_of(plan, *run) for run in plan.runs if run[0] == study))
-
-
-def _recorded(plan: Plan) -> tuple[Path, ...]:
-    """Return the files that artifacts read and no step makes: all of a replay, and counters that were read by hand."""
-    raw = Path(plan.results, "raw")
-    if plan.config.replay:
-        return tuple(sorted(path for path in raw.rglob("[!.]*") if path.suffix in (".json", ".parquet")))
-    return tuple(sorted(raw.rglob("counters.parquet")))
 
 
 def _read(plan: Plan, study: str) -> dict[str, Any]:

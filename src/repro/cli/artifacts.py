@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -116,7 +116,9 @@ def report(
 
 
 @contextmanager
-def _receipt(wanted: bool, config: Path | None, what: str, study: str | None) -> Iterator[None]:
+def _receipt(
+    wanted: bool, config: Path | None, what: Literal["tables", "figures", "report"], study: str | None
+) -> Iterator[None]:
     """Write the receipt of all tables or figures of a study, or of the report, where it is wanted."""
     if not wanted:
         yield
@@ -127,7 +129,7 @@ def _receipt(wanted: bool, config: Path | None, what: str, study: str | None) ->
     from repro.config import load
 
     plan = make_plan(load(config or DEFAULT_CONFIG))
-    with making(reporting(plan) if study is None else presenting(plan, study, what)):
+    with making(reporting(plan) if what == "report" or study is None else presenting(plan, study, what)):
         yield
 
 
