@@ -172,14 +172,26 @@ def test_yardsticks_are_held_against_their_own_best(probe):
     assert look.look() is None
     medians["copy"] = [6500.0]
     assert look.look() == "copy median 6,500 µs, 189.0 µs before"
-    medians["copy"], medians["empty"] = [189.5], [5.2]
-    assert look.look() == "empty median 5.2 µs, 3.0 µs before"
-    medians["empty"] = [3.4]  # as the clock resolves
+    medians["copy"], medians["empty"] = [189.5], [35.0]
+    assert look.look() == "empty median 35.0 µs, 3.0 µs before"
+    medians["empty"] = [12.0]  # as waking the threads of a CPU takes
+    assert look.look() is None
+    medians["empty"] = [3.4]
     assert look.look() is None
     look.release()
     assert [yardstick.released for yardstick in yardsticks] == [1, 1]
     medians["copy"] = [300.0]
     assert look.look() == "copy median 300.0 µs, 189.0 µs before"  # the best is that of the whole case
+
+
+def test_the_clock_of_a_gpu_tells_5_from_3_microseconds(probe, bench, monkeypatch):
+    look, medians, _ = probe
+    assert look.look() is None
+    monkeypatch.setattr(bench.devices, "backend", "cuda")
+    medians["empty"] = [5.2]
+    assert look.look() == "empty median 5.2 µs, 3.0 µs before"
+    medians["empty"] = [3.4]  # as the clock resolves
+    assert look.look() is None
 
 
 def test_a_device_that_has_idled_is_timed_once_more(probe):

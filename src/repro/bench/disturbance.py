@@ -25,6 +25,9 @@ SCATTER, SHORT_SCATTER, LONG, STALL = 2.0, 5.0, 1e-3, 1e-4
 ALONE = {"cuda": 10e-6, "opencl": 1e-3}
 #: Seconds that the clock of a GPU resolves: two readings of a few microseconds differ by that.
 STEP = 0.5e-6
+#: Seconds that a launch may take longer because a core's threads have to be woken: of an empty one 5 or 12 µs, either
+#: of them for minutes, on a CPU that nothing else uses.
+WAKING = {"cuda": 0.0, "opencl": 20e-6}
 
 
 @dataclass(frozen=True)
@@ -108,9 +111,9 @@ def outlying(rounds: Sequence[Mapping[str, Seconds]], tolerance: float) -> dict[
     return far
 
 
-def is_far(median: float, best: float, tolerance: float) -> bool:
+def is_far(median: float, best: float, tolerance: float, waking: float = 0.0) -> bool:
     """Say whether a median is longer than the best of its kind by more than is tolerated and the clock resolves."""
-    return median > tolerance * best + STEP
+    return median > tolerance * best + STEP + waking
 
 
 def numbers(seconds: Mapping[str, Seconds]) -> str:

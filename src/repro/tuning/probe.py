@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from repro.bench.disturbance import is_far, micro
+from repro.bench.disturbance import WAKING, is_far, micro
 from repro.bench.runnable import Runnable
 from repro.bench.trial import FAILURES, Bench
 from repro.devices.base import LaunchError
@@ -58,6 +58,7 @@ class Probe:
 
     def _slow(self, yardstick: Runnable) -> str | None:
         kind, bench = yardstick.kind, self._bench
+        backend = bench.devices.backend
         best = self._best.get(kind, np.inf)
         median = np.inf
         for _ in range(2):  # the second time only where it is slow: a device that has idled starts slowly
@@ -66,6 +67,6 @@ class Probe:
             except LaunchError:
                 return None  # whose failure it is, the next launch of a runnable will say
             self._best[kind] = min(self._best.get(kind, median), median)
-            if not is_far(median, best, bench.timing.tolerance(bench.devices.backend)):
+            if not is_far(median, best, bench.timing.tolerance(backend), WAKING[backend]):
                 return None
         return f"{kind} median {micro(median)}, {micro(best)} before"
