@@ -1,0 +1,8 @@
+"""What the paper of this study is called."""
+
+STUDY = "dynamic_csr"
+PAPER = "King 2017, chapter 5"
+REFERENCE = (
+    "King: Reducing Irregularities in Control Flow and Memory Access on Graphics Processing Unit Architectures, "
+    "dissertation, University of Utah 2017, chapter 5."
+)

@@ -1,0 +1,45 @@
+"""Rendering the modules of this study: a template each, in a precision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from repro.codegen.precisions import DTYPES, SCALARS
+from repro.codegen.targets import Target
+from repro.codegen.templates import render_template
+from repro.errors import ReproError
+from repro.studies.dynamic_csr.paper import STUDY
+
+#: What there is a module of: a template of that name in `kernels/dynamic_csr/`.
+MODULES = ("matrix", "sort", "product", "hybrid", "rebuild")
+#: Threads of a block, where a kernel needs no other number.
+N_T = {"cuda": 256, "opencl": 64}
+
+
+def render_key(templates: Path, key: str, target: Target) -> str:
+    """Return the source of the module of a key, PRECISION/MODULE.
+
+    Raises
+    ------
+    ReproError
+        The key is none, or a template is missing or wrong.
+    """
+    precision, _, module = key.partition("/")
+    if precision not in DTYPES or module not in MODULES:
+        raise ReproError(
+            "unknown module",
+            where=f"study {STUDY}",
+            expected=f"PRECISION/MODULE with a precision of {', '.join(DTYPES)} and a module of {', '.join(MODULES)}",
+            actual=key,
+        )
+    scalar, scalar_bytes = SCALARS[precision]
+    return render_template(
+        templates,
+        f"{STUDY}/{module}.j2",
+        dialect=target.dialect,
+        title=f"{STUDY}: {module}, {precision} precision",
+        scalar=scalar,
+        scalar_bytes=scalar_bytes,
+        warp=target.warp,
+        n_t=N_T[target.dialect],
+    )
