@@ -1,0 +1,351 @@
+"""The operations of a dynamic matrix on its device, each queued as one launch of several kernels.
+
+None of them waits for the device. `Storage.report` says afterwards what an operation left undone; see
+`repro.studies.dynamic_csr.dynamic` for who looks at it and makes room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from repro.devices.base import Argument, Buffer, Device, Program
+from repro.studies.dynamic_csr.batch import Arranged, Batch
+from repro.studies.dynamic_csr.kernels import Kernels, Launch, Scratch, in_order
+from repro.studies.dynamic_csr.render import COPIED, N_T, SMALL, SMALL_N_T
+from repro.studies.dynamic_csr.scan import Scan
+from repro.studies.dynamic_csr.sort import RadixSort
+from repro.studies.dynamic_csr.storage import Storage
+
+#: What becomes of a value whose place has one already.
+Existing = Literal["replace", "add"]
+NOTHING = 0xFF  # byte of -1
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """An insertion that can be launched, once or again.
+
+    Attributes
+    ----------
+    launch
+        Queues it.
+    left
+        Queues what brings the entries together that found no room, as many as the report says, to be inserted again.
+    """
+
+    launch: Launch
+    left: Callable[[int], Arranged]
+
+
+class Operations:
+    """What can be done to one matrix; bound to its arrays, so that a new one is made when these change.
+
+    Parameters
+    ----------
+    storage
+        The matrix.
+    matrix, sort
+        The modules of these names in the precision of the matrix, loaded on its device.
+    scratch
+        Memory for what passes between kernels.
+    """
+
+    def __init__(self, storage: Storage, matrix: Program, sort: Program, scratch: Scratch) -> None:
+        self.storage = storage
+        self._kernels = Kernels(storage.device, matrix)
+        self._sort = sort
+        self._scratch = scratch
+        self._scans: dict[int, Scan] = {}
+        self._sorts: dict[int, RadixSort] = {}
+
+    @property
+    def _device(self) -> Device:
+        return self.storage.device
+
+    # inserting ---------------------------------------------------------------------------------------------------------
+
+    def insertion(self, batch: Batch, slack: int) -> Insertion:
+        """Append entries; those whose place is there already come beside it.
+
+        Parameters
+        ----------
+        slack
+            Room for so many entries beside those that a new segment is made for.
+        """
+        if not batch.grouped and batch.count <= SMALL:
+            return self._small(batch, slack)
+        if batch.grouped:
+            check, arranged, arrange = self._check(batch), Arranged(batch.count, batch.rows), []
+        else:
+            check = self._check(batch)
+            rows, order, sort = self._sorted(batch, by_column=False)
+            arranged, arrange = Arranged(batch.count, rows, order), [sort]
+        again = self.insertion_of(batch, arranged, slack)
+        return replace(again, launch=in_order([check, *arrange, again.launch]))
+
+    def insertion_of(self, batch: Batch, arranged: Arranged, slack: int) -> Insertion:
+        """Append entries of a batch, all or some, that are arranged by row and known to lie in the matrix."""
+        storage, m = self.storage, np.int32(arranged.count)
+        heads, left = self._ints("heads", arranged.count), self._ints("left", arranged.count)
+        order = arranged.order or arranged.rows  # any buffer where none is read
+        assert batch.values is not None
+        launches = [
+            self._over(
+                "allocate", arranged.count, m, np.int32(0), arranged.rows, heads, heads, np.int32(slack),
+                np.int32(storage.capacity), *self._chain, storage.state,
+            ),
+            self._over(
+                "write_entries", arranged.count, m, np.int32(arranged.order is not None), arranged.rows, order, heads,
+                batch.columns, batch.values, left, *self._chain, storage.columns, storage.values, storage.state,
+            ),
+            self._over("publish", arranged.count, m, arranged.rows, heads, storage.sizes, storage.state),
+            self._settle(),
+        ]  # fmt: skip
+        return Insertion(in_order(launches), partial(self._left_of, batch, arranged, left))
+
+    def _left_of(self, batch: Batch, arranged: Arranged, left: Buffer, count: int) -> Arranged:
+        """Bring the entries at some places of an arrangement together; those of a row stay in their order."""
+        rows, order = self._ints("left rows", count), self._ints("left order", count)
+        self._over(
+            "gather_left", count, np.int32(count), np.int32(arranged.order is not None), left, arranged.rows,
+            arranged.order or arranged.rows, rows, order,
+        )()  # fmt: skip
+        if arranged.columns is None:
+            return Arranged(count, rows, order)
+        columns = self._ints("left columns", count)
+        self._over("gather", count, np.int32(count), order, batch.columns, columns)()
+        return Arranged(count, rows, order, columns)
+
+    def _small(self, batch: Batch, slack: int) -> Insertion:
+        storage, shape = self.storage, self.storage.shape
+        rows, order = self._ints("left rows", SMALL), self._ints("left order", SMALL)
+        assert batch.values is not None
+        arguments: list[Argument] = [
+            np.int32(batch.count), np.int32(shape[0]), np.int32(shape[1]), batch.rows, batch.columns, batch.values, rows,
+            order, np.int32(slack), np.int32(storage.capacity), *self._chain, storage.columns, storage.values,
+            storage.state,
+        ]  # fmt: skip
+        n_t = SMALL_N_T[self._device.backend]
+        launch = self._kernels.blocks("insert_small", 1, arguments, n_t)
+        return Insertion(launch, lambda count: Arranged(count, rows, order))
+
+    # changing ----------------------------------------------------------------------------------------------------------
+
+    def arranged(self, batch: Batch) -> tuple[Launch, Arranged]:
+        """Return what checks a batch and sorts it by row and column, and how it is arranged then."""
+        check = self._check(batch)
+        rows, order, sort = self._sorted(batch, by_column=True)
+        columns = self._ints("sorted columns", batch.count)
+        gather = self._over("gather", batch.count, np.int32(batch.count), order, batch.columns, columns)
+        return in_order([check, sort, gather]), Arranged(batch.count, rows, order, columns)
+
+    def unique_insertion_of(
+        self, batch: Batch, arranged: Arranged, slack: int, existing: Existing = "replace", grow: bool = True
+    ) -> Insertion:
+        """Insert entries whose place is not there; give the others their values, or add to them.
+
+        Parameters
+        ----------
+        arranged
+            As `arranged` returns it, or what an insertion left of it.
+        existing
+            What becomes of the value of a place that is there. Of several entries of the batch for one place the last
+            counts, or their sum.
+        grow
+            Whether entries whose place is not there are inserted; if not they are ignored.
+        """
+        storage, count = self.storage, arranged.count
+        assert arranged.order is not None and arranged.columns is not None and batch.values is not None
+        m, adding = np.int32(count), np.int32(existing == "add")
+        places = m, arranged.rows, arranged.columns
+        hits, fresh, ranks = (self._ints(name, count + 1) for name in ("hits", "fresh", "ranks"))
+        heads, left = self._ints("heads", count), self._ints("left", count)
+        read = np.int32(storage.pitch), storage.table, storage.sizes, storage.columns
+        find = (
+            self._over("find_new", count, *places, hits, fresh) if grow else lambda: self._device.fill(fresh, 0)
+        )
+        launches: list[Launch] = [
+            lambda: self._device.fill(hits, NOTHING),
+            self._over("match", count, *places, hits, *read, storage.state),
+            find,
+            self._scan(count)(fresh, ranks, count),
+            self._over(
+                "allocate", count, m, np.int32(1), arranged.rows, ranks, heads, np.int32(slack),
+                np.int32(storage.capacity), *self._chain, storage.state,
+            ),
+            self._over(
+                "write_new", count, *places, adding, arranged.order, ranks, heads, batch.values, left, *self._chain,
+                storage.columns, storage.values, storage.state,
+            ),
+            self._over(
+                "apply", count, *places, adding, arranged.order, ranks, heads, hits, batch.values, *self._chain,
+                storage.columns, storage.values, storage.versions, storage.state,
+            ),
+            self._settle(),
+        ]  # fmt: skip
+        return Insertion(in_order(launches), partial(self._left_of, batch, arranged, left))
+
+    def deletion(self, batch: Batch) -> Launch:
+        """Take all entries of some places out of their rows; places that have none are ignored."""
+        storage = self.storage
+        arrange, arranged = self.arranged(batch)
+        assert arranged.columns is not None
+        erase = self._over(
+            "erase", batch.count, np.int32(batch.count), arranged.rows, arranged.columns, *self._chain, storage.columns,
+            storage.values, storage.versions, storage.state,
+        )  # fmt: skip
+        return in_order([arrange, erase, self._settle()])
+
+    # bringing together -------------------------------------------------------------------------------------------------
+
+    def tidying(self, at_least: int, slack: int) -> Launch:
+        """Bring rows of so many segments and more together, each into a new one, while the buffer has room."""
+        storage, rows = self.storage, self.storage.shape[0]
+        tidy = self._over(
+            "tidy", rows, np.int32(rows), np.int32(at_least), np.int32(slack), np.int32(storage.capacity), *self._chain,
+            storage.columns, storage.values, storage.versions, storage.state,
+        )  # fmt: skip
+        return in_order([tidy, self._settle()])
+
+    def rooms(
+        self, slack: int, permutation: Buffer | None = None, demand: Arranged | None = None
+    ) -> tuple[Launch, Buffer]:
+        """Return what computes where each row begins once all are brought together, and the offsets.
+
+        Parameters
+        ----------
+        slack
+            Room beside the entries of each row.
+        permutation
+            The order of the rows in memory, int32 `(rows,)`; None: their own.
+        demand
+            Entries that rows shall have room for besides; with rows in their own order.
+
+        Returns
+        -------
+        tuple
+            A launch, and int32 `(rows + 1,)`: the offsets, and last the entries in all.
+        """
+        storage, rows = self.storage, self.storage.shape[0]
+        room, offsets = self._ints("rooms", rows), self._ints("offsets", rows + 1)
+        launches = [
+            self._over(
+                "new_rooms", rows, np.int32(rows), np.int32(slack), *_permuted(permutation, storage.sizes),
+                storage.sizes, room,
+            )
+        ]  # fmt: skip
+        if demand is not None:
+            launches.append(self._over("add_demand", demand.count, np.int32(demand.count), demand.rows, room))
+        launches.append(self._scan(rows)(room, offsets, rows))
+        return in_order(launches), offsets
+
+    def copy(self, offsets: Buffer, target: Storage, permutation: Buffer | None = None) -> Launch:
+        """Copy all rows into another matrix of the same shape, each into one segment at its offset.
+
+        The target's sizes are set as well; with no slack its columns and values are CSR, by the offsets.
+        """
+        storage, rows = self.storage, self.storage.shape[0]
+        tile = COPIED * N_T[self._device.backend]
+        tiles = -(-target.capacity // tile)
+        firsts = self._ints("first rows", tiles + 1)
+        permuted = _permuted(permutation, storage.sizes)
+        n_rows = np.int32(rows)
+        return in_order(
+            [
+                self._over("first_rows", rows, n_rows, offsets, firsts),
+                self._kernels.blocks(
+                    "copy_rows", tiles,
+                    [n_rows, offsets, firsts, *permuted, np.int32(storage.pitch), storage.table,
+                     storage.sizes, storage.columns, storage.values, target.columns, target.values],
+                ),
+                self._over(
+                    "new_table", rows, n_rows, np.int32(target.segments), np.int32(target.pitch), offsets, *permuted,
+                    target.table, target.state,
+                ),
+                self._over("copy_sizes", rows, n_rows, storage.sizes, target.sizes),
+            ]
+        )  # fmt: skip
+
+    def total(self, offsets: Buffer) -> Launch:
+        """Put the last of the offsets where the report has it: the entries that a copy takes, slack included."""
+        arguments = [np.int32(self.storage.shape[0]), offsets, self.storage.state]
+        return self._kernels.blocks("note_total", 1, arguments, n_t=32)
+
+    def adoption(self, offsets: Buffer) -> Launch:
+        """Make what lies in the columns and values a matrix of one segment a row, from the offsets of CSR."""
+        storage, rows = self.storage, self.storage.shape[0]
+        n_rows = np.int32(rows)
+        return in_order(
+            [
+                self._over(
+                    "new_table", rows, n_rows, np.int32(storage.segments), np.int32(storage.pitch), offsets,
+                    *_permuted(None, offsets), storage.table, storage.state,
+                ),
+                self._over("sizes_of", rows, n_rows, offsets, storage.sizes),
+            ]
+        )  # fmt: skip
+
+    # parts -------------------------------------------------------------------------------------------------------------
+
+    def _check(self, batch: Batch) -> Launch:
+        rows, columns = map(np.int32, self.storage.shape)
+        return self._over(
+            "check_batch", batch.count, np.int32(batch.count), rows, columns, batch.rows, batch.columns,
+            self.storage.state,
+        )  # fmt: skip
+
+    def _sorted(self, batch: Batch, by_column: bool) -> tuple[Buffer, Buffer, Launch]:
+        """Return the rows in ascending order, which entries these are, and what sorts them."""
+        size = 1 << max(8, (batch.count - 1).bit_length())
+        if size not in self._sorts:
+            self._sorts[size] = RadixSort(self._device, self._sort, size)
+        sort, (rows, columns) = self._sorts[size], map(_bits, self.storage.shape)
+        if not by_column:
+            done = sort.bind(batch.rows, batch.count, rows)
+            return done.keys, done.order, done.launch
+        first = sort.bind(batch.columns, batch.count, columns)
+        last = sort.bind(batch.rows, batch.count, rows, first.order)
+        return last.keys, last.order, in_order([first.launch, last.launch])
+
+    def _scan(self, count: int) -> Callable[[Buffer, Buffer, int], Launch]:
+        size = 1 << max(8, (count - 1).bit_length())
+        if size not in self._scans:
+            self._scans[size] = Scan(self._device, self._sort, size)
+        return self._scans[size].bind
+
+    def _settle(self) -> Launch:
+        arguments = [np.int32(self.storage.capacity), self.storage.state]
+        return self._kernels.blocks("settle_all", 1, arguments, n_t=32)
+
+    def _over(self, name: str, count: int, *arguments: Argument) -> Launch:
+        return self._kernels.over(name, count, arguments)
+
+    @property
+    def _chain(self) -> tuple[Argument, ...]:
+        storage = self.storage
+        return np.int32(storage.pitch), np.int32(storage.segments), storage.table, storage.sizes
+
+    def _ints(self, name: str, count: int) -> Buffer:
+        return self._scratch.take(name, 4 * count)
+
+    def release(self) -> None:
+        """Give back what sorts and scans; the matrix and the scratch are their owner's."""
+        for primitive in (*self._sorts.values(), *self._scans.values()):
+            primitive.release()
+        self._sorts.clear()
+        self._scans.clear()
+
+
+def _permuted(permutation: Buffer | None, any_buffer: Buffer) -> tuple[Argument, Argument]:
+    """Return whether rows come in another order, and the order."""
+    return (np.int32(0), any_buffer) if permutation is None else (np.int32(1), permutation)
+
+
+def _bits(count: int) -> int:
+    """Return the significant bits of numbers below a count."""
+    return max(1, (count - 1).bit_length())
