@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fake_cuda import BYTES_PER_MS, install
 
-from repro.devices.base import Copy, LaunchError
+from repro.devices.base import Copy, Launch, LaunchError
 from repro.devices.cuda import CudaDevice, open_cuda
 from repro.devices.several import Devices
 
@@ -49,6 +49,24 @@ def test_the_first_device_switches_no_context_and_the_others_put_it_back(machine
     own()
     assert machine.stack == [0]
     assert streams(machine) == [102, 2, 0]
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_concurrent_launches_take_as_long_as_the_longest(machine, devices, tmp_path, index):
+    device = devices[index]
+    kernel = device.load(tmp_path).kernel("any")
+    launches = [Launch(kernel, 1, 1, [np.int32(duration)]) for duration in (3, 7, 5)]
+    before, queued = device.bind(*launches[0]), device.bind_concurrent(launches)
+    before()
+    queued()
+    before()
+    own = machine.streams[device.stream]
+    assert own.now == 3 + 7 + 3
+    device.bind_concurrent(launches[:2])()
+    assert own.now == 13 + 7
+    assert sorted(streams(machine))[:2] == [0, 0], "the other GPUs have nothing to do"
+    device.bind_concurrent(launches[2:])()
+    assert own.now == 25
 
 
 def test_a_part_of_a_buffer_is_given_back_with_the_whole(machine, devices):

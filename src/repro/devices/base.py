@@ -29,6 +29,15 @@ Kernel = Any  # a backend's own handle of a loaded kernel
 Argument = Buffer | np.integer[Any] | np.floating[Any]
 
 
+class Launch(NamedTuple):
+    """A kernel with all that it takes to launch it: blocks, threads of a block, arguments."""
+
+    kernel: Kernel
+    grid: int
+    block: int
+    arguments: Sequence[Argument]
+
+
 class Program(Protocol):
     """A loaded module."""
 
@@ -220,6 +229,13 @@ class Device(Clock, Protocol):
 
         The arguments are packed once, so that a launch costs the host as little as can be. The launch raises
         `LaunchError`.
+        """
+
+    def bind_concurrent(self, launches: Sequence[Launch]) -> Callable[[], None]:
+        """Return what queues several launches with no order among themselves: as one, behind what is queued before.
+
+        On a GPU each is queued on a stream of its own, which a graph captures as well; on the CPU they run one after
+        the other.
         """
 
     def use_common(self, program: Program) -> None:

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.targets import get_target
-from repro.devices.base import Argument, Buffer, LaunchError, OutOfDeviceMemory, Program
+from repro.devices.base import Argument, Buffer, Launch, LaunchError, OutOfDeviceMemory, Program
 from repro.devices.cuda_blocker import Blocker, may_block
 from repro.devices.cuda_buffer import CudaBuffer
 from repro.devices.cuda_launch import bind_launch
+from repro.devices.cuda_streams import SideStreams
 from repro.devices.cuda_timing import Timer
 from repro.devices.cuda_versions import cusparse_version, dotted, package_version, runtime_version
 from repro.devices.host_clock import time_host
@@ -101,6 +102,7 @@ class CudaDevice:
         with self.current():
             self._stream = cuda.Stream()
         self._scratch: CudaBuffer | None = None
+        self._side_streams = SideStreams(cuda, self._stream)
         self._memset = self.within(cuda.memset_d8_async)
         self._timer = Timer(cuda, self._stream, self.synchronize, self.failure)
 
@@ -212,9 +214,21 @@ class CudaDevice:
 
     def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
         """Return what queues one launch."""
-        values = [a if isinstance(a, np.generic) else np.uintp(_pointer(a)) for a in arguments]
-        run = self.within(bind_launch(kernel, grid, block, self._stream, values))
-        error = self._cuda.Error
+        return self._guarded(bind_launch(kernel, grid, block, self._stream, _values(arguments)))
+
+    def bind_concurrent(self, launches: Sequence[Launch]) -> Callable[[], None]:
+        """Return what queues several launches, each on a stream of its own."""
+        with self._mapped():
+            streams = self._side_streams.take(len(launches))
+        runs = [
+            bind_launch(kernel, grid, block, stream, _values(arguments))
+            for stream, (kernel, grid, block, arguments) in zip(streams, launches, strict=True)
+        ]
+        return self._guarded(self._side_streams.side_by_side(runs))
+
+    def _guarded(self, queue: Callable[[], None]) -> Callable[[], None]:
+        """Return what queues with this device's context current, errors of the driver turned into ours."""
+        run, error = self.within(queue), self._cuda.Error
 
         def launch() -> None:
             try:
@@ -282,6 +296,7 @@ class CudaDevice:
         if self._scratch is not None:
             self._scratch.release()
         self._timer.close()
+        self._side_streams.close()
         self._context.detach()  # not left to its destructor, which would detach what is no primary context
         if not self._guest:
             CudaDevice._resident = None
@@ -358,6 +373,11 @@ def open_cuda(ordinal: int) -> CudaDevice:
             actual=error,
             todo="see with `nvidia-smi` whether another process has it to itself or has filled its memory",
         ) from None
+
+
+def _values(arguments: Sequence[Argument]) -> list[np.generic]:
+    """Return arguments as they are packed, a buffer as its address."""
+    return [a if isinstance(a, np.generic) else np.uintp(_pointer(a)) for a in arguments]
 
 
 def _pointer(buffer: Any) -> int:

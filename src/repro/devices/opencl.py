@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from repro.codegen import opencl_runtime
 from repro.codegen.opencl_build import FLAGS, environment
 from repro.codegen.targets import CPU
-from repro.devices.base import Argument, Buffer, LaunchError, OutOfDeviceMemory, Program
+from repro.devices.base import Argument, Buffer, Launch, LaunchError, OutOfDeviceMemory, Program
 from repro.devices.host_clock import time_host, time_stages
 
 _FALLBACK_CACHE = 64 << 20
@@ -196,6 +196,16 @@ class OpenClDevice:
                 raise LaunchError(str(problem)) from None
 
         return launch
+
+    def bind_concurrent(self, launches: Sequence[Launch]) -> Callable[[], None]:
+        """Return what queues several launches one after the other."""
+        bound = [self.bind(*launch) for launch in launches]
+
+        def launch_all() -> None:
+            for launch in bound:
+                launch()
+
+        return launch_all
 
     def synchronize(self) -> None:
         """Wait for the queue."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -52,7 +53,8 @@ class Multiplies(Runnable):
         Parameters
         ----------
         x, y
-            n·k numbers of the working precision, in the order of `result`, aligned to 16 bytes.
+            As many numbers of the working precision as the matrix has columns and rows, in the order of `result`,
+            aligned to 16 bytes.
         """
         raise NotImplementedError
 
@@ -68,7 +70,7 @@ class ProductOperands:
     precision
         `single` or `double`.
     x
-        `(n, k)` in the working precision.
+        `(columns, k)` in the working precision.
     reference, bound
         float64 `(n, k)`: the product of the rounded operands, and by how much a result may differ from it:
         (m_i + 2) k ε (|A||x|)_i for a row of m_i entries of size k.
@@ -103,7 +105,7 @@ class ProductOperands:
     def least_bytes(self) -> tuple[int, int]:
         """Bytes of the matrix in CSR, members side by side, and of x; and of y."""
         matrix = csr_bytes(self.problem, self.dtype.itemsize)
-        return matrix + self.x.nbytes, self.x.nbytes
+        return matrix + self.x.nbytes, self.reference.size * self.dtype.itemsize
 
     @property
     def operations(self) -> int:
@@ -119,6 +121,10 @@ class ProductOperands:
         """Return which row of the matrix as it came each row of the reordered one is, int64 `(n,)`."""
         return self._ordered(ordering)[0]
 
+    def x_in(self, ordering: str) -> NDArray[np.floating]:
+        """Return x with its entries in an order of the unknowns; a matrix in another than its own is square."""
+        return self.x if ordering == "natural" else self.x[self.permutation(ordering)]
+
     def reordered(self, ordering: str) -> Matrix:
         """Return the matrix with its rows and columns in an order."""
         return self._ordered(ordering)[1]
@@ -133,6 +139,15 @@ class ProductOperands:
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
         """Run a product into an output poisoned with NaN and compare it with the reference, on the device."""
         return compare(self, runnable, workspace) if isinstance(runnable, Multiplies) else None
+
+
+class WithProduct(ABC):
+    """Operands of a study of more than products: what multiplies is given those of the product alone."""
+
+    @property
+    @abstractmethod
+    def product(self) -> ProductOperands:
+        """A, x and what their product must be."""
 
 
 def csr_bytes(matrix: Matrix, number_bytes: int) -> int:
@@ -223,8 +238,10 @@ def _beyond(what: str, matrix: Matrix, expected: str, actual: str, precision: st
 
 
 def operands_of(workspace: Workspace) -> ProductOperands:
-    """Return the operands of a workspace as those of a product, which they have to be."""
+    """Return the operands of a workspace as those of a product, which they have to be or to have."""
     operands = workspace.operands
+    if isinstance(operands, WithProduct):
+        return operands.product
     assert isinstance(operands, ProductOperands), "a runnable of another study"
     return operands
 
@@ -234,7 +251,7 @@ def x_on(workspace: Workspace, order: str, ordering: str = "natural") -> Buffer:
     operands = operands_of(workspace)
 
     def upload() -> Buffer:
-        return workspace.device.upload(pack_vector(operands.x[operands.permutation(ordering)], order))
+        return workspace.device.upload(pack_vector(operands.x_in(ordering), order))
 
     return workspace.buffer(("x", order, ordering), upload)
 
@@ -245,6 +262,6 @@ def y_on(workspace: Workspace, order: str = "AoS") -> Buffer:
     It is between guard zones, which start where y ends: padded and plain vectors share none.
     """
     operands = operands_of(workspace)
-    n, size = operands.x.shape
+    n, size = operands.reference.shape
     nbytes = n * (padded_size(size) if order == "Padded" else size) * operands.dtype.itemsize
     return workspace.written(("y", nbytes), nbytes, "its result")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from repro.bench.runnable import IncorrectError
 from repro.bench.workspace import Workspace
@@ -12,12 +13,28 @@ from repro.codegen.common import VERIFY_N_T
 from repro.devices.base import Buffer
 
 if TYPE_CHECKING:
-    from repro.sparse.operands import Multiplies, ProductOperands
+    from repro.sparse.operands import Multiplies
 
 NAN_BYTE = 0xFF
 
 
-def compare(operands: ProductOperands, runnable: Multiplies, workspace: Workspace) -> float | None:
+class Expected(Protocol):
+    """What a product must be."""
+
+    @property
+    def precision(self) -> str:
+        """That of the result, `single` or `double`."""
+
+    @property
+    def reference(self) -> NDArray[np.float64]:
+        """What it must be."""
+
+    @property
+    def bound(self) -> NDArray[np.float64]:
+        """By how much it may differ from that, in the shape of the reference."""
+
+
+def compare(operands: Expected, runnable: Multiplies, workspace: Workspace) -> float | None:
     """Run a product once into an output poisoned with NaN; return its largest error over the bound.
 
     None where the runnable has no result.
@@ -56,7 +73,7 @@ def compare(operands: ProductOperands, runnable: Multiplies, workspace: Workspac
     return error
 
 
-def _expected(operands: ProductOperands, runnable: Multiplies, workspace: Workspace) -> tuple[Buffer, Buffer]:
+def _expected(operands: Expected, runnable: Multiplies, workspace: Workspace) -> tuple[Buffer, Buffer]:
     """Return reference and bound on the device, in the order of a runnable's result."""
     order, upload = runnable.arrangement, workspace.device.upload
     return (

@@ -157,7 +157,7 @@ class CuSparse(Multiplies):
                 library,
                 device,
                 handle,
-                _Matrix(operands.problem.n, operands.problem.nnz, size, dtype, matrix),
+                _Matrix(*operands.problem.shape, operands.problem.nnz, size, dtype, matrix),
                 (x, y),
                 workspace.guards,
                 held,
@@ -170,7 +170,7 @@ class CuSparse(Multiplies):
         self._preprocess = seconds
         self._permutation = operands.permutation(self._ordering)
         self.matrix_bytes = sum(buffer.nbytes for buffer in matrix)
-        self.moved = self.matrix_bytes + 2 * x.nbytes
+        self.moved = self.matrix_bytes + x.nbytes + y.nbytes
         self._y = y
         self._bind = lambda x, y: _launcher(bind(x, y), library.cuSPARSEError)
         self.launch = _launcher(run, library.cuSPARSEError)
@@ -209,9 +209,10 @@ class CuSparse(Multiplies):
 
 @dataclass(frozen=True)
 class _Matrix:
-    """A matrix of n×n blocks of size×size numbers, and its arrays on the GPU: offsets or rows, columns, values."""
+    """A matrix of n×m blocks of size×size numbers, and its arrays on the GPU: offsets or rows, columns, values."""
 
     n: int
+    m: int
     blocks: int
     size: int
     dtype: np.dtype[Any]
@@ -219,8 +220,13 @@ class _Matrix:
 
     @property
     def rows(self) -> int:
-        """Rows and columns, counted in numbers."""
+        """Rows, counted in numbers."""
         return self.n * self.size
+
+    @property
+    def columns(self) -> int:
+        """Columns, counted in numbers."""
+        return self.m * self.size
 
     @property
     def count(self) -> int:
@@ -269,7 +275,8 @@ class _Call:
 
         def arguments(x: Buffer, y: Buffer) -> tuple[int, ...]:
             plain = library.Operation.NON_TRANSPOSE
-            return self._handle, plain, one, matrix, self._vector(x, kind), zero, self._vector(y, kind), kind, algorithm
+            vectors = self._vector(x, self._matrix.columns, kind), self._vector(y, self._matrix.rows, kind)
+            return self._handle, plain, one, matrix, vectors[0], zero, vectors[1], kind, algorithm
 
         first = arguments(*self._vectors)
         self._device.synchronize()
@@ -286,10 +293,10 @@ class _Call:
         seconds = time.perf_counter() - start
         return lambda x, y: partial(library.sp_mv, *arguments(x, y), buffer), seconds
 
-    def _vector(self, vector: Buffer, kind: int) -> int:
-        """Return the descriptor of a vector."""
+    def _vector(self, vector: Buffer, size: int, kind: int) -> int:
+        """Return the descriptor of a vector of so many numbers."""
         library = self.library
-        described = int(library.create_dn_vec(self._matrix.rows, address(vector), kind))
+        described = int(library.create_dn_vec(size, address(vector), kind))
         self.held.callback(_destroy, library, library.destroy_dn_vec, described)
         return described
 
@@ -297,17 +304,17 @@ class _Call:
         """Return the descriptor of the matrix in a format."""
         library, matrix = self.library, self._matrix
         index, base = library.IndexType.INDEX_32I, library.IndexBase.ZERO
-        rows, count, size = matrix.rows, matrix.count, matrix.size
+        rows, columns, count, size = matrix.rows, matrix.columns, matrix.count, matrix.size
         pointers = [address(buffer) for buffer in matrix.arrays]
         if name == "csr":
-            return int(library.create_csr(rows, rows, count, *pointers, index, index, base, kind))
+            return int(library.create_csr(rows, columns, count, *pointers, index, index, base, kind))
         if name == "coo":
-            return int(library.create_coo(rows, rows, count, *pointers, index, base, kind))
+            return int(library.create_coo(rows, columns, count, *pointers, index, base, kind))
         if name == "sell":
             slots = matrix.arrays[1].nbytes // INDEX_BYTES
-            shape = (rows, rows, count, slots, SLICE_ROWS)
+            shape = (rows, columns, count, slots, SLICE_ROWS)
             return int(library.create_sliced_ell(*shape, *pointers, index, index, base, kind))
-        shape = (matrix.n, matrix.n, matrix.blocks, size, size)
+        shape = (matrix.n, matrix.m, matrix.blocks, size, size)
         return int(library.create_bsr(*shape, *pointers, index, index, base, kind, library.Order.ROW))
 
     def bsrmv(self) -> _Bind:
@@ -320,7 +327,7 @@ class _Call:
         one, zero = _scalars(matrix.dtype)
         orders = (library.Direction.ROW, library.Operation.NON_TRANSPOSE)
         blocks = (description, values, offsets, columns, matrix.size)
-        shape = (matrix.n, matrix.n, matrix.blocks)
+        shape = (matrix.n, matrix.m, matrix.blocks)
         before = (self._handle, *orders, *shape, one, *blocks)
         return lambda x, y: partial(function, *before, address(x), zero, address(y))
 

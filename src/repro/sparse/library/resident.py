@@ -80,7 +80,7 @@ class Resident:
     def _expand(self, workspace: Workspace, name: str) -> dict[str, NDArray[Any]]:
         """Return the arrays of a format on the host, and x."""
         operands, representation = operands_of(workspace), self._representation
-        x = representation.arrange(operands.x[operands.permutation(self._ordering)])
+        x = representation.arrange(operands.x_in(self._ordering))
 
         def blocks() -> Bsr:
             return to_bsr(operands.reordered(self._ordering), representation, operands.dtype)

@@ -80,14 +80,15 @@ class SciPy(Multiplies):
         """
         self.release()
         operands = operands_of(workspace)
-        bsr = to_bsr(operands.reordered(self._ordering), self._representation, operands.dtype)
-        self._matrix = matrix = self.build(bsr)
+        problem = operands.reordered(self._ordering)
+        bsr = to_bsr(problem, self._representation, operands.dtype)
+        self._matrix = matrix = self.build(bsr, problem.shape[1])
         self._permutation = operands.permutation(self._ordering)
-        x = self.arrange(operands.x).view(bsr.values.dtype)
+        x = self._representation.arrange(operands.x_in(self._ordering)).view(bsr.values.dtype)
         self.matrix_bytes = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
-        self.moved = self.matrix_bytes + 2 * x.nbytes
         self._device = workspace.device
-        self._product = np.full_like(x, np.nan)
+        self._product = np.full(matrix.shape[0], np.nan, x.dtype)
+        self.moved = self.matrix_bytes + x.nbytes + self._product.nbytes
 
         def launch() -> None:
             self._product = matrix @ x
@@ -106,22 +107,23 @@ class SciPy(Multiplies):
 
         return launch
 
-    def build(self, bsr: Bsr) -> Any:
-        """Return SciPy's matrix.
+    def build(self, bsr: Bsr, columns: int) -> Any:
+        """Return SciPy's matrix of so many columns, counted in entries.
 
         Raises
         ------
         Unsupported
             As `prepare`.
         """
-        rows = (len(bsr.offsets) - 1) * self._representation.size
+        size = self._representation.size
+        shape = (len(bsr.offsets) - 1) * size, columns * size
         if self._format == "bsr":
-            return sp.bsr_array((bsr.values, bsr.columns, bsr.offsets), shape=(rows, rows))
+            return sp.bsr_array((bsr.values, bsr.columns, bsr.offsets), shape=shape)
         try:
             csr = to_csr(bsr)
         except OverflowError as error:
             raise Unsupported(str(error)) from None
-        return sp.csr_array((csr.values, csr.columns, csr.offsets), shape=(rows, rows))
+        return sp.csr_array((csr.values, csr.columns, csr.offsets), shape=shape)
 
     def result(self) -> Buffer | None:
         """Return the last product, uploaded anew: a buffer that was asked for before a launch does not see it."""

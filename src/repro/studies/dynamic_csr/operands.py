@@ -1,0 +1,289 @@
+"""The operands of a growing matrix: what it was, what it has become, x, and what a product or a rebuilt matrix must be.
+
+All products are with the grown matrix. Where an entry comes twice, it counts twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from repro.bench.runnable import IncorrectError, Runnable
+from repro.bench.workspace import Workspace
+from repro.codegen.precisions import DTYPES, INDEX_BYTES
+from repro.errors import ReproError
+from repro.problems.matrix import Matrix
+from repro.problems.updates import Updates
+from repro.sparse.operands import Multiplies, ProductOperands, WithProduct
+from repro.sparse.verify import compare
+
+Leaves = Literal["base", "grown"]
+
+
+class Rebuilds(Runnable):
+    """A runnable that leaves a matrix.
+
+    Attributes
+    ----------
+    leaves
+        What it should be: the matrix before the first batch, or with all of them.
+    sums
+        Whether an entry that comes twice is to be left once, as the sum; else as often as it came.
+    """
+
+    leaves: Leaves = "grown"
+    sums: bool = False
+
+    def result(self) -> sp.csr_array | None:
+        """Return the matrix on the host; columns of a row in any order."""
+        raise NotImplementedError
+
+
+class Canonical(NamedTuple):
+    """A matrix with the columns of each row in ascending order, for comparing.
+
+    Attributes
+    ----------
+    sizes
+        Entries of each row, int64 `(rows,)`.
+    columns
+        `(nnz,)`, equal ones as often as they come.
+    starts
+        Where the first entry of each place lies, int64 `(places,)`.
+    sums, sizes_of_terms
+        Of each place the sum of its values and of their magnitudes, float64 `(places,)`.
+    """
+
+    sizes: NDArray[np.int64]
+    columns: NDArray[np.integer[Any]]
+    starts: NDArray[np.int64]
+    sums: NDArray[np.float64]
+    sizes_of_terms: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, matrix: sp.csr_array) -> Canonical:
+        """Return the matrix so; it is left as it is."""
+        ordered = matrix if matrix.has_sorted_indices else matrix.sorted_indices()
+        sizes = np.diff(ordered.indptr).astype(np.int64)
+        first = np.ones(ordered.nnz, bool)
+        if ordered.nnz:
+            np.not_equal(ordered.indices[1:], ordered.indices[:-1], out=first[1:])
+            first[ordered.indptr[:-1][sizes > 0]] = True
+        starts = np.flatnonzero(first)
+        values = ordered.data.astype(np.float64, copy=False)
+        if len(starts) == len(values):
+            return cls(sizes, ordered.indices, starts, values, np.abs(values))
+        sums, magnitudes = (np.add.reduceat(terms, starts) for terms in (values, np.abs(values)))
+        return cls(sizes, ordered.indices, starts, sums, magnitudes)
+
+    @property
+    def terms(self) -> NDArray[np.int64]:
+        """How often each place comes, int64 `(places,)`."""
+        return np.diff(self.starts, append=len(self.columns))
+
+    @property
+    def places(self) -> tuple[NDArray[np.int64], NDArray[np.integer[Any]]]:
+        """How many different places each row has, int64 `(rows,)`, and the columns of them all, `(places,)`."""
+        ends = np.cumsum(self.sizes)
+        pointers = np.searchsorted(self.starts, np.concatenate([[0], ends]))
+        return np.diff(pointers), self.columns[self.starts]
+
+
+@dataclass(frozen=True)
+class GraphOperands(WithProduct):
+    """A matrix that grows, and x, in the working precision; what their product must be.
+
+    Attributes
+    ----------
+    problem
+        The matrix and its batches, before they are rounded.
+    precision
+        `single` or `double`.
+    base, grown
+        The matrix before the first batch, and with all of them: each row has its entries of `base` first, then those
+        of the batches in their order. They share memory where there are no batches.
+    x
+        `(columns,)`.
+    reference, bound
+        float64 `(rows,)`: grown @ x, and by how much a result may differ from it: (m_i + 2) ε (|A||x|)_i for a row of
+        m_i entries.
+    checksum
+        Of the problem, and of the seed that x was drawn by.
+    """
+
+    problem: Updates
+    precision: str
+    base: sp.csr_array
+    grown: sp.csr_array
+    x: NDArray[np.floating]
+    reference: NDArray[np.float64]
+    bound: NDArray[np.float64]
+    checksum: str
+
+    @property
+    def least_bytes(self) -> tuple[int, int]:
+        """Bytes of the grown matrix in CSR and of x, and of y."""
+        rows, number = len(self.reference), self.x.itemsize
+        matrix = self.grown.nnz * (INDEX_BYTES + number) + (rows + 1) * INDEX_BYTES
+        return matrix + self.x.nbytes, rows * number
+
+    @property
+    def operations(self) -> int:
+        """A multiplication and an addition for each entry of the grown matrix."""
+        return 2 * int(self.grown.nnz)
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """Nothing that all rows share."""
+        return {}
+
+    @cached_property
+    def summed(self) -> sp.csr_array:
+        """The grown matrix with each place once and the columns of a row in order, as libraries take it."""
+        if not self.problem.entries:
+            return self.base
+        grown = self.grown
+        ordered = sp.csr_array((grown.data.astype(np.float64), grown.indices.copy(), grown.indptr.copy()), grown.shape)
+        ordered.sum_duplicates()
+        return sp.csr_array((ordered.data.astype(grown.dtype, copy=False), ordered.indices, ordered.indptr), grown.shape)
+
+    @cached_property
+    def product(self) -> ProductOperands:
+        """The product with each place summed up before: A, x, and the reference and bound of the grown matrix."""
+        rows, columns = self.grown.shape
+        summed = self.summed
+        matrix = Matrix(
+            self.problem.name, "real", rows,
+            summed.indptr.astype(np.int32, copy=False), summed.indices.astype(np.int32, copy=False),
+            summed.data.reshape(-1, 1), columns,
+        )  # fmt: skip
+        return ProductOperands(
+            matrix, self.precision, self.x.reshape(-1, 1), self.reference.reshape(-1, 1), self.bound.reshape(-1, 1),
+            self.checksum,
+        )  # fmt: skip
+
+    def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
+        """Launch once and compare y with the reference, or the matrix that is left with the one that it should be.
+
+        Raises
+        ------
+        IncorrectError
+            A number lies outside its bound or is NaN, or entries are missing or too many.
+        """
+        if isinstance(runnable, Multiplies):
+            return compare(self, runnable, workspace)
+        if not isinstance(runnable, Rebuilds):
+            return None
+        runnable.before()
+        runnable.launch()
+        left = runnable.result()
+        return None if left is None else self._compare(left, runnable.leaves, runnable.sums)
+
+    @cached_property
+    def _canonical(self) -> dict[Leaves, Canonical]:
+        return {}
+
+    def expected(self, leaves: Leaves) -> Canonical:
+        """Return a matrix as it is compared with."""
+        if leaves not in self._canonical:
+            self._canonical[leaves] = Canonical.of(self.base if leaves == "base" else self.grown)
+        return self._canonical[leaves]
+
+    def _compare(self, left: sp.csr_array, leaves: Leaves, sums: bool) -> float:
+        """Return the largest error of a sum over its bound: (t + 1) ε Σ|v| for a sum of t values."""
+        if left.shape != self.grown.shape:
+            raise IncorrectError(f"the matrix is {left.shape[0]} x {left.shape[1]}, not {self.grown.shape}")
+        wanted, given = self.expected(leaves), Canonical.of(left)
+        if sums:
+            sizes, columns = wanted.places
+        else:
+            sizes, columns = wanted.sizes, wanted.columns
+        other = np.flatnonzero(given.sizes != sizes)
+        if len(other):
+            row = int(other[0])
+            raise IncorrectError(
+                f"{len(other)} rows have too few or too many entries: "
+                f"the first, row {row}, has {given.sizes[row]}, not {sizes[row]}"
+            )
+        wrong = np.count_nonzero(given.columns != columns)
+        if wrong:
+            raise IncorrectError(f"{wrong} of {len(columns)} entries are in other columns")
+        error = np.abs(given.sums - wanted.sums)
+        bound = (wanted.terms + 1) * float(np.finfo(self.x.dtype).eps) * wanted.sizes_of_terms
+        outside = ~(error <= bound)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            largest = float(np.max(np.where(error > 0, error / bound, 0.0), initial=0.0))
+        if outside.any():
+            raise IncorrectError(
+                f"{np.count_nonzero(outside)} of {len(bound)} values are wrong; "
+                f"the largest error is {largest:.3g} of its bound",
+                largest,
+            )
+        return largest
+
+
+def make_operands(problem: Updates, precision: str, seed: int) -> GraphOperands:
+    """Draw x, round the matrix, the batches and x to the working precision, and compute the product in float64.
+
+    Raises
+    ------
+    ReproError
+        There are values, or sums, beyond the working precision.
+    """
+    dtype = DTYPES[precision]
+    shape = problem.base.shape
+    with np.errstate(over="ignore"):
+        values = problem.values.ravel().astype(dtype, copy=False)
+        added = problem.batch_values.astype(dtype, copy=False)
+    base = _csr(values, problem.indices, problem.indptr, shape)
+    grown = _grow(base, problem, added) if problem.entries else base
+    x = np.random.default_rng(seed).uniform(-1.0, 1.0, shape[1]).astype(dtype)
+    exact = x.astype(np.float64)
+    magnitude = _csr(np.abs(grown.data), grown.indices, grown.indptr, shape) @ np.abs(exact)
+    largest = float(np.finfo(dtype).max)
+    beyond = ~(magnitude <= largest)
+    if beyond.any():
+        raise ReproError(
+            f"values or products are too large for {precision} precision",
+            where=problem.name,
+            expected=f"|A||x| of at most {largest:.3g}",
+            actual=f"{np.count_nonzero(beyond)} of {shape[0]} rows’ are larger",
+            todo="leave single out of the study's `precisions`, or scale the matrix"
+            if precision == "single" else "scale the matrix",
+        )  # fmt: skip
+    bound = (np.diff(grown.indptr) + 2) * float(np.finfo(dtype).eps) * magnitude
+    checksum = hashlib.sha256(f"{problem.checksum()} {seed}".encode()).hexdigest()
+    return GraphOperands(problem, precision, base, grown, x, grown @ exact, bound, checksum)
+
+
+def _csr(
+    values: NDArray[np.floating], columns: NDArray[Any], pointers: NDArray[Any], shape: tuple[int, int]
+) -> sp.csr_array:
+    return sp.csr_array((values, columns, pointers), shape=shape, copy=False)
+
+
+def _grow(base: sp.csr_array, problem: Updates, added: NDArray[np.floating]) -> sp.csr_array:
+    """Return the matrix with the entries of all batches behind those that each row has."""
+    order = np.argsort(problem.batch_rows, kind="stable")
+    rows = problem.batch_rows[order]
+    behind = base.indptr[rows + 1]
+    pointers = base.indptr.astype(np.int64)
+    pointers[1:] += np.cumsum(np.bincount(rows, minlength=base.shape[0]))
+    columns = np.insert(base.indices, behind, problem.batch_columns[order])
+    if len(columns) <= np.iinfo(np.int32).max:
+        pointers = pointers.astype(np.int32)
+    return _csr(np.insert(base.data, behind, added[order]), columns, pointers, base.shape)
+
+
+def operands_of(workspace: Workspace) -> GraphOperands:
+    """Return the operands of a workspace as those of a growing matrix, which they have to be."""
+    operands = workspace.operands
+    assert isinstance(operands, GraphOperands), "a runnable of another study"
+    return operands
