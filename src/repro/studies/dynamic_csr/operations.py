@@ -18,7 +18,7 @@ from repro.studies.dynamic_csr.batch import Arranged, Batch
 from repro.studies.dynamic_csr.kernels import Kernels, Launch, Scratch, in_order
 from repro.studies.dynamic_csr.render import COPIED, N_T, SMALL, SMALL_N_T
 from repro.studies.dynamic_csr.scan import Scan
-from repro.studies.dynamic_csr.sort import RadixSort
+from repro.studies.dynamic_csr.sort import RadixSort, bits_of
 from repro.studies.dynamic_csr.storage import Storage
 
 #: What becomes of a value whose place has one already.
@@ -304,7 +304,7 @@ class Operations:
         size = 1 << max(8, (batch.count - 1).bit_length())
         if size not in self._sorts:
             self._sorts[size] = RadixSort(self._device, self._sort, size)
-        sort, (rows, columns) = self._sorts[size], map(_bits, self.storage.shape)
+        sort, (rows, columns) = self._sorts[size], map(bits_of, self.storage.shape)
         if not by_column:
             done = sort.bind(batch.rows, batch.count, rows)
             return done.keys, done.order, done.launch
@@ -344,8 +344,3 @@ class Operations:
 def _permuted(permutation: Buffer | None, any_buffer: Buffer) -> tuple[Argument, Argument]:
     """Return whether rows come in another order, and the order."""
     return (np.int32(0), any_buffer) if permutation is None else (np.int32(1), permutation)
-
-
-def _bits(count: int) -> int:
-    """Return the significant bits of numbers below a count."""
-    return max(1, (count - 1).bit_length())
