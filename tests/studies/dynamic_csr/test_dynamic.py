@@ -396,7 +396,7 @@ def test_the_defragmented_matrix_is_csr(on_cpu, make_batch):
 
 
 def test_a_matrix_that_was_left_between_allocation_and_size_is_refused(on_cpu, make_batch):
-    matrix = on_cpu(layout.lay_out(sp.csr_array(np.eye(4)), 4, 50))
+    matrix = on_cpu(layout.lay_out(sp.csr_array(np.eye(4)), 4, 2 * SMALL))
     operations = matrix.operations
     bound = []
     over = operations._kernels.over
@@ -406,7 +406,8 @@ def test_a_matrix_that_was_left_between_allocation_and_size_is_refused(on_cpu, m
         return bound[-1][1]
 
     operations._kernels.over = remember
-    operations.insertion(make_batch([1, 2], [0, 0], [1.0, 1.0], grouped=True), 1)
+    many = SMALL + 1  # fewer are inserted by one kernel
+    operations.insertion(make_batch(np.sort(np.arange(many) % 4), np.zeros(many), np.ones(many), grouped=True), 1)
     for name, launch in bound:
         if name in ("check_batch", "allocate"):
             launch()

@@ -240,7 +240,7 @@ class DynamicMatrix:
         total = self._report().total
         compact = Storage.empty(storage.device, storage.shape, storage.segments, max(total, 1), storage.dtype)
         try:
-            self._operations.copy(offsets, compact)()
+            self._operations.copy(offsets, compact, slack=False)()
             indptr = np.zeros(storage.shape[0] + 1, np.int32)
             columns, values = np.empty(total, np.int32), np.empty(total, storage.dtype)
             for buffer, array in ((offsets, indptr), (compact.columns, columns), (compact.values, values)):
@@ -281,7 +281,7 @@ class DynamicMatrix:
             wanted = min(max(total, int(GROWTH * total) + self.slack), MOST_ENTRIES)
         check_capacity(max(total, wanted))
         new = Storage.empty(old.device, old.shape, old.segments, max(wanted, 1), old.dtype)
-        self._operations.copy(offsets, new)()
+        self._operations.copy(offsets, new, slack=slack > 0 or demand is not None)()
         old.device.synchronize()  # a reader of the old buffers, too, is done with them when they go
         self._operations.release()
         self._storage = new

@@ -16,14 +16,13 @@ import numpy as np
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.studies.dynamic_csr.batch import Arranged, Batch
 from repro.studies.dynamic_csr.kernels import Kernels, Launch, Scratch, in_order
-from repro.studies.dynamic_csr.render import COPIED, N_T, SMALL, SMALL_N_T
+from repro.studies.dynamic_csr.render import COPIED, HASH_BITS, N_T, SMALL, SMALL_N_T
 from repro.studies.dynamic_csr.scan import Scan
 from repro.studies.dynamic_csr.sort import RadixSort, bits_of
 from repro.studies.dynamic_csr.storage import Storage
 
 #: What becomes of a value whose place has one already.
 Existing = Literal["replace", "add"]
-NOTHING = 0xFF  # byte of -1
 
 
 @dataclass(frozen=True)
@@ -77,16 +76,14 @@ class Operations:
         slack
             Room for so many entries beside those that a new segment is made for.
         """
-        if not batch.grouped and batch.count <= SMALL:
+        if batch.count <= SMALL:
             return self._small(batch, slack)
         if batch.grouped:
-            check, arranged, arrange = self._check(batch), Arranged(batch.count, batch.rows), []
-        else:
-            check = self._check(batch)
-            rows, order, sort = self._sorted(batch, by_column=False)
-            arranged, arrange = Arranged(batch.count, rows, order), [sort]
-        again = self.insertion_of(batch, arranged, slack)
-        return replace(again, launch=in_order([check, *arrange, again.launch]))
+            insertion = self.insertion_of(batch, Arranged(batch.count, batch.rows), slack)
+            return replace(insertion, launch=in_order([self._check(batch), insertion.launch]))
+        by_row = self._sorter(batch.count).bind(batch.rows, batch.count, bits_of(self.storage.shape[0]))
+        insertion = self.insertion_of(batch, Arranged(batch.count, by_row.keys, by_row.order), slack)
+        return replace(insertion, launch=in_order([self._check(batch), by_row.launch, insertion.launch]))
 
     def insertion_of(self, batch: Batch, arranged: Arranged, slack: int) -> Insertion:
         """Append entries of a batch, all or some, that are arranged by row and known to lie in the matrix."""
@@ -96,8 +93,8 @@ class Operations:
         assert batch.values is not None
         launches = [
             self._over(
-                "allocate", arranged.count, m, np.int32(0), arranged.rows, heads, heads, np.int32(slack),
-                np.int32(storage.capacity), *self._chain, storage.state,
+                "allocate", arranged.count, m, arranged.rows, heads, np.int32(slack), np.int32(storage.capacity),
+                *self._chain, storage.state,
             ),
             self._over(
                 "write_entries", arranged.count, m, np.int32(arranged.order is not None), arranged.rows, order, heads,
@@ -137,12 +134,25 @@ class Operations:
     # changing ----------------------------------------------------------------------------------------------------------
 
     def arranged(self, batch: Batch) -> tuple[Launch, Arranged]:
-        """Return what checks a batch and sorts it by row and column, and how it is arranged then."""
-        check = self._check(batch)
-        rows, order, sort = self._sorted(batch, by_column=True)
-        columns = self._ints("sorted columns", batch.count)
-        gather = self._over("gather", batch.count, np.int32(batch.count), order, batch.columns, columns)
-        return in_order([check, sort, gather]), Arranged(batch.count, rows, order, columns)
+        """Return what checks a batch and sorts it by row and a hash of the column, and how it is arranged then."""
+        count, storage = batch.count, self.storage
+        hashes, columns = self._ints("hashes", count), self._ints("sorted columns", count)
+        n_rows, n_columns = map(np.int32, storage.shape)
+        m = np.int32(count)
+        sort = self._sorter(count)
+        by_column = sort.bind(hashes, count, HASH_BITS)
+        by_row = sort.bind(batch.rows, count, bits_of(storage.shape[0]), by_column.order)
+        launch = in_order(
+            [
+                self._over(
+                    "hash_columns", count, m, n_rows, n_columns, batch.rows, batch.columns, hashes, storage.state
+                ),
+                by_column.launch,
+                by_row.launch,
+                self._over("gather", count, m, by_row.order, batch.columns, columns),
+            ]
+        )
+        return launch, Arranged(count, by_row.keys, by_row.order, columns)
 
     def unique_insertion_of(
         self, batch: Batch, arranged: Arranged, slack: int, existing: Existing = "replace", grow: bool = True
@@ -161,34 +171,13 @@ class Operations:
         """
         storage, count = self.storage, arranged.count
         assert arranged.order is not None and arranged.columns is not None and batch.values is not None
-        m, adding = np.int32(count), np.int32(existing == "add")
-        places = m, arranged.rows, arranged.columns
-        hits, fresh, ranks = (self._ints(name, count + 1) for name in ("hits", "fresh", "ranks"))
-        heads, left = self._ints("heads", count), self._ints("left", count)
-        read = np.int32(storage.pitch), storage.table, storage.sizes, storage.columns
-        find = (
-            self._over("find_new", count, *places, hits, fresh) if grow else lambda: self._device.fill(fresh, 0)
-        )
-        launches: list[Launch] = [
-            lambda: self._device.fill(hits, NOTHING),
-            self._over("match", count, *places, hits, *read, storage.state),
-            find,
-            self._scan(count)(fresh, ranks, count),
-            self._over(
-                "allocate", count, m, np.int32(1), arranged.rows, ranks, heads, np.int32(slack),
-                np.int32(storage.capacity), *self._chain, storage.state,
-            ),
-            self._over(
-                "write_new", count, *places, adding, arranged.order, ranks, heads, batch.values, left, *self._chain,
-                storage.columns, storage.values, storage.state,
-            ),
-            self._over(
-                "apply", count, *places, adding, arranged.order, ranks, heads, hits, batch.values, *self._chain,
-                storage.columns, storage.values, storage.versions, storage.state,
-            ),
-            self._settle(),
-        ]  # fmt: skip
-        return Insertion(in_order(launches), partial(self._left_of, batch, arranged, left))
+        hits, ranks, left = (self._ints(name, count) for name in ("hits", "ranks", "left"))
+        merge = self._over(
+            "merge", count, np.int32(count), arranged.rows, arranged.columns, np.int32(existing == "add"),
+            np.int32(grow), arranged.order, batch.values, hits, ranks, left, np.int32(slack), np.int32(storage.capacity),
+            *self._chain, storage.columns, storage.values, storage.versions, storage.state,
+        )  # fmt: skip
+        return Insertion(in_order([merge, self._settle()]), partial(self._left_of, batch, arranged, left))
 
     def deletion(self, batch: Batch) -> Launch:
         """Take all entries of some places out of their rows; places that have none are ignored."""
@@ -232,7 +221,10 @@ class Operations:
             A launch, and int32 `(rows + 1,)`: the offsets, and last the entries in all.
         """
         storage, rows = self.storage, self.storage.shape[0]
-        room, offsets = self._ints("rooms", rows), self._ints("offsets", rows + 1)
+        offsets = self._ints("offsets", rows + 1)
+        if not slack and permutation is None and demand is None:
+            return self._scan(rows)(storage.sizes, offsets, rows), offsets
+        room = self._ints("rooms", rows)
         launches = [
             self._over(
                 "new_rooms", rows, np.int32(rows), np.int32(slack), *_permuted(permutation, storage.sizes),
@@ -244,32 +236,33 @@ class Operations:
         launches.append(self._scan(rows)(room, offsets, rows))
         return in_order(launches), offsets
 
-    def copy(self, offsets: Buffer, target: Storage, permutation: Buffer | None = None) -> Launch:
+    def copy(self, offsets: Buffer, target: Storage, slack: bool, permutation: Buffer | None = None) -> Launch:
         """Copy all rows into another matrix of the same shape, each into one segment at its offset.
 
-        The target's sizes are set as well; with no slack its columns and values are CSR, by the offsets.
+        Parameters
+        ----------
+        offsets, permutation
+            As of `rooms`.
+        target
+            Its sizes, its table and where its next segment is cut off are set as well; without slack its columns and
+            values are CSR, by the offsets.
+        slack
+            Whether rows have room beside their entries.
         """
         storage, rows = self.storage, self.storage.shape[0]
         tile = COPIED * N_T[self._device.backend]
         tiles = -(-target.capacity // tile)
-        firsts = self._ints("first rows", tiles + 1)
+        firsts, n_rows = self._ints("first rows", tiles + 1), np.int32(rows)
         permuted = _permuted(permutation, storage.sizes)
-        n_rows = np.int32(rows)
-        return in_order(
-            [
-                self._over("first_rows", rows, n_rows, offsets, firsts),
-                self._kernels.blocks(
-                    "copy_rows", tiles,
-                    [n_rows, offsets, firsts, *permuted, np.int32(storage.pitch), storage.table,
-                     storage.sizes, storage.columns, storage.values, target.columns, target.values],
-                ),
-                self._over(
-                    "new_table", rows, n_rows, np.int32(target.segments), np.int32(target.pitch), offsets, *permuted,
-                    target.table, target.state,
-                ),
-                self._over("copy_sizes", rows, n_rows, storage.sizes, target.sizes),
-            ]
+        place = self._over(
+            "place_rows", rows, n_rows, offsets, *permuted, storage.sizes, np.int32(target.segments),
+            np.int32(target.pitch), target.table, target.sizes, target.state, firsts,
         )  # fmt: skip
+        arguments: list[Argument] = [
+            n_rows, offsets, firsts, np.int32(slack), *permuted, np.int32(storage.pitch), storage.table, storage.sizes,
+            storage.columns, storage.values, target.columns, target.values,
+        ]  # fmt: skip
+        return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
 
     def total(self, offsets: Buffer) -> Launch:
         """Put the last of the offsets where the report has it: the entries that a copy takes, slack included."""
@@ -279,15 +272,9 @@ class Operations:
     def adoption(self, offsets: Buffer) -> Launch:
         """Make what lies in the columns and values a matrix of one segment a row, from the offsets of CSR."""
         storage, rows = self.storage, self.storage.shape[0]
-        n_rows = np.int32(rows)
-        return in_order(
-            [
-                self._over(
-                    "new_table", rows, n_rows, np.int32(storage.segments), np.int32(storage.pitch), offsets,
-                    *_permuted(None, offsets), storage.table, storage.state,
-                ),
-                self._over("sizes_of", rows, n_rows, offsets, storage.sizes),
-            ]
+        return self._over(
+            "adopt", rows, np.int32(rows), np.int32(storage.segments), np.int32(storage.pitch), offsets, storage.table,
+            storage.sizes, storage.state,
         )  # fmt: skip
 
     # parts -------------------------------------------------------------------------------------------------------------
@@ -299,18 +286,11 @@ class Operations:
             self.storage.state,
         )  # fmt: skip
 
-    def _sorted(self, batch: Batch, by_column: bool) -> tuple[Buffer, Buffer, Launch]:
-        """Return the rows in ascending order, which entries these are, and what sorts them."""
-        size = 1 << max(8, (batch.count - 1).bit_length())
+    def _sorter(self, count: int) -> RadixSort:
+        size = 1 << max(8, (count - 1).bit_length())
         if size not in self._sorts:
             self._sorts[size] = RadixSort(self._device, self._sort, size)
-        sort, (rows, columns) = self._sorts[size], map(bits_of, self.storage.shape)
-        if not by_column:
-            done = sort.bind(batch.rows, batch.count, rows)
-            return done.keys, done.order, done.launch
-        first = sort.bind(batch.columns, batch.count, columns)
-        last = sort.bind(batch.rows, batch.count, rows, first.order)
-        return last.keys, last.order, in_order([first.launch, last.launch])
+        return self._sorts[size]
 
     def _scan(self, count: int) -> Callable[[Buffer, Buffer, int], Launch]:
         size = 1 << max(8, (count - 1).bit_length())

@@ -18,8 +18,10 @@ N_T = {"cuda": 256, "opencl": 64}
 #: The largest batch that one block inserts, and its threads.
 SMALL = 2048
 SMALL_N_T = {"cuda": 1024, "opencl": 64}
-#: Rows of more entries are changed by a block together.
-LONG_ROW = 128
+#: Rows of more entries, or with more of a batch, are changed by a block together; a batch has a bit of a word for each.
+LONG_ROW, LONG_RUN = 128, 32
+#: Bits of the hash that a row's columns are sorted by.
+HASH_BITS = 8
 #: Entries of the new buffer that a block of a defragmentation copies, per thread.
 COPIED = 8
 
@@ -53,6 +55,8 @@ def render_key(templates: Path, key: str, target: Target) -> str:
         small=SMALL,
         small_n_t=SMALL_N_T[target.dialect],
         long_row=LONG_ROW,
+        long_run=LONG_RUN,
+        hash_bits=HASH_BITS,
         copied=COPIED,
         state=state.NAMES,
     )
