@@ -16,11 +16,13 @@ import numpy as np
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.studies.dynamic_csr.batch import Arranged, Batch
 from repro.studies.dynamic_csr.kernels import Kernels, Launch, Scratch, in_order
-from repro.studies.dynamic_csr.render import COPIED, HASH_BITS, N_T, SMALL, SMALL_N_T
+from repro.studies.dynamic_csr.render import COPIED, N_T, SMALL, SMALL_N_T
 from repro.studies.dynamic_csr.scan import Scan
-from repro.studies.dynamic_csr.sort import RadixSort, bits_of
+from repro.studies.dynamic_csr.sort import KEY_BITS, RadixSort, bits_of
 from repro.studies.dynamic_csr.storage import Storage
 
+#: Bits of a column's hash that a batch is sorted by at most: entries of a row with equal ones are looked through.
+MOST_HASH_BITS = 16
 #: What becomes of a value whose place has one already.
 Existing = Literal["replace", "add"]
 
@@ -136,23 +138,19 @@ class Operations:
     def arranged(self, batch: Batch) -> tuple[Launch, Arranged]:
         """Return what checks a batch and sorts it by row and a hash of the column, and how it is arranged then."""
         count, storage = batch.count, self.storage
-        hashes, columns = self._ints("hashes", count), self._ints("sorted columns", count)
-        n_rows, n_columns = map(np.int32, storage.shape)
-        m = np.int32(count)
-        sort = self._sorter(count)
-        by_column = sort.bind(hashes, count, HASH_BITS)
-        by_row = sort.bind(batch.rows, count, bits_of(storage.shape[0]), by_column.order)
+        keys, rows, columns = (self._ints(name, count) for name in ("keys", "sorted rows", "sorted columns"))
+        m, bits, n_rows, n_columns = map(np.int32, (count, self._hash_bits, *storage.shape))
+        by_key = self._sorter(count).bind(keys, count, bits_of(storage.shape[0]) + self._hash_bits)
         launch = in_order(
             [
                 self._over(
-                    "hash_columns", count, m, n_rows, n_columns, batch.rows, batch.columns, hashes, storage.state
+                    "make_keys", count, m, n_rows, n_columns, bits, batch.rows, batch.columns, keys, storage.state
                 ),
-                by_column.launch,
-                by_row.launch,
-                self._over("gather", count, m, by_row.order, batch.columns, columns),
+                by_key.launch,
+                self._over("split_keys", count, m, bits, by_key.keys, by_key.order, batch.columns, rows, columns),
             ]
         )
-        return launch, Arranged(count, by_row.keys, by_row.order, columns)
+        return launch, Arranged(count, rows, by_key.order, columns)
 
     def unique_insertion_of(
         self, batch: Batch, arranged: Arranged, slack: int, existing: Existing = "replace", grow: bool = True
@@ -173,8 +171,8 @@ class Operations:
         assert arranged.order is not None and arranged.columns is not None and batch.values is not None
         hits, ranks, left = (self._ints(name, count) for name in ("hits", "ranks", "left"))
         merge = self._over(
-            "merge", count, np.int32(count), arranged.rows, arranged.columns, np.int32(existing == "add"),
-            np.int32(grow), arranged.order, batch.values, hits, ranks, left, np.int32(slack), np.int32(storage.capacity),
+            "merge", count, np.int32(count), arranged.rows, arranged.columns, np.int32(self._hash_bits),
+            np.int32(existing == "add"), np.int32(grow), arranged.order, batch.values, hits, ranks, left, np.int32(slack), np.int32(storage.capacity),
             *self._chain, storage.columns, storage.values, storage.versions, storage.state,
         )  # fmt: skip
         return Insertion(in_order([merge, self._settle()]), partial(self._left_of, batch, arranged, left))
@@ -185,8 +183,8 @@ class Operations:
         arrange, arranged = self.arranged(batch)
         assert arranged.columns is not None
         erase = self._over(
-            "erase", batch.count, np.int32(batch.count), arranged.rows, arranged.columns, *self._chain, storage.columns,
-            storage.values, storage.versions, storage.state,
+            "erase", batch.count, np.int32(batch.count), arranged.rows, arranged.columns, np.int32(self._hash_bits),
+            *self._chain, storage.columns, storage.values, storage.versions, storage.state,
         )  # fmt: skip
         return in_order([arrange, erase, self._settle()])
 
@@ -285,6 +283,11 @@ class Operations:
             "check_batch", batch.count, np.int32(batch.count), rows, columns, batch.rows, batch.columns,
             self.storage.state,
         )  # fmt: skip
+
+    @property
+    def _hash_bits(self) -> int:
+        """Bits that a key has for a column's hash, beside those of the row."""
+        return min(MOST_HASH_BITS, KEY_BITS - bits_of(self.storage.shape[0]))
 
     def _sorter(self, count: int) -> RadixSort:
         size = 1 << max(8, (count - 1).bit_length())

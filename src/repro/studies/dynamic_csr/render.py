@@ -20,8 +20,6 @@ SMALL = 2048
 SMALL_N_T = {"cuda": 1024, "opencl": 64}
 #: Rows of more entries, or with more of a batch, are changed by a block together; a batch has a bit of a word for each.
 LONG_ROW, LONG_RUN = 128, 32
-#: Bits of the hash that a row's columns are sorted by.
-HASH_BITS = 8
 #: Entries of the new buffer that a block of a defragmentation copies, per thread.
 COPIED = 8
 
@@ -56,7 +54,6 @@ def render_key(templates: Path, key: str, target: Target) -> str:
         small_n_t=SMALL_N_T[target.dialect],
         long_row=LONG_ROW,
         long_run=LONG_RUN,
-        hash_bits=HASH_BITS,
         copied=COPIED,
         state=state.NAMES,
     )
