@@ -11,10 +11,14 @@ from repro.errors import ReproError
 from repro.problems.assembled import Floats
 
 Lengths = NDArray[np.int64]
-#: Exponents of the power law that the lengths beyond the width may have.
+#: Exponents of the power law that the lengths beyond the width may have, and how far it may be moved from 1; tried in
+#: this order until the spread is near.
 EXPONENTS = np.linspace(-6.0, 6.0, 241)
+SHIFTS = (0.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 #: The exponent where no standard deviation is asked for: that of many graphs.
 USUAL = 2.0
+#: As near as need be, relatively, to the spread, and to the number of rows that a law asks for.
+NEAR = 0.01
 #: Halvings of the interval in which the base's decay is looked for.
 HALVINGS = 60
 
@@ -102,11 +106,10 @@ def row_lengths(wanted: Wanted) -> Lengths:
         There are no such lengths.
     """
     wanted.check()
-    count, exponent = _tail(wanted)
+    count, law = _tail(wanted)
     beyond = np.empty(0, np.int64)
     if count:
-        share = _power(wanted.reach, exponent)
-        beyond = _quantiles(share, count) + 1
+        beyond = _quantiles(law, count) + 1
         beyond[-1] = wanted.reach
         _settle(beyond[:-1], wanted.overflow - wanted.reach, 1, wanted.reach)
     rest = wanted.rows - count
@@ -114,8 +117,7 @@ def row_lengths(wanted: Wanted) -> Lengths:
     steps = wanted.top - wanted.shortest
     base = np.empty(0, np.int64)
     if rest:
-        share = _geometric(steps, total / rest - wanted.shortest)
-        base = _quantiles(share, rest) + wanted.shortest
+        base = _quantiles(_geometric(steps, total / rest - wanted.shortest), rest) + wanted.shortest
         if not wanted.reach:
             base[-1] = wanted.longest
         held = 0 if wanted.reach else 1
@@ -123,36 +125,52 @@ def row_lengths(wanted: Wanted) -> Lengths:
     return np.concatenate([np.sort(beyond + wanted.width)[::-1], np.sort(base)[::-1]])
 
 
-def _tail(wanted: Wanted) -> tuple[int, float]:
-    """Return how many rows are beyond the width, and the exponent of the power law of their excess."""
+def _tail(wanted: Wanted) -> tuple[int, Floats]:
+    """Return how many rows are beyond the width, and the law of their excess over it."""
     if not wanted.reach:
-        return 0, USUAL
-    mean = wanted.nonzeros / wanted.rows
-    best: tuple[float, float, int, float] | None = None
-    for exponent in EXPONENTS:
-        share = _power(wanted.reach, exponent)
-        excess = np.arange(1, wanted.reach + 1)
-        usual = wanted.overflow / float(share @ excess)
-        count = int(np.clip(round(usual), wanted.fewest, wanted.most))
-        squares = count * float(share @ (wanted.width + excess - mean) ** 2)
-        rest = wanted.rows - count
-        if rest:
-            steps = wanted.top - wanted.shortest
-            law = _geometric(steps, (wanted.within - count * wanted.width) / rest - wanted.shortest)
-            squares += rest * float(law @ (wanted.shortest + np.arange(steps + 1) - mean) ** 2)
-        spread = (squares / wanted.rows) ** 0.5
-        far = abs(exponent - USUAL) if wanted.spread is None else abs(spread - wanted.spread)
-        # a law that needs more or fewer rows than there may be does not keep its shape
-        bent = abs(count - usual) / usual
-        candidate = (round(max(0.0, bent - 0.01), 3), far, count, float(exponent))
-        best = candidate if best is None else min(best, candidate)
+        return 0, np.empty(0)
+    best: tuple[float, float, float, float] | None = None
+    excess = np.arange(1, wanted.reach + 1)
+    for shift in SHIFTS:
+        for exponent in EXPONENTS:
+            law = _power(excess + shift, exponent)
+            usual = wanted.overflow / float(law @ excess)
+            count = _rows_beyond(wanted, law, excess)
+            if wanted.spread is None:
+                far = abs(exponent - USUAL)
+            else:
+                apart = abs(_spread(wanted, count, law, excess) - wanted.spread)
+                far = max(0.0, apart - max(0.15, NEAR * wanted.spread))
+            # a law that needs more or fewer rows than there may be does not keep its shape
+            bent = max(0.0, abs(count - usual) / usual - NEAR)
+            candidate = (bent, far, shift, float(exponent))
+            best = candidate if best is None else min(best, candidate)
+        if best is not None and best[:2] == (0.0, 0.0):
+            break
     assert best is not None
-    return best[2], best[3]
+    law = _power(excess + best[2], best[3])
+    return _rows_beyond(wanted, law, excess), law
 
 
-def _power(reach: int, exponent: float) -> Floats:
-    """Return the shares of 1, 2, … reach by a power law."""
-    logs = -exponent * np.log(np.arange(1, reach + 1))
+def _rows_beyond(wanted: Wanted, law: Floats, excess: Lengths) -> int:
+    """Return how many rows are beyond the width if their excess follows a law, as far as so many can be."""
+    return int(np.clip(round(wanted.overflow / float(law @ excess)), wanted.fewest, wanted.most))
+
+
+def _spread(wanted: Wanted, count: int, law: Floats, excess: Lengths) -> float:
+    """Return the standard deviation that all rows will have."""
+    mean, rest = wanted.nonzeros / wanted.rows, wanted.rows - count
+    squares = count * float(law @ (wanted.width + excess - mean) ** 2)
+    if rest:
+        steps = wanted.top - wanted.shortest
+        base = _geometric(steps, (wanted.within - count * wanted.width) / rest - wanted.shortest)
+        squares += rest * float(base @ (wanted.shortest + np.arange(steps + 1) - mean) ** 2)
+    return float((squares / wanted.rows) ** 0.5)
+
+
+def _power(places: NDArray[np.number], exponent: float) -> Floats:
+    """Return the shares of places by a power law."""
+    logs = -exponent * np.log(places)
     share = np.exp(logs - logs.max())
     law: Floats = share / share.sum()
     return law
