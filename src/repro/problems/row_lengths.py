@@ -32,7 +32,7 @@ class Wanted:
     rows, nonzeros
         How many lengths, and their sum.
     shortest, longest
-        The least that a row may have, and what the longest has.
+        The least that a row may have, at most the width, and what the longest has.
     width, overflow
         So many entries lie beyond the first `width` of their rows: the sum of max(0, length - width).
     spread
@@ -136,13 +136,15 @@ def _tail(wanted: Wanted) -> tuple[int, Floats]:
             law = _power(excess + shift, exponent)
             usual = wanted.overflow / float(law @ excess)
             count = _rows_beyond(wanted, law, excess)
+            # a law that needs more or fewer rows than there may be does not keep its shape
+            bent = max(0.0, abs(count - usual) / usual - NEAR)
+            if best is not None and bent > best[0]:
+                continue
             if wanted.spread is None:
-                far = abs(exponent - USUAL)
+                far = round(abs(exponent - USUAL), 6)
             else:
                 apart = abs(_spread(wanted, count, law, excess) - wanted.spread)
                 far = max(0.0, apart - max(0.15, NEAR * wanted.spread))
-            # a law that needs more or fewer rows than there may be does not keep its shape
-            bent = max(0.0, abs(count - usual) / usual - NEAR)
             candidate = (bent, far, shift, float(exponent))
             best = candidate if best is None else min(best, candidate)
         if best is not None and best[:2] == (0.0, 0.0):
