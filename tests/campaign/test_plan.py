@@ -69,9 +69,7 @@ def test_a_plan_says_what_kind_a_problem_is(tmp_path: Path) -> None:
     )
     registry = load_registry(Path("problems.yaml"))
     mine = OwnProblem(path="mine.mtx", updates={"sizes": [1]})
-    still, grows, own, user = (
-        planning._planned(item, registry, Limits()) for item in (*registry.problems, mine)
-    )
+    still, grows, own, user = (planning._planned(item, registry, Limits()) for item in (*registry.problems, mine))
     assert (still.kind, still.entry) == ("matrix", "real")
     assert (grows.kind, grows.entry, grows.size, grows.columns) == ("updates", None, (5, 9), 7)
     for outline in (own, user):

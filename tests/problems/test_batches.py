@@ -133,9 +133,7 @@ def test_the_stored_triangle_of_a_matrix_of_the_collection(collected: Callable[[
 
 
 @pytest.mark.usefixtures("no_mirror")
-def test_the_record_of_what_grows_and_of_what_cannot_be_had(
-    collected: Callable[[str], Config], tmp_path: Path
-) -> None:
+def test_the_record_of_what_grows_and_of_what_cannot_be_had(collected: Callable[[str], Config], tmp_path: Path) -> None:
     config, record = collected("updates: {sizes: [2]}"), tmp_path / "toy.json"
     build_problem("toy", config, tmp_path / "toy.npz", record)
     said: dict[str, Any] = json.loads(record.read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ def test_a_web_is_near_and_repeats_its_neighbours() -> None:
     rows, _ = keys_of(matrix)
     assert 0.8 <= np.mean(np.abs(rows - matrix.indices) <= 1000) <= 0.92
     lists = [set(matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]) for row in range(10 * RUN)]
-    shared = [len(a & b) / max(1, len(a)) for a, b in zip(lists, lists[1:], strict=False)]
+    shared = [len(a & b) / max(1, len(a)) for a, b in pairwise(lists)]
     assert np.mean(shared) > 0.2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def draw_batches(matrix: Assembled, wished: Batches, seed: int, where: str) -> d
     batch_values = rng.uniform(-1, 1, entries)
     pointers = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     if wished.order == "sorted":
-        for begin, end in zip(pointers[:-1], pointers[1:], strict=True):
+        for begin, end in pairwise(pointers):
             order = begin + np.argsort(batch_rows[begin:end], kind="stable")
             for array in (batch_rows, batch_columns, batch_values):
                 array[begin:end] = array[order]

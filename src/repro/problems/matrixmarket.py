@@ -69,9 +69,7 @@ class MatrixFile:
         return matrix_checksum(self.matrix)
 
 
-def read_matrix(
-    path: Path, limits: Limits | None = None, *, distinct: bool = False, lower: bool = False
-) -> MatrixFile:
+def read_matrix(path: Path, limits: Limits | None = None, *, distinct: bool = False, lower: bool = False) -> MatrixFile:
     """Read a Matrix Market file, bare, packed with gzip or xz, or in a tar archive under the archive's own name.
 
     Real, integer and complex values are taken as they are; the entries of a pattern are 1. The matrix may be

@@ -1,4 +1,4 @@
-"""Row lengths of a graph that cannot be had, from what is published of them: so many entries, so many beyond a width."""
+"""Row lengths of a graph that cannot be had, from what is published: so many entries, so many beyond a width."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Wanted:
         if not (self.rows > 0 and 0 <= self.shortest <= self.top and fits and beyond and alone):
             raise ReproError(
                 "no rows have such lengths",
-                expected=f"{self.rows:,} rows of {self.shortest:,} to {self.longest:,} entries, {self.nonzeros:,} in all",
+                expected=f"{self.rows:,} rows of {self.shortest:,} to {self.longest:,} entries, with {self.nonzeros:,}",
                 actual=f"{self.overflow:,} of them beyond the first {self.width:,} of their rows",
             )
 

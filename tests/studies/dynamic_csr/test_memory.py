@@ -59,7 +59,9 @@ def test_table_5_1_is_what_the_registry_has(item: Generated) -> None:
 
 def test_the_means_that_the_text_states() -> None:
     fractions = [float(item["DCSR-4"]) for item in PRINTED["memory"]]
-    assert np.mean(fractions) == pytest.approx(float(PRINTED.quantity("memory of four segments over HYB, mean")), abs=0.01)
+    assert np.mean(fractions) == pytest.approx(
+        float(PRINTED.quantity("memory of four segments over HYB, mean")), abs=0.01
+    )
     updates = [
         float(item["HYB_update"]) / float(item["DCSR_update"])
         for item in PRINTED["operations"]

@@ -102,7 +102,5 @@ def all_bytes(sizes: Sizes, precision: str) -> Bytes:
     return {
         "CSR": entry * sizes.nonzeros + INDEX_BYTES * (sizes.rows + 1),
         "HYB": entry * sizes.rows * sizes.width + (entry + INDEX_BYTES) * sizes.overflow,
-        **{
-            f"DCSR-{k}": entry * sizes.nonzeros + INDEX_BYTES * k * pitch_of(sizes.rows) + fixed for k in SEGMENTS
-        },
+        **{f"DCSR-{k}": entry * sizes.nonzeros + INDEX_BYTES * k * pitch_of(sizes.rows) + fixed for k in SEGMENTS},
     }
