@@ -65,7 +65,7 @@ def test_counts_are_exact_whatever_is_asked_for(seed: int) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_full_rows(family: Family) -> None:
-    matrix = assemble_graph(Wanted(3, 150, 50, 50, 4, 3 * 46), 50, family, 1)
+    matrix = assemble_graph(Wanted(3, 150, 0, 50, 4, 3 * 46), 50, family, 1)
     np.testing.assert_array_equal(matrix.indices.reshape(3, 50), np.tile(np.arange(50), (3, 1)))
 
 

@@ -82,9 +82,9 @@ def build(problem: str | OwnProblem, config: Config) -> Problem:
     if wished is None:
         return Matrix(name, entry, **parts, origin=origin).complete()
     seed = config.seed if wished.seed is None else wished.seed
-    batches = draw_batches(assembled, wished, seed, name)
+    parts |= draw_batches(assembled, wished, seed, name)
     origin["updates"] = {**wished.model_dump(mode="json", exclude_defaults=True), "seed": seed}
-    return Updates(name, **parts, **batches, origin=origin).complete()
+    return Updates(name, **parts, origin=origin).complete()
 
 
 def find(name: str, config: Config) -> Spec | OwnProblem:

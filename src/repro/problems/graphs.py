@@ -89,7 +89,8 @@ def _arrange(lengths: Lengths, run: int, rng: np.random.Generator) -> Lengths:
     """Put lengths in a random order in which runs of like ones stay together."""
     runs = -(-len(lengths) // run)
     places = (rng.permutation(runs)[:, None] * run + np.arange(run)).ravel()
-    return lengths[places[places < len(lengths)]]
+    arranged: Lengths = lengths[places[places < len(lengths)]]
+    return arranged
 
 
 def _blocks(pointers: Places) -> Iterator[tuple[int, int]]:
@@ -206,7 +207,8 @@ def _digits() -> NDArray[np.int64]:
     """Return digits, each as often among 65536 as so many bits of a R-MAT column make it."""
     ones = np.array([digit.bit_count() for digit in range(1 << DIGIT)])
     shares = np.cumsum(ONE**ones * (1 - ONE) ** (DIGIT - ones))
-    return np.repeat(np.arange(1 << DIGIT), np.diff(np.rint(shares * (1 << 16)).astype(np.int64), prepend=0))
+    ends = np.rint(shares * (1 << 16)).astype(np.int64)
+    return np.repeat(np.arange(1 << DIGIT), ends - np.append(0, ends[:-1]))
 
 
 def _coprime(columns: int) -> int:
@@ -224,4 +226,4 @@ def _mix(numbers: Places) -> NDArray[np.float64]:
         mixed ^= mixed >> np.uint64(shift)
         mixed *= np.uint64(factor)
     mixed ^= mixed >> np.uint64(31)
-    return (mixed >> np.uint64(11)) * 2.0**-53
+    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
