@@ -86,12 +86,15 @@ def test_a_registered_problem_that_grows(make_config: Make) -> None:
     problem = build("tiny/web", make_config())
     assert isinstance(problem, Updates)
     assert (problem.n, problem.base.nnz, problem.batches, problem.entries) == (600, 4800, 5, 5 * 96)
-    assert problem.origin["updates"] == {"batches": 5, "share": 0.02, "order": "sorted", "seed": 1}
+    assert problem.origin["updates"] == {
+        "batches": 5, "share": 0.02, "rows": "uniform", "order": "sorted", "seed": 1
+    }  # fmt: skip
     assert build("tiny/web", make_config(seed=2)).origin["updates"]["seed"] == 2
     assert problem.checksum() == build("tiny/web", make_config()).checksum()
     sweep = build("tiny/sweep", make_config())
     assert isinstance(sweep, Updates)
     assert np.diff(sweep.batch_pointers).tolist() == [1, 0, 40, 400]
+    assert sweep.origin["updates"] == {"sizes": [1, 0, 40, 400], "rows": "degree", "order": "any", "seed": 1}
 
 
 def test_a_pattern_of_ones_own_that_grows_is_of_ones(tmp_path: Path, make_config: Make) -> None:

@@ -83,7 +83,8 @@ def build(problem: str | OwnProblem, config: Config) -> Problem:
         return Matrix(name, entry, **parts, origin=origin).complete()
     seed = config.seed if wished.seed is None else wished.seed
     parts |= draw_batches(assembled, wished, seed, name)
-    origin["updates"] = {**wished.model_dump(mode="json", exclude_defaults=True), "seed": seed}
+    said = {key: value for key, value in wished.model_dump(mode="json").items() if value not in (None, [])}
+    origin["updates"] = {**said, "seed": seed}
     return Updates(name, **parts, origin=origin).complete()
 
 
