@@ -18,9 +18,9 @@ class Kernels:
         self._program = program
         self._n_t = N_T[device.backend]
 
-    def over(self, name: str, count: int, arguments: Sequence[Argument]) -> Launch:
-        """Return a launch with a thread for each of so many things, at least one block."""
-        return self.blocks(name, -(-count // self._n_t), arguments)
+    def over(self, name: str, count: int, arguments: Sequence[Argument], of_each: int = 1) -> Launch:
+        """Return a launch with a thread for each of so many things, or for several; at least one block."""
+        return self.blocks(name, -(-count // (self._n_t * of_each)), arguments)
 
     def blocks(self, name: str, count: int, arguments: Sequence[Argument], n_t: int | None = None) -> Launch:
         """Return a launch of so many blocks, at least one, of the usual number of threads or another."""

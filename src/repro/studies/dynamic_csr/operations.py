@@ -16,13 +16,15 @@ import numpy as np
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.studies.dynamic_csr.batch import Arranged, Batch
 from repro.studies.dynamic_csr.kernels import Kernels, Launch, Scratch, in_order
-from repro.studies.dynamic_csr.render import COPIED, N_T, SMALL, SMALL_N_T
+from repro.studies.dynamic_csr.render import COPIED, N_T, SEVERAL, SMALL, SMALL_N_T
 from repro.studies.dynamic_csr.scan import Scan
 from repro.studies.dynamic_csr.sort import KEY_BITS, RadixSort, bits_of
 from repro.studies.dynamic_csr.storage import Storage
 
-#: Bits of a column's hash that a batch is sorted by at most: entries of a row with equal ones are looked through.
-MOST_HASH_BITS = 16
+#: Bits of a key that four passes of seven sort by, and how many of them are those of a column's hash: the more these are,
+#: the fewer entries of a row with equal ones are looked through.
+KEPT_BITS = 28
+LEAST_HASH_BITS, MOST_HASH_BITS = 8, 16
 #: What becomes of a value whose place has one already.
 Existing = Literal["replace", "add"]
 
@@ -102,7 +104,9 @@ class Operations:
                 "write_entries", arranged.count, m, np.int32(arranged.order is not None), arranged.rows, order, heads,
                 batch.columns, batch.values, left, *self._chain, storage.columns, storage.values, storage.state,
             ),
-            self._over("publish", arranged.count, m, arranged.rows, heads, storage.sizes, storage.state),
+            self._kernels.over(
+                "publish", arranged.count, [m, arranged.rows, heads, storage.sizes, storage.state], SEVERAL
+            ),
             self._settle(),
         ]  # fmt: skip
         return Insertion(in_order(launches), partial(self._left_of, batch, arranged, left))
@@ -279,15 +283,14 @@ class Operations:
 
     def _check(self, batch: Batch) -> Launch:
         rows, columns = map(np.int32, self.storage.shape)
-        return self._over(
-            "check_batch", batch.count, np.int32(batch.count), rows, columns, batch.rows, batch.columns,
-            self.storage.state,
-        )  # fmt: skip
+        arguments = [np.int32(batch.count), rows, columns, batch.rows, batch.columns, self.storage.state]
+        return self._kernels.over("check_batch", batch.count, arguments, SEVERAL)
 
     @property
     def _hash_bits(self) -> int:
         """Bits that a key has for a column's hash, beside those of the row."""
-        return min(MOST_HASH_BITS, KEY_BITS - bits_of(self.storage.shape[0]))
+        of_row = bits_of(self.storage.shape[0])
+        return min(max(KEPT_BITS - of_row, LEAST_HASH_BITS), MOST_HASH_BITS, KEY_BITS - of_row)
 
     def _sorter(self, count: int) -> RadixSort:
         size = 1 << max(8, (count - 1).bit_length())

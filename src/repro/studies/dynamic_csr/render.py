@@ -20,6 +20,8 @@ SMALL = 2048
 SMALL_N_T = {"cuda": 1024, "opencl": 64}
 #: Rows of more entries, or with more of a batch, are changed by a block together; a batch has a bit of a word for each.
 LONG_ROW, LONG_RUN = 128, 32
+#: Entries of a batch that a thread looks at where there is little to do for one.
+SEVERAL = 4
 #: Entries of the new buffer that a block of a defragmentation copies, per thread.
 COPIED = 8
 
@@ -54,6 +56,7 @@ def render_key(templates: Path, key: str, target: Target) -> str:
         small_n_t=SMALL_N_T[target.dialect],
         long_row=LONG_ROW,
         long_run=LONG_RUN,
+        several=SEVERAL,
         copied=COPIED,
         state=state.NAMES,
     )
