@@ -66,7 +66,7 @@ class RadixSort:
         self._device, self._program, self._capacity = device, program, capacity
         self._tile = THREADS[device.backend] * ITEMS[device.backend]
         self._most = device.n_s * BLOCKS[device.backend]
-        runs = min(-(-capacity // self._tile), self._most)  # fewer keys can have more runs, but not more than these
+        runs = max(1, min(-(-capacity // self._tile), self._most))  # fewer keys can have more runs, but not above these
         with ExitStack() as held:
 
             def allocate(name: str, count: int) -> Buffer:
