@@ -1,0 +1,215 @@
+"""Updates, products and conversions of other formats on the CPU, against SciPy."""
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from rival_problems import drawn, growing
+
+from repro.bench.runnable import IncorrectError, ModuleError, Unsupported
+from repro.bench.workspace import Workspace
+from repro.codegen.compile import compile_module
+from repro.codegen.targets import CPU
+from repro.devices.several import Devices
+from repro.studies.dynamic_csr.built import Built
+from repro.studies.dynamic_csr.conversions import PAIRS, Conversion
+from repro.studies.dynamic_csr.coo import CoordinateUpdate
+from repro.studies.dynamic_csr.coordinates import Entries, Resident, SortedCoordinates
+from repro.studies.dynamic_csr.hybrid import HybridArrays, ell_pitch, ell_width, overflow
+from repro.studies.dynamic_csr.hybrid_runs import HybridProduct, HybridSort, HybridUpdate
+from repro.studies.dynamic_csr.operands import make_operands
+from repro.studies.dynamic_csr.rebuild import LONG_ROW, Rebuild
+from repro.studies.dynamic_csr.render import render_key
+from repro.studies.dynamic_csr.rival import updating
+from repro.studies.dynamic_csr.work import Work
+
+UPDATES = (HybridUpdate, CoordinateUpdate, Rebuild)
+
+
+def _long_rows(rows, columns):
+    """A matrix with rows that are empty, short, and longer than a block's share."""
+    random = np.random.default_rng(3)
+    lengths = random.integers(0, 6, rows)
+    lengths[rows // 3], lengths[-1], lengths[::5] = LONG_ROW + 70, 300, 0
+    indices = [np.sort(random.choice(columns, length, replace=False)) for length in lengths]
+    pointers = np.concatenate([[0], np.cumsum(lengths)])
+    return sp.csr_array((random.normal(size=pointers[-1]), np.concatenate(indices), pointers), shape=(rows, columns))
+
+
+RANDOM = sp.random_array((150, 90), density=0.05, rng=np.random.default_rng(2), format="csr")
+PROBLEMS = {
+    "several batches": growing(RANDOM, [drawn(150, 90, count, count) for count in (1, 200, 0, 77)]),
+    "one batch": growing(RANDOM, [drawn(150, 90, 400)]),
+    "an empty batch": growing(RANDOM, [([], [], [])]),
+    "all of a batch in one row": growing(RANDOM, [([149] * 500, np.arange(500) % 90, np.arange(500.0) + 1)]),
+    "all of a batch in one place": growing(RANDOM, [([7] * 300, [3] * 300, np.arange(300.0) - 7)]),
+    "long rows": growing(_long_rows(200, 2000), [drawn(200, 2000, 900), ([199] * 1500, [0] * 1500, [0.5] * 1500)]),
+    "nothing at first": growing(sp.csr_array((40, 50)), [drawn(40, 50, 300)]),
+    "nothing at all": growing(sp.csr_array((5, 4)), [([], [], [])]),
+    "one row": growing(sp.csr_array(np.ones((1, 3000))), [drawn(1, 3000, 10)]),
+    "many more columns than rows": growing(sp.csr_array(np.eye(3, 5000)), [drawn(3, 5000, 4000)]),
+}
+problems = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+precisions = pytest.mark.parametrize("precision", ["single", "double"])
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, templates):
+    """The modules of each precision."""
+    folder = tmp_path_factory.mktemp("rivals")
+
+    def build(precision, name):
+        manifest = folder / precision / f"{name}.json"
+        return Built(compile_module(render_key(templates, f"{precision}/{name}", CPU), CPU, manifest), manifest.parent)
+
+    return {
+        precision: {name: build(precision, name) for name in ("sort", "hybrid", "rebuild")}
+        for precision in ("single", "double")
+    }
+
+
+@pytest.fixture
+def work_on(cpu_device, modules_folder):
+    """Open a workspace for a problem."""
+    opened = []
+
+    def make(problem, precision="double"):
+        workspace = Workspace(Devices([cpu_device]), make_operands(problem, precision, 1), modules_folder, resident=8)
+        opened.append(workspace)
+        return workspace
+
+    yield make
+    for workspace in opened:
+        workspace.release()
+
+
+def _check(runnable, workspace):
+    """Prepare, check as a trial does, and a second time, since a launch has to be repeatable."""
+    runnable.prepare(workspace)
+    errors = [workspace.operands.check(runnable, workspace) for _ in range(2)]
+    workspace.guards.check()
+    runnable.release()
+    runnable.release()
+    return max(errors)
+
+
+@precisions
+@problems
+@pytest.mark.parametrize("order", ["sorted", "any"])
+@pytest.mark.parametrize("what", ["insert", "stream"])
+@pytest.mark.parametrize("update", UPDATES)
+def test_an_update_leaves_the_grown_matrix(built, work_on, update, what, order, problem, precision):
+    runnable = update(built[precision], what, order)
+    assert _check(runnable, work_on(problem, precision)) <= 1
+    assert runnable.columns["what"] == what
+    assert runnable.name == f"{runnable.columns['format']}/{what}/{order}"
+
+
+@precisions
+@problems
+def test_the_hybrid_product(built, work_on, problem, precision):
+    product = HybridProduct(built[precision])
+    workspace = work_on(problem, precision)
+    assert _check(product, workspace) <= 1
+    assert product.matrix_bytes > 0
+
+
+def test_the_hybrid_product_of_other_vectors(built, work_on, cpu_device):
+    workspace = work_on(PROBLEMS["long rows"])
+    product = HybridProduct(built["double"])
+    product.prepare(workspace)
+    matrix = workspace.operands.grown
+    vector = np.random.default_rng(9).normal(size=matrix.shape[1])
+    x, y = cpu_device.upload(vector), cpu_device.allocate(8 * matrix.shape[0])
+    product.product(x, y)()
+    result = np.empty(matrix.shape[0])
+    cpu_device.download(y, result)
+    np.testing.assert_allclose(result, matrix @ vector, rtol=1e-10, atol=1e-10)
+    product.release()
+
+
+@problems
+def test_the_sort_of_the_hybrid_format(built, work_on, problem):
+    assert _check(HybridSort(built["double"]), work_on(problem)) <= 1
+
+
+@problems
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_a_conversion_leaves_the_matrix(built, work_on, source, target, problem):
+    assert _check(Conversion(built["double"], source, target), work_on(problem)) <= 1
+
+
+def test_stages_are_the_update_and_its_sort(built, work_on):
+    workspace = work_on(PROBLEMS["long rows"])
+    for update in (HybridUpdate, CoordinateUpdate):
+        runnable = update(built["double"], "stream")
+        assert list(runnable.stages) == ["update", "sort"]
+        runnable.prepare(workspace)
+        runnable.before()
+        for stage in runnable.stages.values():
+            stage()
+        left = runnable.result()
+        assert abs(left - workspace.operands.grown).max() < 1e-12
+        runnable.release()
+        assert not update(built["double"], "insert").stages
+
+
+def test_coordinates_that_are_not_sorted_are_an_error(built, work_on):
+    entries = Entries(np.array([2, 1, 0], np.int32), np.zeros(3, np.int32), np.arange(3.0))
+    with ExitStack() as held:
+        work = Work(work_on(PROBLEMS["one batch"]), built["double"], held)
+        coordinates = SortedCoordinates(work, 3, 5, np.dtype(float))
+        coordinates.bind_copy(Resident.upload(work, entries), 3)()
+        with pytest.raises(IncorrectError, match="not sorted"):
+            coordinates.read(0, 3)
+        coordinates.bind_sort(0, 3)()
+        np.testing.assert_array_equal(coordinates.read(1, 3).values, [2, 1, 0])
+
+
+def test_there_has_to_be_a_batch_to_insert(built, work_on):
+    workspace = work_on(growing(RANDOM, []))
+    with pytest.raises(Unsupported, match="no batch"):
+        Rebuild(built["double"]).prepare(workspace)
+    assert _check(Rebuild(built["double"], "stream"), workspace) <= 1
+
+
+def test_a_module_that_does_not_compile_is_said(built, work_on, tmp_path):
+    sort = built["double"]["sort"]
+    broken = {**built["double"], "sort": Built(replace(sort.module, binary=None, message="line 3"), tmp_path)}
+    with pytest.raises(ModuleError, match="line 3"):
+        Rebuild(broken).prepare(work_on(PROBLEMS["one batch"]))
+
+
+def test_orders_of_entries():
+    operands = make_operands(PROBLEMS["one batch"], "double", 1)
+    by_row = updating(operands, "stream", "sorted").batches[0]
+    shuffled = updating(operands, "stream", "any").batches[0]
+    assert (np.diff(by_row.rows) >= 0).all()
+    assert not (np.diff(shuffled.rows) >= 0).all()
+    np.testing.assert_allclose(shuffled.to_csr(operands.grown.shape).toarray(), operands.grown.toarray())
+    rows = PROBLEMS["one batch"].batch(0)[0]
+    np.testing.assert_array_equal(updating(operands, "insert", "any").batches[0].rows, rows)
+    np.testing.assert_array_equal(updating(operands, "insert", "sorted").batches[0].rows, np.sort(rows))
+
+
+@pytest.mark.parametrize(
+    ("entries", "rows", "width"),
+    [(3216152, 325557, 12), (207214, 124651, 4), (276143, 69244, 4), (11284032, 4284, 2636), (0, 0, 0), (3, 4, 0)],
+)
+def test_the_width_is_what_the_sizes_of_table_5_2_follow_from(entries, rows, width):
+    assert ell_width(entries, rows) == width
+
+
+def test_the_hybrid_layout_on_the_host():
+    matrix = sp.csr_array(np.array([[1, 2, 3, 4, 5], [0, 0, 0, 0, 0], [0, 6, 0, 0, 7.0]]))
+    arrays = HybridArrays.of(matrix, 2)
+    pitch = ell_pitch(3)
+    assert pitch == 32
+    np.testing.assert_array_equal(arrays.counts, [5, 0, 2])
+    np.testing.assert_array_equal(arrays.values[[0, pitch, 2, pitch + 2]], [1, 2, 6, 7])
+    np.testing.assert_array_equal(arrays.columns[[0, pitch, 2, pitch + 2]], [0, 1, 1, 4])
+    np.testing.assert_array_equal(arrays.over.values, [3, 4, 5])
+    np.testing.assert_array_equal(arrays.over.rows, [0, 0, 0])
+    assert overflow(arrays.counts, 2) == 3
