@@ -63,6 +63,10 @@ class Work:
         self._held.callback(thing.release)
         return thing
 
+    def at_end(self, call: Callable[[], object]) -> None:
+        """Have something done when all is given back."""
+        self._held.callback(call)
+
     def upload(self, array: NDArray[Any]) -> Buffer:
         """Copy an array to the device; of an empty one there is memory for a number."""
         return self.keep(self.device.upload(array if array.size else np.zeros(1, array.dtype)))
