@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -68,7 +68,7 @@ class Conversion(Rival):
                 to, copied = CsrMemory.allocate(work, rows, nnz, number), rows + 1
             sizes = copied, nnz, nnz * number // 4
             launches.append(work.bind("rebuild", "copy_matrix", max(sizes) // 4 + 1, *sizes, *given, *to))
-            self._read: Callable[[], sp.csr_array] = lambda: to.read(work, matrix.shape, matrix.dtype)
+            self._read = lambda: to.read(work, matrix.shape, matrix.dtype)
             self.launch = in_order(launches)
             return
         width = ell_width(nnz, rows)
@@ -89,7 +89,3 @@ class Conversion(Rival):
         ]
         self._read = lambda: hybrid.read(0, over)
         self.launch = in_order(launches)
-
-    def result(self) -> sp.csr_array:
-        """Return the matrix in its new format."""
-        return self._read()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import scipy.sparse as sp
-
 from repro.bench.runnable import not_prepared
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.coordinates import Entries, Resident, SortedCoordinates
@@ -43,7 +41,3 @@ class CoordinateUpdate(Updates):
     def before(self) -> None:
         """Take all batches out again."""
         self._restore()
-
-    def result(self) -> sp.csr_array:
-        """Return the matrix."""
-        return self._read()

@@ -75,10 +75,6 @@ class Geam(Updates):
         self.launch = launch
         self._read = lambda: steps[-1][2].read(work, shape, start.dtype)
 
-    def result(self) -> sp.csr_array:
-        """Return the matrix."""
-        return self._read()
-
 
 class _Addition:
     """The routine with its handle, its description of a matrix and its working memory."""

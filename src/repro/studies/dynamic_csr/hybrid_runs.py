@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.bench.runnable import not_prepared
@@ -139,10 +138,6 @@ class HybridUpdate(Updates):
         """Take all batches out again."""
         self._restore()
 
-    def result(self) -> sp.csr_array:
-        """Return the matrix."""
-        return self._read()
-
 
 class HybridSort(Rival):
     """The sort of the coordinates alone, after the whole matrix has come in any order."""
@@ -170,7 +165,3 @@ class HybridSort(Rival):
         hybrid.coordinates.bind_copy(Resident.upload(work, shuffled), over)()
         self.launch = hybrid.coordinates.bind_sort(0, over)
         self._read = lambda: hybrid.read(1, over)
-
-    def result(self) -> sp.csr_array:
-        """Return the matrix with its coordinates sorted."""
-        return self._read()

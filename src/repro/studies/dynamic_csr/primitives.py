@@ -22,7 +22,7 @@ class Sums(Rival):
     """Exclusive sums of the sizes of all rows: the offsets of CSR."""
 
     kind = "primitive"
-    modules = ("sort",)
+    modules: tuple[str, ...] = ("sort",)
     routine = "ours"
 
     def __init__(self, built: Mapping[str, Built]) -> None:
@@ -57,16 +57,12 @@ class Sums(Rival):
         scan = work.keep(Scan(work.device, work.program("sort"), n, work.guards))
         return scan.bind(sizes, sums, n)
 
-    def result(self) -> sp.csr_array:
-        """Return the matrix, if its offsets came out."""
-        return self._read()
-
 
 class SortOfRows(Rival):
     """A stable sort of all entries' rows, which come in any order, with the place that each comes from."""
 
     kind = "primitive"
-    modules = ("sort",)
+    modules: tuple[str, ...] = ("sort",)
     routine = "ours"
 
     def __init__(self, built: Mapping[str, Built]) -> None:
@@ -100,7 +96,3 @@ class SortOfRows(Rival):
     def bind_sort(self, work: Work, keys: Buffer, n: int, bits: int) -> tuple[Callable[[], None], Buffer, Buffer]:
         """Return what queues the sort of n keys of so many bits, the keys in order, and where each was."""
         return work.keep(RadixSort(work.device, work.program("sort"), n, work.guards)).bind(keys, n, bits)
-
-    def result(self) -> sp.csr_array:
-        """Return the matrix, if its entries came out in order."""
-        return self._read()

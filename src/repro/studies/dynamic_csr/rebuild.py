@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import scipy.sparse as sp
 
 from repro.bench.runnable import Clock
 from repro.devices.base import Buffer
@@ -44,10 +43,6 @@ class Rebuild(Updates):
             now, entries = target, entries + len(batch.rows)
         self._read = lambda: now.read(work, shape, dtype)
         self.launch = in_order(launches)
-
-    def result(self) -> sp.csr_array:
-        """Return the matrix."""
-        return self._read()
 
 
 class _Step:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, Literal, NamedTuple
 
@@ -83,6 +83,8 @@ class Rival(Rebuilds):
     def __init__(self, built: Mapping[str, Built]) -> None:
         self._built = built
         self._held = ExitStack()
+        self._read: Callable[[], sp.csr_array] = not_prepared
+        self._restore: Callable[[], None] = not_prepared
 
     @property
     def identity(self) -> str:
@@ -103,13 +105,17 @@ class Rival(Rebuilds):
 
     @abstractmethod
     def bind(self, work: Work, operands: GraphOperands) -> None:
-        """Do what `prepare` does; what is held is given to `work`."""
+        """Do what `prepare` does, and say how the matrix is read; what is held is given to `work`."""
+
+    def result(self) -> sp.csr_array:
+        """Wait for what is queued and return the matrix."""
+        return self._read()
 
     def release(self) -> None:
         """Give all memory back."""
         self._held, held = ExitStack(), self._held
         held.close()
-        self.launch = not_prepared
+        self.launch = self._read = self._restore = not_prepared
 
 
 class Updates(Rival):

@@ -16,7 +16,7 @@ from repro.studies.dynamic_csr.scan import check_size, runs_of
 
 #: Threads of a block that counts or scatters, and the keys of each in a tile: as in `sort.j2`.
 THREADS = {"cuda": 256, "opencl": 16}
-ITEMS = {"cuda": 16, "opencl": 256}
+ITEMS = {"cuda": 12, "opencl": 256}
 #: Digits of a pass at most, and their bits.
 RADIX, DIGIT_BITS = 256, 8
 KEY_BITS = 32
@@ -107,7 +107,7 @@ class RadixSort:
         launches: list[Callable[[], None]] = []
         for shift in range(0, passes * width, width):
             digit = min(width, bits - shift)
-            size = [np.int32(n), np.int32(run), np.int32(shift), np.int32(digit)]
+            size: list[Argument] = [np.int32(n), np.int32(run), np.int32(shift), np.int32(digit)]
             if shift == 0 and order is not None:
                 gathered = _other(self._keys, keys)
                 launches.append(self._bind("sort_count_ordered", runs, [*size, keys, self._counters, order, gathered]))
