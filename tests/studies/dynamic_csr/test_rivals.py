@@ -9,10 +9,6 @@ import scipy.sparse as sp
 from rival_problems import drawn, growing
 
 from repro.bench.runnable import IncorrectError, ModuleError, Unsupported
-from repro.bench.workspace import Workspace
-from repro.codegen.compile import compile_module
-from repro.codegen.targets import CPU
-from repro.devices.several import Devices
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.conversions import PAIRS, Conversion
 from repro.studies.dynamic_csr.coo import CoordinateUpdate
@@ -20,11 +16,12 @@ from repro.studies.dynamic_csr.coordinates import Entries, Resident, SortedCoord
 from repro.studies.dynamic_csr.hybrid import HybridArrays, ell_pitch, ell_width, overflow
 from repro.studies.dynamic_csr.hybrid_runs import HybridProduct, HybridSort, HybridUpdate
 from repro.studies.dynamic_csr.operands import make_operands
+from repro.studies.dynamic_csr.primitives import SortOfRows, Sums
 from repro.studies.dynamic_csr.rebuild import LONG_ROW, Rebuild
-from repro.studies.dynamic_csr.render import render_key
 from repro.studies.dynamic_csr.rival import updating
 from repro.studies.dynamic_csr.work import Work
 
+pytest_plugins = ("rival_fixtures",)
 UPDATES = (HybridUpdate, CoordinateUpdate, Rebuild)
 
 
@@ -55,36 +52,6 @@ problems = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 precisions = pytest.mark.parametrize("precision", ["single", "double"])
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory, templates):
-    """The modules of each precision."""
-    folder = tmp_path_factory.mktemp("rivals")
-
-    def build(precision, name):
-        manifest = folder / precision / f"{name}.json"
-        return Built(compile_module(render_key(templates, f"{precision}/{name}", CPU), CPU, manifest), manifest.parent)
-
-    return {
-        precision: {name: build(precision, name) for name in ("sort", "hybrid", "rebuild")}
-        for precision in ("single", "double")
-    }
-
-
-@pytest.fixture
-def work_on(cpu_device, modules_folder):
-    """Open a workspace for a problem."""
-    opened = []
-
-    def make(problem, precision="double"):
-        workspace = Workspace(Devices([cpu_device]), make_operands(problem, precision, 1), modules_folder, resident=8)
-        opened.append(workspace)
-        return workspace
-
-    yield make
-    for workspace in opened:
-        workspace.release()
-
-
 def _check(runnable, workspace):
     """Prepare, check as a trial does, and a second time, since a launch has to be repeatable."""
     runnable.prepare(workspace)
@@ -100,8 +67,8 @@ def _check(runnable, workspace):
 @pytest.mark.parametrize("order", ["sorted", "any"])
 @pytest.mark.parametrize("what", ["insert", "stream"])
 @pytest.mark.parametrize("update", UPDATES)
-def test_an_update_leaves_the_grown_matrix(built, work_on, update, what, order, problem, precision):
-    runnable = update(built[precision], what, order)
+def test_an_update_leaves_the_grown_matrix(rivals_built, work_on, update, what, order, problem, precision):
+    runnable = update(rivals_built[precision], what, order)
     assert _check(runnable, work_on(problem, precision)) <= 1
     assert runnable.columns["what"] == what
     assert runnable.name == f"{runnable.columns['format']}/{what}/{order}"
@@ -109,16 +76,16 @@ def test_an_update_leaves_the_grown_matrix(built, work_on, update, what, order, 
 
 @precisions
 @problems
-def test_the_hybrid_product(built, work_on, problem, precision):
-    product = HybridProduct(built[precision])
+def test_the_hybrid_product(rivals_built, work_on, problem, precision):
+    product = HybridProduct(rivals_built[precision])
     workspace = work_on(problem, precision)
     assert _check(product, workspace) <= 1
     assert product.matrix_bytes > 0
 
 
-def test_the_hybrid_product_of_other_vectors(built, work_on, cpu_device):
+def test_the_hybrid_product_of_other_vectors(rivals_built, work_on, cpu_device):
     workspace = work_on(PROBLEMS["long rows"])
-    product = HybridProduct(built["double"])
+    product = HybridProduct(rivals_built["double"])
     product.prepare(workspace)
     matrix = workspace.operands.grown
     vector = np.random.default_rng(9).normal(size=matrix.shape[1])
@@ -131,20 +98,28 @@ def test_the_hybrid_product_of_other_vectors(built, work_on, cpu_device):
 
 
 @problems
-def test_the_sort_of_the_hybrid_format(built, work_on, problem):
-    assert _check(HybridSort(built["double"]), work_on(problem)) <= 1
+@pytest.mark.parametrize("primitive", [Sums, SortOfRows])
+def test_the_primitives_as_they_are_timed(rivals_built, work_on, primitive, problem):
+    runnable = primitive(rivals_built["double"])
+    assert _check(runnable, work_on(problem)) <= 1
+    assert runnable.columns["routine"] == "ours"
+
+
+@problems
+def test_the_sort_of_the_hybrid_format(rivals_built, work_on, problem):
+    assert _check(HybridSort(rivals_built["double"]), work_on(problem)) <= 1
 
 
 @problems
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_a_conversion_leaves_the_matrix(built, work_on, source, target, problem):
-    assert _check(Conversion(built["double"], source, target), work_on(problem)) <= 1
+def test_a_conversion_leaves_the_matrix(rivals_built, work_on, source, target, problem):
+    assert _check(Conversion(rivals_built["double"], source, target), work_on(problem)) <= 1
 
 
-def test_stages_are_the_update_and_its_sort(built, work_on):
+def test_stages_are_the_update_and_its_sort(rivals_built, work_on):
     workspace = work_on(PROBLEMS["long rows"])
     for update in (HybridUpdate, CoordinateUpdate):
-        runnable = update(built["double"], "stream")
+        runnable = update(rivals_built["double"], "stream")
         assert list(runnable.stages) == ["update", "sort"]
         runnable.prepare(workspace)
         runnable.before()
@@ -153,13 +128,13 @@ def test_stages_are_the_update_and_its_sort(built, work_on):
         left = runnable.result()
         assert abs(left - workspace.operands.grown).max() < 1e-12
         runnable.release()
-        assert not update(built["double"], "insert").stages
+        assert not update(rivals_built["double"], "insert").stages
 
 
-def test_coordinates_that_are_not_sorted_are_an_error(built, work_on):
+def test_coordinates_that_are_not_sorted_are_an_error(rivals_built, work_on):
     entries = Entries(np.array([2, 1, 0], np.int32), np.zeros(3, np.int32), np.arange(3.0))
     with ExitStack() as held:
-        work = Work(work_on(PROBLEMS["one batch"]), built["double"], held)
+        work = Work(work_on(PROBLEMS["one batch"]), rivals_built["double"], held)
         coordinates = SortedCoordinates(work, 3, 5, np.dtype(float))
         coordinates.bind_copy(Resident.upload(work, entries), 3)()
         with pytest.raises(IncorrectError, match="not sorted"):
@@ -168,16 +143,16 @@ def test_coordinates_that_are_not_sorted_are_an_error(built, work_on):
         np.testing.assert_array_equal(coordinates.read(1, 3).values, [2, 1, 0])
 
 
-def test_there_has_to_be_a_batch_to_insert(built, work_on):
+def test_there_has_to_be_a_batch_to_insert(rivals_built, work_on):
     workspace = work_on(growing(RANDOM, []))
     with pytest.raises(Unsupported, match="no batch"):
-        Rebuild(built["double"]).prepare(workspace)
-    assert _check(Rebuild(built["double"], "stream"), workspace) <= 1
+        Rebuild(rivals_built["double"]).prepare(workspace)
+    assert _check(Rebuild(rivals_built["double"], "stream"), workspace) <= 1
 
 
-def test_a_module_that_does_not_compile_is_said(built, work_on, tmp_path):
-    sort = built["double"]["sort"]
-    broken = {**built["double"], "sort": Built(replace(sort.module, binary=None, message="line 3"), tmp_path)}
+def test_a_module_that_does_not_compile_is_said(rivals_built, work_on, tmp_path):
+    sort = rivals_built["double"]["sort"]
+    broken = {**rivals_built["double"], "sort": Built(replace(sort.module, binary=None, message="line 3"), tmp_path)}
     with pytest.raises(ModuleError, match="line 3"):
         Rebuild(broken).prepare(work_on(PROBLEMS["one batch"]))
 
