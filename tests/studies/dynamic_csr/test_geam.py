@@ -141,8 +141,7 @@ def test_the_routine_is_called_as_cusparse_has_it():
          _at(targets[1].offsets.pointer, shape[0] + 1, np.int32)), shape=shape)  # fmt: skip
     np.testing.assert_allclose(left.toarray(), expected.toarray(), rtol=1e-14)
     work.held.close()
-    assert sorted(library.destroyed) == [pytest_plugins = ("rival_fixtures",)
-HANDLE, DESCRIPTION]
+    assert sorted(library.destroyed) == [HANDLE, DESCRIPTION]
 
 
 @pytest.mark.parametrize("runnable", [Geam(), CubSums({}), CubSort({})], ids=lambda runnable: runnable.name)
