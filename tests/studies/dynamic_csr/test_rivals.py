@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from rival_problems import drawn, growing
 
 from repro.bench.runnable import IncorrectError, ModuleError, Unsupported
 from repro.studies.dynamic_csr.built import Built
@@ -17,37 +16,15 @@ from repro.studies.dynamic_csr.hybrid import HybridArrays, ell_pitch, ell_width,
 from repro.studies.dynamic_csr.hybrid_runs import HybridProduct, HybridSort, HybridUpdate
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.primitives import SortOfRows, Sums
-from repro.studies.dynamic_csr.rebuild import LONG_ROW, Rebuild
+from repro.studies.dynamic_csr.rebuild import Rebuild
 from repro.studies.dynamic_csr.rival import updating
 from repro.studies.dynamic_csr.work import Work
+from rival_problems import PROBLEMS, RANDOM, growing
 
 pytest_plugins = ("rival_fixtures",)
 UPDATES = (HybridUpdate, CoordinateUpdate, Rebuild)
 
 
-def _long_rows(rows, columns):
-    """A matrix with rows that are empty, short, and longer than a block's share."""
-    random = np.random.default_rng(3)
-    lengths = random.integers(0, 6, rows)
-    lengths[rows // 3], lengths[-1], lengths[::5] = LONG_ROW + 70, 300, 0
-    indices = [np.sort(random.choice(columns, length, replace=False)) for length in lengths]
-    pointers = np.concatenate([[0], np.cumsum(lengths)])
-    return sp.csr_array((random.normal(size=pointers[-1]), np.concatenate(indices), pointers), shape=(rows, columns))
-
-
-RANDOM = sp.random_array((150, 90), density=0.05, rng=np.random.default_rng(2), format="csr")
-PROBLEMS = {
-    "several batches": growing(RANDOM, [drawn(150, 90, count, count) for count in (1, 200, 0, 77)]),
-    "one batch": growing(RANDOM, [drawn(150, 90, 400)]),
-    "an empty batch": growing(RANDOM, [([], [], [])]),
-    "all of a batch in one row": growing(RANDOM, [([149] * 500, np.arange(500) % 90, np.arange(500.0) + 1)]),
-    "all of a batch in one place": growing(RANDOM, [([7] * 300, [3] * 300, np.arange(300.0) - 7)]),
-    "long rows": growing(_long_rows(200, 2000), [drawn(200, 2000, 900), ([199] * 1500, [0] * 1500, [0.5] * 1500)]),
-    "nothing at first": growing(sp.csr_array((40, 50)), [drawn(40, 50, 300)]),
-    "nothing at all": growing(sp.csr_array((5, 4)), [([], [], [])]),
-    "one row": growing(sp.csr_array(np.ones((1, 3000))), [drawn(1, 3000, 10)]),
-    "many more columns than rows": growing(sp.csr_array(np.eye(3, 5000)), [drawn(3, 5000, 4000)]),
-}
 problems = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 precisions = pytest.mark.parametrize("precision", ["single", "double"])
 
