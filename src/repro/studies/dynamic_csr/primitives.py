@@ -77,7 +77,8 @@ class SortOfRows(Rival):
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
         """Bring the rows to the device."""
-        entries = updating(operands, "stream", "any").batches[0]
+        plan = work.fact(("updating", "stream", "any"), lambda: updating(operands, "stream", "any"))
+        entries = plan.batches[0]
         self._count = n = len(entries.rows)
         launch, keys, order = self.bind_sort(work, work.upload(entries.rows), n, bits_of(operands.grown.shape[0]))
         self.launch = launch

@@ -152,7 +152,8 @@ class Updates(Rival):
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
         """Bind the update; the batch of its row is the mean of all."""
-        plan = updating(operands, self.what, self.order)
+        key = "updating", self.what, self.order
+        plan = work.fact(key, lambda: updating(operands, self.what, self.order))
         self._batch = round((plan.after - plan.start.nnz) / len(plan.batches))
         self.bind_updates(work, plan)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import ExitStack
 from typing import Any, Protocol, TypeVar
 
@@ -26,6 +26,7 @@ class Releases(Protocol):
 
 
 R = TypeVar("R", bound=Releases)
+T = TypeVar("T")
 
 
 class Work:
@@ -62,6 +63,10 @@ class Work:
         """Return what holds memory, which is given back at the end."""
         self._held.callback(thing.release)
         return thing
+
+    def fact(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return what runnables of a problem share on the host, computed at first use."""
+        return self._workspace.fact(key, compute)
 
     def at_end(self, call: Callable[[], object]) -> None:
         """Have something done when all is given back."""
