@@ -12,7 +12,7 @@ from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.conversions import PAIRS, Conversion
 from repro.studies.dynamic_csr.coo import CoordinateUpdate
 from repro.studies.dynamic_csr.coordinates import Entries, Resident, SortedCoordinates
-from repro.studies.dynamic_csr.hybrid import HybridArrays, ell_pitch, ell_width, overflow
+from repro.studies.dynamic_csr.hybrid import HybridArrays, ell_pitch, overflow
 from repro.studies.dynamic_csr.hybrid_runs import HybridProduct, HybridSort, HybridUpdate
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.primitives import SortOfRows, Sums
@@ -144,14 +144,6 @@ def test_orders_of_entries():
     rows = PROBLEMS["one batch"].batch(0)[0]
     np.testing.assert_array_equal(updating(operands, "insert", "any").batches[0].rows, rows)
     np.testing.assert_array_equal(updating(operands, "insert", "sorted").batches[0].rows, np.sort(rows))
-
-
-@pytest.mark.parametrize(
-    ("entries", "rows", "width"),
-    [(3216152, 325557, 12), (207214, 124651, 4), (276143, 69244, 4), (11284032, 4284, 2636), (0, 0, 0), (3, 4, 0)],
-)
-def test_the_width_is_what_the_sizes_of_table_5_2_follow_from(entries, rows, width):
-    assert ell_width(entries, rows) == width
 
 
 def test_the_hybrid_layout_on_the_host():

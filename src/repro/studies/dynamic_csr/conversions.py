@@ -12,7 +12,8 @@ from repro.bench.runnable import in_turn
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.coordinates import Entries, Resident
 from repro.studies.dynamic_csr.csr_memory import CsrMemory
-from repro.studies.dynamic_csr.hybrid import Hybrid, ell_width, overflow
+from repro.studies.dynamic_csr.hybrid import Hybrid, overflow
+from repro.studies.dynamic_csr.memory import width_of
 from repro.studies.dynamic_csr.operands import GraphOperands
 from repro.studies.dynamic_csr.rival import Rival
 from repro.studies.dynamic_csr.scan import Scan
@@ -71,7 +72,7 @@ class Conversion(Rival):
             self._read = lambda: to.read(work, matrix.shape, matrix.dtype)
             self.launch = in_order(launches)
             return
-        width = ell_width(nnz, rows)
+        width = width_of(rows, nnz)
         over = overflow(np.diff(matrix.indptr), width)
         hybrid = Hybrid(work, sp.csr_array(matrix.shape, dtype=matrix.dtype), width, over)
         starts = work.allocate(4 * (rows + 1), "the sums of coordinates")

@@ -17,15 +17,8 @@ from repro.studies.dynamic_csr.work import Work
 
 #: Rows of a column of ELLPACK are padded to a multiple, so that columns begin at whole cache lines.
 ROWS_ALIGNMENT = 32
-#: The width is a multiple of this: what the sizes in the paper's Table 5.2 follow from.
-WIDTH_MULTIPLE = 4
 #: Warps for each multiprocessor that multiply with coordinates.
 WARPS = {"cuda": 64, "opencl": 4}
-
-
-def ell_width(entries: int, rows: int) -> int:
-    """Return the width of ELLPACK: the mean row, without a fraction, up to the next multiple of 4."""
-    return -(-(entries // max(rows, 1)) // WIDTH_MULTIPLE) * WIDTH_MULTIPLE
 
 
 def ell_pitch(rows: int) -> int:

@@ -15,7 +15,8 @@ from repro.devices.base import Buffer
 from repro.sparse.operands import Multiplies, x_on, y_on
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.coordinates import Resident
-from repro.studies.dynamic_csr.hybrid import Hybrid, HybridArrays, ell_width, overflow
+from repro.studies.dynamic_csr.hybrid import Hybrid, HybridArrays, overflow
+from repro.studies.dynamic_csr.memory import width_of
 from repro.studies.dynamic_csr.operands import GraphOperands, operands_of
 from repro.studies.dynamic_csr.rival import KIND, SEED, Order, Rival, Updates, Updating, What
 from repro.studies.dynamic_csr.work import Work, in_order
@@ -62,7 +63,7 @@ class HybridProduct(Multiplies):
         """
         self.release()
         matrix = operands_of(workspace).grown
-        width = ell_width(matrix.nnz, matrix.shape[0])
+        width = width_of(matrix.shape[0], matrix.nnz)
         over = overflow(np.diff(matrix.indptr), width)
         with ExitStack() as held:
             work = Work(workspace, self._built, held)
@@ -121,7 +122,7 @@ class HybridUpdate(Updates):
         for batch in plan.batches:
             sizes += np.bincount(batch.rows, minlength=rows)
             after.append(sizes.copy())
-        width = ell_width(plan.start.nnz or plan.after, rows)
+        width = width_of(rows, plan.start.nnz or plan.after)
         hybrid = Hybrid(work, plan.start, width, overflow(sizes, width))
         launches: list[Callable[[], None]] = []
         for i, batch in enumerate(plan.batches):
@@ -157,7 +158,7 @@ class HybridSort(Rival):
     def bind(self, work: Work, operands: GraphOperands) -> None:
         """Lay the matrix out, shuffle its coordinates and bind the sort."""
         matrix = operands.grown
-        width = ell_width(matrix.nnz, matrix.shape[0])
+        width = width_of(matrix.shape[0], matrix.nnz)
         self._over = over = overflow(np.diff(matrix.indptr), width)
         hybrid = Hybrid(work, matrix, width, over)
         hybrid.bind_restore()()

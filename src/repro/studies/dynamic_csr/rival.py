@@ -116,6 +116,7 @@ class Rival(Rebuilds):
         self._held, held = ExitStack(), self._held
         held.close()
         self.launch = self._read = self._restore = not_prepared
+        self.stages = dict.fromkeys(self.stages, not_prepared)
 
 
 class Updates(Rival):
