@@ -17,9 +17,9 @@ from repro.studies.dynamic_csr.hybrid_runs import HybridProduct, HybridSort, Hyb
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.primitives import SortOfRows, Sums
 from repro.studies.dynamic_csr.rebuild import Rebuild
-from repro.studies.dynamic_csr.rival import updating
+from repro.studies.dynamic_csr.rival import MANY_BATCHES, updating
 from repro.studies.dynamic_csr.work import Work
-from rival_problems import PROBLEMS, RANDOM, growing
+from rival_problems import PROBLEMS, RANDOM, drawn, growing
 
 pytest_plugins = ("rival_fixtures",)
 UPDATES = (HybridUpdate, CoordinateUpdate, Rebuild)
@@ -125,6 +125,15 @@ def test_there_has_to_be_a_batch_to_insert(rivals_built, work_on):
     with pytest.raises(Unsupported, match="no batch"):
         Rebuild(rivals_built["double"]).prepare(workspace)
     assert _check(Rebuild(rivals_built["double"], "stream"), workspace) <= 1
+
+
+def test_very_many_batches_are_timed_by_the_host(rivals_built, work_on):
+    batches = [drawn(150, 90, 3, seed) for seed in range(MANY_BATCHES + 1)]
+    for count, clocks in ((MANY_BATCHES, ("event", "graph")), (MANY_BATCHES + 1, ("host",))):
+        runnable = Rebuild(rivals_built["double"])
+        assert _check(runnable, work_on(growing(RANDOM, batches[:count]))) <= 1
+        assert runnable.clocks == clocks
+        assert runnable.columns["batch"] == 3
 
 
 def test_a_module_that_does_not_compile_is_said(rivals_built, work_on, tmp_path):
