@@ -72,8 +72,8 @@ def list_problems(config: Path) -> tuple[list[str], Rows]:
     for study in settings.studies.values():
         for wish in study.problems if not isinstance(study.problems, str) else ():
             if isinstance(wish, OwnProblem):
-                what = wish.entry if wish.kind_of_problem == "matrix" else wish.kind_of_problem
-                rows.append((own_name(wish), what, wish.path, None, None, "your own"))
+                meant = wish.entry if wish.kind_of_problem == "matrix" else wish.kind_of_problem
+                rows.append((own_name(wish), meant, wish.path, None, None, "your own"))
     return ["problem", "entry", "source", "rows; non-zeros", "sets", "remark"], rows
 
 

@@ -212,7 +212,9 @@ class Batches(Model):
     """Entries that are inserted into a real matrix in batches: drawn at random, the same every time."""
 
     batches: int | None = Field(None, ge=1, le=1_000_000, description="So many batches of `share` each.")
-    share: float | None = Field(None, gt=0, description="Entries of a batch, as a share of the matrix's non-zeros.")
+    share: float | None = Field(
+        None, gt=0, le=1e6, description="Entries of a batch, as a share of the matrix's non-zeros."
+    )
     sizes: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (), description="Entries of each batch, in place of `batches` and `share`."
     )

@@ -64,28 +64,28 @@ def build(problem: str | OwnProblem, config: Config) -> Problem:
     """
     item = find(problem, config) if isinstance(problem, str) else problem
     name = own_name(item) if isinstance(item, OwnProblem) else item.name
+    updates = getattr(item, "updates", None)
+    seed = config.seed if updates is None or updates.seed is None else updates.seed
     try:
         entry, assembled, origin = _assemble(item, config)
+        if not isinstance(item, OwnProblem):
+            _check_size(item, assembled)
+        batches: dict[str, Any] = draw_batches(assembled, updates, seed, name) if updates else {}
     except MemoryError:
         raise ReproError("not enough memory to build the problem", where=name) from None
-    if not isinstance(item, OwnProblem):
-        _check_size(item, assembled)
-    origin = {**_description(item), **origin, "notes": list(assembled.notes)}
     parts: dict[str, Any] = {
         "n": assembled.n,
         "indptr": assembled.indptr,
         "indices": assembled.indices,
         "values": assembled.values,
         "columns": assembled.columns,
+        "origin": {**_description(item), **origin, "notes": list(assembled.notes)},
     }
-    wished = getattr(item, "updates", None)
-    if wished is None:
-        return Matrix(name, entry, **parts, origin=origin).complete()
-    seed = config.seed if wished.seed is None else wished.seed
-    parts |= draw_batches(assembled, wished, seed, name)
-    said = {key: value for key, value in wished.model_dump(mode="json").items() if value not in (None, [])}
-    origin["updates"] = {**said, "seed": seed}
-    return Updates(name, **parts, origin=origin).complete()
+    if updates is None:
+        return Matrix(name, entry, **parts).complete()
+    drawn = {key: value for key, value in updates.model_dump(mode="json").items() if value not in (None, [])}
+    parts["origin"]["updates"] = {**drawn, "seed": seed}
+    return Updates(name, **parts, **batches).complete()
 
 
 def find(name: str, config: Config) -> Spec | OwnProblem:

@@ -166,7 +166,7 @@ def _spread(wanted: Wanted, count: int, law: Floats, excess: Floats) -> float:
     if rest:
         steps = wanted.top - wanted.shortest
         base = _geometric(steps, (wanted.within - count * wanted.width) / rest - wanted.shortest)
-        squares += rest * _mean(base, (wanted.shortest + np.arange(steps + 1) - mean) ** 2)
+        squares += rest * _mean(base, (np.arange(steps + 1.0) + wanted.shortest - mean) ** 2)
     return float((squares / wanted.rows) ** 0.5)
 
 

@@ -57,6 +57,15 @@ def test_table_5_1_is_what_the_registry_has(item: Generated) -> None:
     assert shortened(item.parameters["longest"], "K", 10_000).text == printed["longest"]
 
 
+@pytest.mark.parametrize("name", ["like_enron", "like_internet"])
+def test_a_built_stand_in_has_the_printed_memory(name: str, make_config: Callable[..., Config]) -> None:
+    problem = build(name, make_config())
+    counted, printed = facts(problem)["memory"]["paper"], TABLE_5_2[problem.origin["stand_in"]]
+    assert f"{counted['HYB'] // MIB}M" == printed["HYB"]
+    assert f"{counted['DCSR-4'] / counted['HYB']:.3f}" == printed["DCSR-4"]
+    assert f"{facts(problem)['deviation']:.0f}" == TABLE_5_1[problem.origin["stand_in"]]["deviation"]
+
+
 def test_the_means_that_the_text_states() -> None:
     fractions = [float(item["DCSR-4"]) for item in PRINTED["memory"]]
     assert np.mean(fractions) == pytest.approx(
