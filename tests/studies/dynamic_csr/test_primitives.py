@@ -44,7 +44,7 @@ def radix_sort(program, cpu_device):
     radix_sort.release()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sorted_by(cpu_device, radix_sort):
     """Sort keys on the device; return the keys and their order."""
 

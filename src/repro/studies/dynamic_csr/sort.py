@@ -16,7 +16,7 @@ from repro.studies.dynamic_csr.scan import check_size, runs_of
 
 #: Threads of a block that counts or scatters, and the keys of each in a tile: as in `sort.j2`.
 THREADS = {"cuda": 256, "opencl": 16}
-ITEMS = {"cuda": 16, "opencl": 256}
+ITEMS = {"cuda": 12, "opencl": 256}
 #: Digits of a pass at most, and their bits.
 RADIX, DIGIT_BITS = 256, 8
 KEY_BITS = 32
@@ -66,7 +66,7 @@ class RadixSort:
         self._device, self._program, self._capacity = device, program, capacity
         self._tile = THREADS[device.backend] * ITEMS[device.backend]
         self._most = device.n_s * BLOCKS[device.backend]
-        runs = min(-(-capacity // self._tile), self._most)  # fewer keys can have more runs, but not more than these
+        runs = max(1, min(-(-capacity // self._tile), self._most))  # fewer keys can have more runs, but not above these
         with ExitStack() as held:
 
             def allocate(name: str, count: int) -> Buffer:
@@ -101,13 +101,15 @@ class RadixSort:
         check_size(n, self._capacity, "keys to sort")
         if not 0 <= bits <= KEY_BITS:
             raise ReproError("keys have no such number of bits", expected=f"0 to {KEY_BITS}", actual=bits)
-        run, runs = runs_of(n, self._tile, self._most)
         passes = max(1, -(-bits // DIGIT_BITS))
         width = max(1, -(-bits // passes))  # digits of equal width: fewer of them lie side by side for longer
+        if n <= self._tile:
+            return self._bind_tile(keys, n, bits, width, order)
+        run, runs = runs_of(n, self._tile, self._most)
         launches: list[Callable[[], None]] = []
         for shift in range(0, passes * width, width):
             digit = min(width, bits - shift)
-            size = [np.int32(n), np.int32(run), np.int32(shift), np.int32(digit)]
+            size: list[Argument] = [np.int32(n), np.int32(run), np.int32(shift), np.int32(digit)]
             if shift == 0 and order is not None:
                 gathered = _other(self._keys, keys)
                 launches.append(self._bind("sort_count_ordered", runs, [*size, keys, self._counters, order, gathered]))
@@ -136,6 +138,14 @@ class RadixSort:
                 part()
 
         return Sorted(launch, keys, order)
+
+    def _bind_tile(self, keys: Buffer, n: int, bits: int, width: int, order: Buffer | None) -> Sorted:
+        """Return the sort of a tile, all passes in one launch."""
+        to, behind = _other(self._keys, keys), _other(self._orders, order)
+        arguments: list[Argument] = [np.int32(n), np.int32(width), np.int32(bits), keys, to, behind]
+        if order is None:
+            return Sorted(self._bind("sort_tile", 1, arguments), to, behind)
+        return Sorted(self._bind("sort_tile_ordered", 1, [*arguments, order]), to, behind)
 
     def _bind(self, kernel: str, runs: int, arguments: list[Argument]) -> Callable[[], None]:
         return self._device.bind(self._program.kernel(kernel), runs, THREADS[self._device.backend], arguments)

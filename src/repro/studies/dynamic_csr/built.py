@@ -1,0 +1,50 @@
+"""A compiled module of this study, as runnables are given it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from repro.bench.runnable import ModuleError
+from repro.bench.workspace import Workspace
+from repro.codegen.compile import Module
+from repro.devices.base import Program
+
+
+@dataclass(frozen=True)
+class Built:
+    """A module's manifest, and where it lies.
+
+    Attributes
+    ----------
+    module
+        The manifest.
+    folder
+        Its folder; binaries are relative to it.
+    """
+
+    module: Module
+    folder: Path
+
+    @classmethod
+    def read(cls, manifest: Path) -> Built:
+        """Read a manifest.
+
+        Raises
+        ------
+        ReproError
+            It is missing or damaged.
+        """
+        return cls(Module.load(manifest), manifest.parent)
+
+    def program(self, workspace: Workspace) -> Program:
+        """Return the module, loaded.
+
+        Raises
+        ------
+        ModuleError
+            It did not compile, or its binary is not what was compiled.
+        """
+        if self.module.binary is None:
+            raise ModuleError(self.module.message)
+        return workspace.program(self.folder / self.module.binary)

@@ -1,0 +1,38 @@
+"""A matrix in CSR on a device."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from repro.devices.base import Buffer
+from repro.studies.dynamic_csr.work import Work
+
+
+class CsrMemory(NamedTuple):
+    """Memory for a matrix: int32 offsets `(rows + 1,)` and columns, values."""
+
+    offsets: Buffer
+    columns: Buffer
+    values: Buffer
+
+    @classmethod
+    def upload(cls, work: Work, matrix: sp.csr_array) -> CsrMemory:
+        """Bring a matrix to the device."""
+        arrays = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data
+        return cls(*(work.upload(array) for array in arrays))
+
+    @classmethod
+    def allocate(cls, work: Work, rows: int, count: int, number_bytes: int) -> CsrMemory:
+        """Return memory for a matrix of so many rows and entries."""
+        sizes = {"offsets": 4 * (rows + 1), "columns": 4 * count, "values": number_bytes * count}
+        return cls(*(work.allocate(size, f"the {name} of CSR") for name, size in sizes.items()))
+
+    def read(self, work: Work, shape: tuple[int, int], dtype: np.dtype[np.floating]) -> sp.csr_array:
+        """Wait for what is queued and return the matrix."""
+        offsets = work.download(self.offsets, shape[0] + 1, np.dtype(np.int32))
+        columns = work.download(self.columns, int(offsets[-1]), np.dtype(np.int32))
+        values = work.download(self.values, int(offsets[-1]), dtype)
+        return sp.csr_array((values, columns, offsets), shape=shape)

@@ -1,0 +1,112 @@
+"""What a runnable of this study holds of a device: its programs, its memory, and how it launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import ExitStack
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.workspace import Workspace
+from repro.devices.base import Argument, Buffer, Program
+from repro.studies.dynamic_csr.built import Built
+from repro.studies.dynamic_csr.render import N_T
+
+#: Blocks for each multiprocessor at most: kernels go through their numbers in steps of the grid.
+BLOCKS = {"cuda": 16, "opencl": 2}
+
+
+class Releases(Protocol):
+    """What holds memory of a device."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+
+R = TypeVar("R", bound=Releases)
+T = TypeVar("T")
+
+
+class Work:
+    """The programs and the memory of a runnable.
+
+    Parameters
+    ----------
+    workspace
+        Where it works.
+    built
+        The modules by name, those that it needs among them.
+    held
+        What gives everything back once it is closed.
+    """
+
+    def __init__(self, workspace: Workspace, built: Mapping[str, Built], held: ExitStack) -> None:
+        self.device, self.guards = workspace.device, workspace.guards
+        self._workspace, self._built, self._held = workspace, built, held
+        self._programs: dict[str, Program] = {}
+
+    def program(self, module: str) -> Program:
+        """Return a module, loaded.
+
+        Raises
+        ------
+        ModuleError
+            It did not compile, or is damaged.
+        """
+        if module not in self._programs:
+            self._programs[module] = self._built[module].program(self._workspace)
+        return self._programs[module]
+
+    def keep(self, thing: R) -> R:
+        """Return what holds memory, which is given back at the end."""
+        self._held.callback(thing.release)
+        return thing
+
+    def fact(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return what runnables of a problem share on the host, computed at first use."""
+        return self._workspace.fact(key, compute)
+
+    def at_end(self, call: Callable[[], object]) -> None:
+        """Have something done when all is given back."""
+        self._held.callback(call)
+
+    def upload(self, array: NDArray[Any]) -> Buffer:
+        """Copy an array to the device; of an empty one there is memory for a number."""
+        return self.keep(self.device.upload(array if array.size else np.zeros(1, array.dtype)))
+
+    def allocate(self, nbytes: int, name: str) -> Buffer:
+        """Return memory to write to, between guard zones."""
+        return self.keep(self.guards.allocate(nbytes, name)).memory
+
+    def load(self, array: NDArray[Any], name: str) -> Buffer:
+        """Copy an array to memory to write to, between guard zones."""
+        buffer = self.allocate(array.nbytes, name)
+        if array.size:
+            self.device.write(buffer, array)
+        return buffer
+
+    def download(self, buffer: Buffer, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Wait for what is queued and return the first numbers of a buffer."""
+        array = np.empty(count, dtype)
+        if count:
+            self.device.download(buffer, array)
+        return array
+
+    def bind(self, module: str, kernel: str, count: int, *arguments: Argument | int) -> Callable[[], None]:
+        """Return what queues a kernel that goes through so many numbers, with whole numbers as int32."""
+        n_t = N_T[self.device.backend]
+        blocks = min(-(-count // n_t), self.device.n_s * BLOCKS[self.device.backend])
+        given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
+        return self.device.bind(self.program(module).kernel(kernel), max(blocks, 1), n_t, given)
+
+
+def in_order(launches: list[Callable[[], None]]) -> Callable[[], None]:
+    """Return what queues one launch after the other."""
+
+    def launch() -> None:
+        for part in launches:
+            part()
+
+    return launch

@@ -1,0 +1,112 @@
+"""Tables 5.3 and 5.4 on a campaign that was never measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recorder import Recorder
+from repro.artifacts.data import Campaign
+from repro.artifacts.document import Cell, Table
+from repro.artifacts.published import Published
+from repro.artifacts.registry import get_artifact
+from repro.studies import load_artifacts
+from repro.studies.dynamic_csr.paper import STUDY
+from repro.studies.dynamic_csr.printed import PUBLISHED, TARGETS
+
+load_artifacts(STUDY)
+PUBLISHED_NUMBERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
+OWN = {"what": str, "format": str, "to_format": str, "order": str, "mode": str, "schedule": str}
+# microseconds by events
+CONVERSIONS = {"csr-csr": 10.0, "coo-csr": 25.0, "coo-dcsr": 30.0, "coo-hyb": 200.0, "csr-dcsr": 11.0, "dcsr-csr": 9.0}
+UPDATES = {("dcsr", "sorted"): 40.0, ("hyb", "sorted"): 160.0, ("dcsr", "any"): 50.0, ("hyb", "any"): 170.0}
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    maker = Recorder(tmp_path_factory.mktemp("king"), "cuda", STUDY, OWN)
+    maker.environment()
+    for name, origin in (("like_cnr-2000", {"stand_in": "cnr-2000"}), ("mine", {}), ("untimed", {})):
+        maker.record(name, kind="updates", origin=origin)
+
+    def row(name: str, problem: str, micro: float, kind: str = "rival", precision: str = "single", **columns: str):
+        return maker.row(problem, precision, kind, name, micro, ["event"], cache="warm", phase="report", **columns)
+
+    for problem, weight in (("like_cnr-2000", 1.0), ("mine", 2.0)):
+        rows = []
+        for name, micro in CONVERSIONS.items():
+            source, target = name.split("-")
+            rows.append(row(f"convert/{name}", problem, micro, what="convert", format=source, to_format=target))
+        for (form, order), micro in UPDATES.items():
+            columns = {"what": "stream", "format": form, "order": order}
+            rows.append(row(f"{form}/{order}", problem, weight * micro, mode="add", **columns))
+            rows.append(row(f"{form}/{order}/unique", problem, 1.0, mode="unique", **columns))
+        rows.append(row("defragment", problem, 30.0, what="defragment", format="dcsr"))
+        rows.append(row("hyb/sort", problem, 90.0, what="sort", format="hyb"))
+        rows.append(row("sort/ours", problem, 5.0, "primitive", what="sort", format="coo"))
+        for schedule, micro in (("vector", 20.0), ("adaptive", 25.0)):
+            columns = {"what": "product", "format": "csr", "schedule": schedule}
+            rows.append(row(schedule, problem, micro, "variant", **columns))
+        rows.append(row("cusparse/spmv", problem, 1.0, "baseline", what="product", format="csr"))
+        rows.append(row("twice", problem, 1.0, "variant", "double", what="product", format="csr"))
+        for precision in ("single", "double"):
+            maker.write(problem, precision, "report", [r for r in rows if r.precision == precision])
+    maker.write("untimed", "single", "report", [row("other", "untimed", 1.0, what="product", format="dcsr")])
+    return maker.load()
+
+
+def made(campaign: Campaign, name: str) -> tuple[Table, dict[str, dict[str, Cell]]]:
+    table = get_artifact(STUDY, name).make(campaign, PUBLISHED_NUMBERS)
+    assert isinstance(table, Table)
+    keys = [column.key for column in table.columns]
+    assert len(set(keys)) == len(keys)
+    assert {len(row) for row in [*table.rows, *table.summary]} == {len(keys)}
+    lines = {str(row[0].value): dict(zip(keys, row, strict=True)) for row in [*table.rows, *table.summary]}
+    return table, lines
+
+
+def test_conversions_are_over_the_copy(campaign):
+    table, lines = made(campaign, "table-5-3")
+    stand_in = lines["like_cnr-2000"]
+    assert stand_in["published_COO-HYB"].shown == "14.84"
+    assert [stand_in[name].shown for name in ("COO-CSR", "COO-DCSR", "COO-HYB", "CSR-DCSR", "DCSR-CSR")] == [
+        "2.50", "3.00", "20.00", "1.10", "0.90",
+    ]  # fmt: skip
+    assert stand_in["CSR-HYB"].value is None
+    assert stand_in["copy_us"].value == pytest.approx(10)
+    assert lines["indochina-2004"]["published_COO-HYB"].shown == "out of memory"
+    assert lines["untimed"]["problem"].notes == ("no copy from CSR to CSR was timed",)
+    assert lines["enron"]["COO-CSR"].value is None
+    assert lines["mean"]["COO-CSR"].shown == "2.50"
+    assert lines["mean"]["published_CSR-DCSR"].shown == "1.09"
+    assert lines["mean"]["copy_us"].value is None
+    assert "sorted by row" in table.caption
+    assert "Single precision" in table.caption
+
+
+def test_updates_are_over_the_product_and_say_by_which_protocol(campaign):
+    table, lines = made(campaign, "table-5-4")
+    mine = lines["mine"]
+    assert mine["published_DCSR_update"].value is None
+    assert [mine[key].shown for key in ("DCSR_defragment", "HYB_sort")] == ["1.50", "4.50"]
+    assert [mine[f"{form}_{order}"].shown for form in ("DCSR", "HYB") for order in ("sorted", "any")] == [
+        "4.00", "5.00", "16.00", "17.00",
+    ]  # fmt: skip
+    assert mine["product_us"].value == pytest.approx(20)
+    assert lines["like_cnr-2000"]["published_HYB_update"].shown == "15.26"
+    assert lines["mean"]["DCSR_sorted"].shown == "3.00"
+    assert lines["untimed"]["problem"].notes == ("no product with CSR was timed",)
+    assert "streamed as one batch into an empty one" in table.caption
+    assert "does not define" in table.caption
+
+
+def test_nothing_is_compared_where_nothing_was_measured(tmp_path):
+    maker = Recorder(tmp_path, "opencl", STUDY, OWN)
+    maker.environment()
+    maker.record("enron", kind="updates", status="unavailable", reason="no network", entry=None)
+    for name in ("table-5-3", "table-5-4"):
+        table, lines = made(maker.load(), name)
+        assert "Unavailable" in table.caption
+        published = [key for key in lines["enron"] if key.startswith("published")]
+        assert all(lines["enron"][key].value for key in published)

@@ -1,0 +1,168 @@
+"""Updates, products and conversions of other formats on the CPU, against SciPy."""
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from repro.bench.runnable import IncorrectError, ModuleError, Unsupported
+from repro.studies.dynamic_csr.built import Built
+from repro.studies.dynamic_csr.conversions import PAIRS, Conversion
+from repro.studies.dynamic_csr.coo import CoordinateUpdate
+from repro.studies.dynamic_csr.coordinates import Entries, Resident, SortedCoordinates
+from repro.studies.dynamic_csr.hybrid import HybridArrays, ell_pitch, overflow
+from repro.studies.dynamic_csr.hybrid_runs import HybridProduct, HybridSort, HybridUpdate
+from repro.studies.dynamic_csr.operands import make_operands
+from repro.studies.dynamic_csr.primitives import SortOfRows, Sums
+from repro.studies.dynamic_csr.rebuild import Rebuild
+from repro.studies.dynamic_csr.rival import MANY_BATCHES, updating
+from repro.studies.dynamic_csr.work import Work
+from rival_problems import PROBLEMS, RANDOM, drawn, growing
+
+pytest_plugins = ("rival_fixtures",)
+UPDATES = (HybridUpdate, CoordinateUpdate, Rebuild)
+
+
+problems = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+precisions = pytest.mark.parametrize("precision", ["single", "double"])
+
+
+def _check(runnable, workspace):
+    """Prepare, check as a trial does, and a second time, since a launch has to be repeatable."""
+    runnable.prepare(workspace)
+    errors = [workspace.operands.check(runnable, workspace) for _ in range(2)]
+    workspace.guards.check()
+    runnable.release()
+    runnable.release()
+    return max(errors)
+
+
+@precisions
+@problems
+@pytest.mark.parametrize("order", ["sorted", "any"])
+@pytest.mark.parametrize("what", ["insert", "stream"])
+@pytest.mark.parametrize("update", UPDATES)
+def test_an_update_leaves_the_grown_matrix(rivals_built, work_on, update, what, order, problem, precision):
+    runnable = update(rivals_built[precision], what, order)
+    assert _check(runnable, work_on(problem, precision)) <= 1
+    assert runnable.columns["what"] == what
+    assert runnable.name == f"{runnable.columns['format']}/{what}/{order}"
+
+
+@precisions
+@problems
+def test_the_hybrid_product(rivals_built, work_on, problem, precision):
+    product = HybridProduct(rivals_built[precision])
+    workspace = work_on(problem, precision)
+    assert _check(product, workspace) <= 1
+    assert product.matrix_bytes > 0
+
+
+def test_the_hybrid_product_of_other_vectors(rivals_built, work_on, cpu_device):
+    workspace = work_on(PROBLEMS["long rows"])
+    product = HybridProduct(rivals_built["double"])
+    product.prepare(workspace)
+    matrix = workspace.operands.grown
+    vector = np.random.default_rng(9).normal(size=matrix.shape[1])
+    x, y = cpu_device.upload(vector), cpu_device.allocate(8 * matrix.shape[0])
+    product.product(x, y)()
+    result = np.empty(matrix.shape[0])
+    cpu_device.download(y, result)
+    np.testing.assert_allclose(result, matrix @ vector, rtol=1e-10, atol=1e-10)
+    product.release()
+
+
+@problems
+@pytest.mark.parametrize("primitive", [Sums, SortOfRows])
+def test_the_primitives_as_they_are_timed(rivals_built, work_on, primitive, problem):
+    runnable = primitive(rivals_built["double"])
+    assert _check(runnable, work_on(problem)) <= 1
+    assert runnable.columns["routine"] == "ours"
+
+
+@problems
+def test_the_sort_of_the_hybrid_format(rivals_built, work_on, problem):
+    assert _check(HybridSort(rivals_built["double"]), work_on(problem)) <= 1
+
+
+@problems
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_a_conversion_leaves_the_matrix(rivals_built, work_on, source, target, problem):
+    assert _check(Conversion(rivals_built["double"], source, target), work_on(problem)) <= 1
+
+
+def test_stages_are_the_update_and_its_sort(rivals_built, work_on):
+    workspace = work_on(PROBLEMS["long rows"])
+    for update in (HybridUpdate, CoordinateUpdate):
+        runnable = update(rivals_built["double"], "stream")
+        assert list(runnable.stages) == ["update", "sort"]
+        runnable.prepare(workspace)
+        runnable.before()
+        for stage in runnable.stages.values():
+            stage()
+        left = runnable.result()
+        assert abs(left - workspace.operands.grown).max() < 1e-12
+        runnable.release()
+        assert not update(rivals_built["double"], "insert").stages
+
+
+def test_coordinates_that_are_not_sorted_are_an_error(rivals_built, work_on):
+    entries = Entries(np.array([2, 1, 0], np.int32), np.zeros(3, np.int32), np.arange(3.0))
+    with ExitStack() as held:
+        work = Work(work_on(PROBLEMS["one batch"]), rivals_built["double"], held)
+        coordinates = SortedCoordinates(work, 3, 5, np.dtype(float))
+        coordinates.bind_copy(Resident.upload(work, entries), 3)()
+        with pytest.raises(IncorrectError, match="not sorted"):
+            coordinates.read(0, 3)
+        coordinates.bind_sort(0, 3)()
+        np.testing.assert_array_equal(coordinates.read(1, 3).values, [2, 1, 0])
+
+
+def test_there_has_to_be_a_batch_to_insert(rivals_built, work_on):
+    workspace = work_on(growing(RANDOM, []))
+    with pytest.raises(Unsupported, match="no batch"):
+        Rebuild(rivals_built["double"]).prepare(workspace)
+    assert _check(Rebuild(rivals_built["double"], "stream"), workspace) <= 1
+
+
+def test_very_many_batches_are_timed_by_the_host(rivals_built, work_on):
+    batches = [drawn(150, 90, 3, seed) for seed in range(MANY_BATCHES + 1)]
+    for count, clocks in ((MANY_BATCHES, ("event", "graph")), (MANY_BATCHES + 1, ("host",))):
+        runnable = Rebuild(rivals_built["double"])
+        assert _check(runnable, work_on(growing(RANDOM, batches[:count]))) <= 1
+        assert runnable.clocks == clocks
+        assert runnable.columns["batch"] == 3
+
+
+def test_a_module_that_does_not_compile_is_said(rivals_built, work_on, tmp_path):
+    sort = rivals_built["double"]["sort"]
+    broken = {**rivals_built["double"], "sort": Built(replace(sort.module, binary=None, message="line 3"), tmp_path)}
+    with pytest.raises(ModuleError, match="line 3"):
+        Rebuild(broken).prepare(work_on(PROBLEMS["one batch"]))
+
+
+def test_orders_of_entries():
+    operands = make_operands(PROBLEMS["one batch"], "double", 1)
+    by_row = updating(operands, "stream", "sorted").batches[0]
+    shuffled = updating(operands, "stream", "any").batches[0]
+    assert (np.diff(by_row.rows) >= 0).all()
+    assert not (np.diff(shuffled.rows) >= 0).all()
+    np.testing.assert_allclose(shuffled.to_csr(operands.grown.shape).toarray(), operands.grown.toarray())
+    rows = PROBLEMS["one batch"].batch(0)[0]
+    np.testing.assert_array_equal(updating(operands, "insert", "any").batches[0].rows, rows)
+    np.testing.assert_array_equal(updating(operands, "insert", "sorted").batches[0].rows, np.sort(rows))
+
+
+def test_the_hybrid_layout_on_the_host():
+    matrix = sp.csr_array(np.array([[1, 2, 3, 4, 5], [0, 0, 0, 0, 0], [0, 6, 0, 0, 7.0]]))
+    arrays = HybridArrays.of(matrix, 2)
+    pitch = ell_pitch(3)
+    assert pitch == 32
+    np.testing.assert_array_equal(arrays.counts, [5, 0, 2])
+    np.testing.assert_array_equal(arrays.values[[0, pitch, 2, pitch + 2]], [1, 2, 6, 7])
+    np.testing.assert_array_equal(arrays.columns[[0, pitch, 2, pitch + 2]], [0, 1, 1, 4])
+    np.testing.assert_array_equal(arrays.over.values, [3, 4, 5])
+    np.testing.assert_array_equal(arrays.over.rows, [0, 0, 0])
+    assert overflow(arrays.counts, 2) == 3
