@@ -1,0 +1,55 @@
+"""The states that a grown matrix is multiplied in, laid out on the host."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from repro.studies.dynamic_csr.bins import PAPERS_LEAST, bin_rows, lay_out_sorted
+from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, defragment, insert, lay_out
+from repro.studies.dynamic_csr.operands import GraphOperands
+
+State = Literal["fragmented", "defragmented", "sorted"]
+STATES: tuple[State, ...] = ("fragmented", "defragmented", "sorted")
+
+
+def slack_of(operands: GraphOperands) -> int:
+    """Return the room that a new segment has beside its entries: the mean row size, as in the paper."""
+    rows = operands.base.shape[0]
+    return operands.base.nnz // rows if rows else 0
+
+
+def grow(operands: GraphOperands, segments: int = SEGMENTS) -> Arrays:
+    """Return the grown matrix as the batches leave it, inserted one after the other.
+
+    It begins with one segment a row without room. Whenever a row's chain is full all rows are brought back into one
+    segment, with the same slack, and the entries that found no room are inserted again.
+    """
+    problem, slack = operands.problem, slack_of(operands)
+    # each entry of a batch may be the only one of its row and be given a segment with room
+    capacity = operands.grown.nnz + slack * problem.entries
+    arrays = lay_out(operands.base, segments, capacity)
+    values = problem.batch_values.astype(operands.x.dtype, copy=False)
+    for batch in range(problem.batches):
+        span = slice(*problem.batch_pointers[batch : batch + 2])
+        entries = problem.batch_rows[span], problem.batch_columns[span], values[span]
+        arrays, left = insert(arrays, *entries, slack)
+        if left.any():
+            arrays = defragment(arrays, capacity, slack)
+            arrays, left = insert(arrays, *(part[left] for part in entries), slack)
+        assert not left.any(), "there is room for all"
+    return arrays
+
+
+def lay_out_state(operands: GraphOperands, state: State, segments: int = SEGMENTS) -> Arrays:
+    """Return the grown matrix in a state: as the batches leave it, in one segment a row, or also ordered by size.
+
+    In the last two no row has any room. `sorted` has the rows in the order of the paper's bins, the longest first.
+    """
+    if state == "fragmented":
+        return grow(operands, segments)
+    if state == "defragmented":
+        return lay_out(operands.grown, segments)
+    sizes = np.diff(operands.grown.indptr).astype(np.int32)
+    return lay_out_sorted(operands.grown, bin_rows(sizes, PAPERS_LEAST).order, segments)
