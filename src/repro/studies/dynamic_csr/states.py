@@ -24,19 +24,22 @@ def grow(operands: GraphOperands, segments: int = SEGMENTS) -> Arrays:
     """Return the grown matrix as the batches leave it, inserted one after the other.
 
     It begins with one segment a row without room. Whenever a row's chain is full all rows are brought back into one
-    segment, with the same slack, and the entries that found no room are inserted again.
+    segment, with slack, and the entries that found no room are inserted again.
     """
     problem, slack = operands.problem, slack_of(operands)
-    # each entry of a batch may be the only one of its row and be given a segment with room
-    capacity = operands.grown.nnz + slack * problem.entries
-    arrays = lay_out(operands.base, segments, capacity)
+    # each entry may be the only one of its row and be given a segment with room
+    arrays = lay_out(operands.base, segments, operands.base.nnz + (1 + slack) * problem.entries)
     values = problem.batch_values.astype(operands.x.dtype, copy=False)
     for batch in range(problem.batches):
-        span = slice(*problem.batch_pointers[batch : batch + 2])
-        entries = problem.batch_rows[span], problem.batch_columns[span], values[span]
+        begin, end = problem.batch_pointers[batch : batch + 2]
+        entries = problem.batch_rows[begin:end], problem.batch_columns[begin:end], values[begin:end]
         arrays, left = insert(arrays, *entries, slack)
         if left.any():
-            arrays = defragment(arrays, capacity, slack)
+            # where a chain has one segment, that has to have the room
+            most = int(np.bincount(entries[0][left]).max())
+            room = slack if segments > 1 else max(slack, most)
+            coming = (1 + slack) * int(problem.entries - begin)
+            arrays = defragment(arrays, arrays.nnz + room * len(arrays.sizes) + coming, room)
             arrays, left = insert(arrays, *(part[left] for part in entries), slack)
         assert not left.any(), "there is room for all"
     return arrays
