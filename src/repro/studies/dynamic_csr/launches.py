@@ -118,9 +118,7 @@ def _adaptive(
     key = "bins", per_thread
     bins = workspace.fact(key, lambda: bin_rows(matrix.sizes(), our_least(device.target, per_thread)))
     order = workspace.buffer(key, lambda: device.upload(bins.order))
-    parts = workspace.fact(
-        "parts", lambda: deal_parts(bins.order[: bins.ends[0]], matrix.sizes(), long.part_length)
-    )
+    parts = workspace.fact("parts", lambda: deal_parts(bins.order[: bins.ends[0]], matrix.sizes(), long.part_length))
     blocks = len(parts)
     arguments: list[Argument] = [np.int32(blocks), np.int32(long.part_length)]
     arguments += [workspace.buffer("parts", lambda: device.upload(parts)), *_for_parts(workspace, blocks, "parts")]

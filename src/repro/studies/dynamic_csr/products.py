@@ -134,7 +134,7 @@ class ProductVariant(Product):
 
     def _bytes_to_move(self, operands: GraphOperands, facts: Facts) -> int:
         """Return the bytes of entries, x and y, and of what says where each row's entries are."""
-        rows, number = operands.grown.shape[0], operands.x.itemsize
+        rows, number = len(operands.reference), operands.x.itemsize
         if not facts.segments:
             tables = 4 * facts.pairs
         elif self.id.schedule.exact:
@@ -142,7 +142,7 @@ class ProductVariant(Product):
         else:
             tables = 8 * max(facts.pairs, rows) + 4 * rows
         order = 4 * rows if self.id.schedule.kind in ("streams", "adaptive") else 0
-        return operands.grown.nnz * (4 + number) + tables + order + operands.x.nbytes + rows * number
+        return int(operands.grown.nnz) * (4 + number) + tables + order + operands.x.nbytes + rows * number
 
     def _resources(self, kernels: set[str]) -> dict[str, Any]:
         """Return the most registers and spills of any kernel, as the compiler said."""
@@ -185,7 +185,8 @@ class ProductVariant(Product):
 
 def sizes_of(operands: GraphOperands) -> NDArray[np.int32]:
     """Return the entries of each row of the grown matrix, int32 `(rows,)`."""
-    return np.diff(operands.grown.indptr).astype(np.int32)
+    sizes: NDArray[np.int32] = np.diff(operands.grown.indptr).astype(np.int32)
+    return sizes
 
 
 def matrix_arrays(arrays: Arrays) -> dict[str, NDArray[Any]]:
@@ -196,4 +197,3 @@ def matrix_arrays(arrays: Arrays) -> dict[str, NDArray[Any]]:
         "table": arrays.table,
         "sizes": arrays.sizes,
     }
-

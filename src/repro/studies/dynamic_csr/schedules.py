@@ -73,9 +73,14 @@ class Schedule:
         match = _TEXT.fullmatch(text)
         if match:
             kind: Kind = match["kind"]  # type: ignore[assignment]  # the expression has these alone
-            numbers = (int(match[name] or 0) for name in ("width", "per_thread"))
-            load = "cs" if match["cs"] else "ca"
-            schedule = cls(kind, *numbers, int(match["unroll"] or 1), load, bool(match["exact"]))
+            schedule = cls(
+                kind,
+                int(match["width"] or 0),
+                int(match["per_thread"] or 0),
+                int(match["unroll"] or 1),
+                "cs" if match["cs"] else "ca",
+                bool(match["exact"]),
+            )
             if str(schedule) == text and schedule in _EVERY:
                 return schedule
         raise ReproError(

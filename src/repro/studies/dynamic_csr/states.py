@@ -32,15 +32,15 @@ def grow(operands: GraphOperands, segments: int = SEGMENTS) -> Arrays:
     values = problem.batch_values.astype(operands.x.dtype, copy=False)
     for batch in range(problem.batches):
         begin, end = problem.batch_pointers[batch : batch + 2]
-        entries = problem.batch_rows[begin:end], problem.batch_columns[begin:end], values[begin:end]
-        arrays, left = insert(arrays, *entries, slack)
+        rows, columns, added = problem.batch_rows[begin:end], problem.batch_columns[begin:end], values[begin:end]
+        arrays, left = insert(arrays, rows, columns, added, slack)
         if left.any():
             # where a chain has one segment, that has to have the room
-            most = int(np.bincount(entries[0][left]).max())
+            most = int(np.bincount(rows[left]).max())
             room = slack if segments > 1 else max(slack, most)
             coming = (1 + slack) * int(problem.entries - begin)
             arrays = defragment(arrays, arrays.nnz + room * len(arrays.sizes) + coming, room)
-            arrays, left = insert(arrays, *(part[left] for part in entries), slack)
+            arrays, left = insert(arrays, rows[left], columns[left], added[left], slack)
         assert not left.any(), "there is room for all"
     return arrays
 

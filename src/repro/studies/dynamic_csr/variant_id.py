@@ -77,9 +77,7 @@ class VariantId:
             return kind in ("vector", "chunks") and not self.schedule.exact
         if kind == "chunks":
             return self.schedule.exact and self.state == "defragmented"
-        return not (self.schedule.exact and self.state == "fragmented") and (
-            kind != "vector" or self.state != "sorted"
-        )
+        return not (self.schedule.exact and self.state == "fragmented") and (kind != "vector" or self.state != "sorted")
 
     @property
     def space(self) -> str:

@@ -76,9 +76,7 @@ def draw(panels: dict[str, list[ProductTimes]], mark: str | None) -> Canvas:
     mark
         What a mark at a name means; None where there is none.
     """
-    shown = [
-        series for series in SERIES if any(series.pick(case) for panel in panels.values() for case in panel)
-    ]
+    shown = [series for series in SERIES if any(series.pick(case) for panel in panels.values() for case in panel)]
     if not shown:
         return style.empty("nothing was measured in this campaign")
     names = [case.line.label for case in next(iter(panels.values()))]
