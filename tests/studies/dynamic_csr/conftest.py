@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from repro.bench.trial import Bench
-from repro.bench.workspace import Workspace
+from graph_bench import graph_bench
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
-from repro.config.models import Timing
-from repro.devices.several import Devices
-from repro.sparse.columns import LIBRARY
-from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.render import render_key
-from repro.studies.dynamic_csr.variant_id import PRODUCT_COLUMNS
-
-OWN = {**LIBRARY, **PRODUCT_COLUMNS, "ordering": str, "segments": int, "slack": int}
 
 
 @pytest.fixture(scope="session")
@@ -34,21 +26,8 @@ def make_graph_bench(cpu_device, modules_folder):
     benches = []
 
     def make(problem, precision="double"):
-        operands = make_operands(problem, precision, 1)
-        bench = Bench(
-            Workspace(Devices([cpu_device]), operands, modules_folder, resident=16),
-            study="dynamic_csr",
-            problem=problem.name,
-            timing=Timing(launches=10, graph_launches=2, graph_replays=5, cpu_budget=0.01, rounds=2, noise=1e9,
-                          cpu_disturbed=1e9),
-            seed=1,
-            own=OWN,
-            environment="test",
-            driver="test",
-            code=str,
-        )  # fmt: skip
-        benches.append(bench)
-        return bench
+        benches.append(graph_bench(cpu_device, modules_folder, problem, precision))
+        return benches[-1]
 
     yield make
     for bench in benches:

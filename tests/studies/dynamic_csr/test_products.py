@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from grown_graphs import around_limits, growing
 
+from grown_graphs import around_limits, growing
 from other_vectors import check_products
 from repro.bench.timing import Effort
 from repro.codegen.targets import CPU

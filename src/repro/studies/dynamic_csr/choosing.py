@@ -60,6 +60,7 @@ def twins(name: str) -> list[str]:
         ("defragmented", plain),
         ("defragmented", exact),
         ("sorted", plain),
+        ("sorted", exact),
     ]
     made = (VariantId("csr" if state is None else "dcsr", state, schedule) for state, schedule in places)
     return [str(twin) for twin in made if twin.possible and twin != id]

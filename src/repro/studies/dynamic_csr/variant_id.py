@@ -72,12 +72,14 @@ class VariantId:
     @property
     def possible(self) -> bool:
         """Whether the schedule fits: what relies on exact segments, or on rows one after the other, has them."""
-        kind = self.schedule.kind
+        kind, exact = self.schedule.kind, self.schedule.exact
         if self.format == "csr":
-            return kind in ("vector", "chunks") and not self.schedule.exact
+            return kind in ("vector", "chunks") and not exact
         if kind == "chunks":
-            return self.schedule.exact and self.state == "defragmented"
-        return not (self.schedule.exact and self.state == "fragmented") and (kind != "vector" or self.state != "sorted")
+            return exact and self.state == "defragmented"
+        if kind == "vector":
+            return self.state != "sorted" and not (exact and self.state == "fragmented")
+        return not exact or (kind == "adaptive" and self.state != "fragmented")
 
     @property
     def space(self) -> str:
