@@ -61,7 +61,7 @@ class Maker(Recorder):
             for name, micro in times.items()
         ]
         if hyb:
-            rows.append(row("hyb", HYB, space="paper", what="product", format="hyb"))
+            rows.append(row("hyb", HYB, what="product", format="hyb"))
         return rows
 
     def case(self, problem, precision, weight=1.0, **which):

@@ -33,7 +33,7 @@ def choose_products(rows: Sequence[Row], tie: float) -> list[Choice]:
             "adaptive": [row for row in dcsr if row["schedule"] == "streams"],
             "hyb": [row for row in products if row["format"] == "hyb"],
         }
-        if len(papers) == len(products):
+        if not any(row.space == "extended" for row in products):
             return choices
         segments = [row for row in products if row["format"] == "dcsr"]
         return {

@@ -74,7 +74,7 @@ def all_times(campaign: Campaign, published: Published, precision: str) -> list[
 def times_of(line: Line, precision: str, campaign: Campaign) -> ProductTimes:
     """Return where the products stand on one problem at one precision."""
     case = Case(campaign, line.problem, precision)
-    rows = [row for row in case.rows if row["what"] == "product" and row["kind"] == "variant"]
+    rows = [row for row in case.rows if row["what"] == "product"]
 
     def best(rule: Rule) -> Timed | None:
         return fastest([row for row in rows if rule(row)], CLOCK)

@@ -59,7 +59,8 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         "GFLOPS of y = A x with the grown matrix: two operations for each of its entries, none for padding.",
         "CSR, DCSR: so many threads a row, the best number of them; DCSR as the batches left it, and with one segment",
         "a row. ADCSR: rows in bins by their sizes, a kernel a bin on a stream of its own, in the best state of the",
-        f"matrix. Lines: the fastest routine of {library_of(campaign)} for CSR.",
+        f"matrix. Lines: the fastest routine of {library_of(campaign)} for CSR. Diamonds: the fastest of all in one",
+        "launch, with one segment a row.",
         measured_on(campaign, CLOCK),
         launches(near, len(timed)),
         remarks(lines),
@@ -90,10 +91,18 @@ def draw(panels: dict[str, list[ProductTimes]], mark: str | None) -> Canvas:
         style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
     handles: list[Patch | Line2D] = [Patch(color=series.colour, label=series.label) for series in shown]
     if any(case.library_csr for panel in panels.values() for case in panel):
-        handles.append(Line2D([], [], color="black", linewidth=1.2, label="library’s CSR"))
+        handles.append(_mark("|", 9, 1.2, "library’s CSR"))
+    if any(case.ours for panel in panels.values() for case in panel):
+        handles.append(_mark("D", 3.6, 0.5, "ours"))
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.2)
     style.footnote(drawn, mark)
     return drawn
+
+
+def _mark(marker: str, size: float, edge: float, label: str) -> Line2D:
+    return Line2D(
+        [], [], linestyle="", marker=marker, markersize=size, markeredgewidth=edge, color="black", label=label
+    )
 
 
 def _any(case: ProductTimes, shown: Sequence[Series]) -> bool:
@@ -111,5 +120,8 @@ def _draw_panel(axes: Axes, cases: Sequence[ProductTimes], shown: Sequence[Serie
         library = case.gflops(case.library_csr)
         if library is not None:
             axes.plot([library, library], [at - FILLED / 2, at + FILLED / 2], color="black", linewidth=1.2, zorder=4)
+        fastest = case.gflops(case.ours)
+        if fastest is not None:
+            axes.plot([fastest], [at], "D", color="black", markersize=3.6, markeredgewidth=0.5, zorder=5)
     axes.set_xlim(left=0)
     axes.grid(axis="x")
