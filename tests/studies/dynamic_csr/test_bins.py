@@ -15,6 +15,7 @@ from repro.studies.dynamic_csr.bins import (
     deal_parts,
     lay_out_sorted,
     our_least,
+    spans_of,
 )
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.states import STATES, grow, lay_out_state, slack_of
@@ -42,14 +43,26 @@ def test_our_bins_ascend_and_keep_rows_in_order(target, per_thread):
 
 
 def test_parts_cover_long_rows():
-    sizes = np.array([5, 1000, 0, 512, 513], np.int32)
-    parts = deal_parts(np.array([1, 3, 4], np.int32), sizes, 256)
+    parts = deal_parts(np.array([7, 3, 9]), np.array([1000, 512, 513], np.int32), 256)
     assert parts.tolist() == [
-        [1, 0, 0, 4], [1, 256, 0, 4], [1, 512, 0, 4], [1, 768, 0, 4],
+        [7, 0, 0, 4], [7, 256, 0, 4], [7, 512, 0, 4], [7, 768, 0, 4],
         [3, 0, 4, 2], [3, 256, 4, 2],
-        [4, 0, 6, 3], [4, 256, 6, 3], [4, 512, 6, 3],
+        [9, 0, 6, 3], [9, 256, 6, 3], [9, 512, 6, 3],
     ]  # fmt: skip
-    assert deal_parts(np.array([], np.int32), sizes, 256).shape == (0, 4)
+    assert deal_parts(np.array([], np.int32), np.array([], np.int32), 256).shape == (0, 4)
+
+
+def test_spans_are_those_of_the_layout():
+    operands = make_operands(around_limits(), "double", 1)
+    sizes = np.diff(operands.grown.indptr).astype(np.int32)
+    order = np.random.default_rng(1).permutation(len(sizes)).astype(np.int32)
+    for spans, laid_out in (
+        (spans_of(sizes), lay_out_state(operands, "defragmented")),
+        (spans_of(sizes, order), lay_out_sorted(operands.grown, order, 4)),
+    ):
+        assert spans.dtype == np.int32
+        assert np.array_equal(spans[sizes > 0], laid_out.pairs[0][sizes > 0])
+        assert (spans[:, 1] - spans[:, 0] == sizes).all()
 
 
 @pytest.mark.parametrize("most", [1, 4, 100, 20_000])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -81,16 +82,43 @@ def our_least(target: Target, per_thread: int) -> tuple[int, ...]:
     return (0, *(width * per_thread for width in widths_of(target)[1:]), long.block, long.parts)
 
 
-def deal_parts(rows: NDArray[np.int32], sizes: NDArray[np.int32], part_length: int) -> NDArray[np.int32]:
+def deal_parts(rows: NDArray[Any], sizes: NDArray[np.int32], part_length: int) -> NDArray[np.int32]:
     """Return the parts of long rows, a block each: int32 `(parts, 4)`.
 
-    Row, the part's first entry, the number of the row's first part, parts of the row.
+    What names the row, the part's first entry, the number of the row's first part, parts of the row.
+
+    Parameters
+    ----------
+    rows, sizes
+        What names each long row, and its entries.
+    part_length
+        Entries of a part.
     """
-    counts = -(-sizes[rows].astype(np.int64) // part_length)
+    counts = -(-sizes.astype(np.int64) // part_length)
     firsts = np.cumsum(counts) - counts
     of = np.repeat(np.arange(len(rows)), counts)
     begins = (np.arange(len(of)) - firsts[of]) * part_length
     return np.stack([rows[of], begins, firsts[of], counts[of]], axis=1).astype(np.int32)
+
+
+def spans_of(sizes: NDArray[np.int32], order: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
+    """Return where each row's entries start and end, rows without room one after the other: int32 `(rows, 2)`.
+
+    Parameters
+    ----------
+    sizes
+        Entries of each row, `(rows,)`.
+    order
+        Which row's entries come where, `(rows,)`; None: that of the rows.
+    """
+    lengths = sizes if order is None else sizes[order]
+    ends = np.cumsum(lengths, dtype=np.int32)
+    spans = np.stack([ends - lengths, ends], axis=1)
+    if order is None:
+        return spans
+    of_rows = np.empty_like(spans)
+    of_rows[order] = spans
+    return of_rows
 
 
 def deal_chunks(sizes: NDArray[np.int32], most: int, part_length: int) -> NDArray[np.int32]:

@@ -20,6 +20,7 @@ from repro.studies.dynamic_csr.bins import (
     deal_chunks,
     deal_parts,
     our_least,
+    spans_of,
     widths_of,
 )
 from repro.studies.dynamic_csr.layout import pitch_of
@@ -118,17 +119,32 @@ def _adaptive(
     key = "bins", per_thread
     bins = workspace.fact(key, lambda: bin_rows(matrix.sizes(), our_least(device.target, per_thread)))
     order = workspace.buffer(key, lambda: device.upload(bins.order))
-    parts = workspace.fact("parts", lambda: deal_parts(bins.order[: bins.ends[0]], matrix.sizes(), long.part_length))
+    long_rows = bins.order[: bins.ends[0]]
+    # where rows are given in the order of the bins, a row is named by its place there
+    names = np.arange(len(long_rows)) if id.schedule.exact else long_rows
+    parts = deal_parts(names, matrix.sizes()[long_rows], long.part_length)
+    parts_on_device = workspace.buffer(("parts", id.schedule.exact), lambda: device.upload(parts))
     blocks = len(parts)
     arguments: list[Argument] = [np.int32(blocks), np.int32(long.part_length)]
-    arguments += [workspace.buffer("parts", lambda: device.upload(parts)), *_for_parts(workspace, blocks, "parts")]
+    arguments += [parts_on_device, *_for_parts(workspace, blocks, "parts")]
     arguments += [np.int32(bins.ends[0])]
     rows_of_block = (1, *(n_t // width for width in reversed(widths_of(device.target))))
     for (first, last), rows in zip(bins.spans[1:], rows_of_block, strict=True):
         blocks += -(-(last - first) // rows)
         arguments += [np.int32(blocks), np.int32(last)]
-    arguments += [order, *matrix.arguments(id.schedule.exact), *vectors]
+    arguments += [order]
+    if id.schedule.exact:
+        spans = workspace.buffer((*key, id.state), lambda: device.upload(_spans(id, matrix)[bins.order]))
+        arguments += [spans, matrix.buffers["columns"], matrix.buffers["values"], *vectors]
+    else:
+        arguments += [*matrix.arguments(False), *vectors]
     return device.bind(kernel(f"bins_{_format(id)}_{_suffix(id)}"), blocks, n_t, arguments)
+
+
+def _spans(id: VariantId, matrix: Matrix) -> NDArray[np.int32]:
+    """Return where each row's entries start and end, without room."""
+    sizes = matrix.sizes()
+    return spans_of(sizes, bin_rows(sizes, PAPERS_LEAST).order if id.state == "sorted" else None)
 
 
 def _chunks(
