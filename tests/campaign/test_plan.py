@@ -16,9 +16,11 @@ from repro.campaign.steps import building, measuring
 from repro.codegen.compile import manifest_path
 from repro.codegen.targets import CPU, get_target
 from repro.config import resolve
+from repro.config.models import Limits, OwnProblem
 from repro.devices import open as opening
 from repro.devices.detect import Gpu
 from repro.errors import ReproError
+from repro.problems.registry import load_registry
 from repro.studies.compound_spmv.study import layouts as layouts_of
 
 REPOSITORY = Path(__file__).parents[2]
@@ -54,6 +56,30 @@ def test_the_papers_are_thirteen() -> None:
     made = plan({"problems": "papers"})
     assert len(made.problems) == 13
     assert made.problems["surfaces/bunny"].size == (34834, 243410)
+
+
+def test_a_plan_says_what_kind_a_problem_is(tmp_path: Path) -> None:
+    (tmp_path / "mine.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n3 4 1\n2 1\n")
+    (tmp_path / "problems.yaml").write_text(
+        "problems:\n"
+        "  - {name: still, source: generated, entry: real, kind: graph}\n"
+        "  - {name: grows, source: suitesparse, entry: real, group: G, matrix: m, updates: {sizes: [3]},"
+        " published: {rows: 5, nonzeros: 9, columns: 7}}\n"
+        "  - {name: own, source: own, entry: real, path: mine.mtx, updates: {batches: 2, share: 0.5}}\n"
+    )
+    registry = load_registry(Path("problems.yaml"))
+    mine = OwnProblem(path="mine.mtx", updates={"sizes": [1]})
+    still, grows, own, user = (planning._planned(item, registry, Limits()) for item in (*registry.problems, mine))
+    assert (still.kind, still.entry) == ("matrix", "real")
+    assert (grows.kind, grows.entry, grows.size, grows.columns) == ("updates", None, (5, 9), 7)
+    for outline in (own, user):
+        assert (outline.kind, outline.entry, outline.size, outline.columns) == ("updates", None, (3, 1), 4)
+
+
+def test_a_problem_that_grows_is_refused_by_studies_of_matrices() -> None:
+    for study in ("compound_spmv", "compressed_coo"):
+        with pytest.raises(ReproError, match=r"tiny/web\n  expected: a problem of kind matrix\n  actual: updates"):
+            make_plan(resolve({"device": "opencl", "studies": {study: {"problems": ["tiny/web"]}}}))
 
 
 def test_layouts_are_those_asked_for_and_the_reference() -> None:

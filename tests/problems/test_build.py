@@ -74,12 +74,15 @@ def test_a_size_that_differs_from_the_published_one(tmp_path: Path, registered: 
         build("toy", registered(item % (4, 3)))
 
 
-def test_a_registered_size_is_that_of_a_square_matrix(tmp_path: Path, registered: Make) -> None:
+def test_a_registered_size_may_be_that_of_a_rectangular_matrix(tmp_path: Path, registered: Make) -> None:
     (tmp_path / "mine.mtx").write_text(MTX.replace("4 4 4", "4 6 4"))
-    item = f"{{name: toy, source: own, entry: real, path: {tmp_path}/mine.mtx%s}}"
-    with pytest.raises(ReproError, match=r"not square[\s\S]*4 columns\n  actual: 6 columns"):
-        build("toy", registered(item % ", published: {rows: 4, nonzeros: 4}"))
-    assert build("toy", registered(item % "")).summary() == {"entry": "real", "n": 4, "columns": 6, "nnz": 4}
+    item = f"{{name: toy, source: own, entry: real, path: {tmp_path}/mine.mtx, published: {{rows: 4, nonzeros: 4%s}}}}"
+    for columns, expected in (("", 4), (", columns: 5", 5)):
+        with pytest.raises(ReproError, match=rf"another size[\s\S]*{expected} columns\n  actual: 6 columns"):
+            build("toy", registered(item % columns))
+    built = build("toy", registered(item % ", columns: 6"))
+    assert built.summary() == {"entry": "real", "n": 4, "columns": 6, "nnz": 4}
+    assert built.origin["published"] == {"rows": 4, "nonzeros": 4, "columns": 6}
 
 
 def test_a_rebuilt_mesh_may_differ_a_little(registered: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,28 @@ def test_every_kind_and_wrapping(tmp_path: Path, text: str, dense: list[list[com
     assert np.iscomplexobj(file.matrix.data) == (file.field == "complex") == ("complex" in text)
 
 
+def test_the_lower_triangle_alone(tmp_path: Path) -> None:
+    text = HEAD + "coordinate pattern symmetric\n3 3 3\n2 1\n3 2\n3 3\n"
+    file = read_matrix(write(tmp_path, text), lower=True)
+    np.testing.assert_array_equal(file.matrix.toarray(), [[0, 0, 0], [1, 0, 0], [0, 1, 1]])
+    assert (file.counts["stored"], file.counts["expanded"]) == (3, 3)
+    assert file.notes == ("the lower triangle alone, which is what the file stores of a symmetric matrix",)
+    assert read_matrix(write(tmp_path, text)).checksum() != file.checksum()
+
+
+@pytest.mark.parametrize(
+    ("text", "actual"),
+    [
+        ("coordinate pattern general\n2 2 1\n2 1\n", "a general one"),
+        ("coordinate real skew-symmetric\n2 2 1\n2 1 3\n", "a skew-symmetric one"),
+        ("coordinate pattern symmetric\n2 2 1\n1 2\n", "entries above it"),
+    ],
+)
+def test_a_file_that_stores_no_lower_triangle(tmp_path: Path, text: str, actual: str) -> None:
+    with pytest.raises(ReproError, match=rf"does not store a lower triangle[\s\S]*actual: {actual}"):
+        read_matrix(write(tmp_path, HEAD + text), lower=True)
+
+
 def test_zeros_are_dropped_and_duplicates_added_and_both_counted(tmp_path: Path) -> None:
     text = GENERAL.replace("general", "symmetric") + "3 3 6\n1 1 1\n1 1 2\n2 2 0\n3 1 5\n3 2 4\n3 2 -4\n"
     file = read_matrix(write(tmp_path, text))

@@ -8,7 +8,7 @@ import pytest
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
 from repro.problems.generated import KINDS, generate
-from repro.problems.registry import Generated, Registry, load_registry
+from repro.problems.registry import Generated, Registry, Suitesparse, load_registry
 from repro.problems.statistics import describe
 
 SHIPPED = Path(__file__).parents[2] / "config/problems.yaml"
@@ -57,6 +57,31 @@ def test_the_h200_set_has_something_for_every_problem_of_the_papers_but_two(ship
     there = {item.stand_in or item.name for item in items}
     assert {item.name for item in shipped.expand("papers")} - there == {"RFdevice", "surfaces/armadillo"}
     assert all(item.checksum or isinstance(item, Generated) for item in items), "the same on every machine"
+
+
+def test_the_kings_set_is_that_of_table_5_1_with_a_stand_in_for_each(shipped: Registry) -> None:
+    items = shipped.expand("king")
+    assert len(items) == 16
+    assert all(isinstance(item, Suitesparse) and item.kind_of_problem == "updates" for item in items)
+    assert {item.name for item in items if item.stored} == {"dblp-2010", "hollywood-2009", "kron_g500-logn18"}
+    assert [item.name for item in items if item.published.columns] == ["rail4284"]
+    stand_ins = shipped.expand("king_stand_ins")
+    assert [item.stand_in for item in stand_ins] == [item.name for item in items]
+    assert [item.published for item in stand_ins] == [item.published for item in items]
+    assert all(tuple(item.parameters["size"]) == (item.published.rows, item.published.nonzeros) for item in stand_ins)
+
+
+def test_small_graphs_grow_and_are_as_the_default_campaign_promises(shipped: Registry) -> None:
+    for item in shipped.expand("graphs"):
+        assert isinstance(item, Generated)
+        assert item.kind_of_problem == "updates"
+        built = generate(item.kind, **item.parameters)
+        assert 2**12 <= built.n <= 2**14
+        mean = len(built.indices) // built.n
+        assert item.parameters["width"] == -(-mean // 4) * 4, "HYB's width, which the overflow is meant for"
+    sweeps = [item for item in shipped.expand(["graphs", "king_sweeps"]) if item.updates.sizes]
+    assert [item.updates.rows for item in sweeps] == ["uniform", "degree"] * 2
+    assert all(list(item.updates.sizes) == sorted(item.updates.sizes) for item in sweeps)
 
 
 def test_every_downloadable_problem_says_its_terms(shipped: Registry) -> None:
@@ -144,6 +169,10 @@ TOY = "{name: toy, source: generated, entry: real, kind: poisson, sets: [s]%s}"
         (f"problems: [{TOY % ''}, {(TOY % '').replace('name: toy', 'name: s')}]", "both a problem and a set: s"),
         (f"problems: [{TOY % ', stand_in: gone'}]", "not registered: .*gone"),
         (f"problems: [{TOY % ', checksum: abc'}]", "checksum"),
+        (f"problems: [{TOY % ', updates: {batches: 3}'}]", "updates: .*either `batches` and `share`, or `sizes`"),
+        (f"problems: [{TOY % ', updates: {share: 0.1, batches: 2, sizes: [1]}'}]", "either `batches` and `share`"),
+        (f"problems: [{TOY % ', updates: {sizes: [-1]}'}]", "sizes.0"),
+        (f"problems: [{(TOY % ', updates: {sizes: [1]}').replace('real', 'complex')}]", "real matrices.*complex"),
         ("problems: [{name: toy, source: magic, entry: real}]", "magic.*suitesparse"),
         ("problems: [{name: '../toy', source: generated, entry: real, kind: poisson}]", "name"),
         (

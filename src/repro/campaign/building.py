@@ -11,9 +11,9 @@ from repro.config import Config
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
 from repro.problems.build import build, find
-from repro.problems.matrix import Matrix
 from repro.problems.own_header import describe
 from repro.problems.problem import Problem, save_unavailable
+from repro.problems.registry import Spec
 from repro.studies import facts_of
 from repro.whole import write_whole
 
@@ -41,16 +41,17 @@ def record_unavailable(name: str, config: Config, reason: str, path: Path, recor
     ReproError
         A file cannot be written.
     """
-    kind, entry = Matrix.kind, _entry(name, config)  # all sources give matrices
+    item = find(name, config)
+    kind = item.kind_of_problem
+    entry = _entry(item, config) if kind == "matrix" else None
     _save(lambda: save_unavailable(path, name, kind, entry, reason), path)
     if record:
         status = {"status": "unavailable", "reason": reason}
         _write_record(record, {"name": name, "kind": kind, "entry": entry, **status})
 
 
-def _entry(name: str, config: Config) -> str:
+def _entry(item: Spec | OwnProblem, config: Config) -> str:
     """Return what the entries of a problem would be, as the plan has it; `real` where even its file is gone."""
-    item = find(name, config)
     if not isinstance(item, OwnProblem):
         return item.entry
     try:

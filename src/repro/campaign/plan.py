@@ -351,7 +351,9 @@ def _planned(item: Item | OwnProblem, registry: Registry, limits: Limits) -> Out
     definition = item.model_dump(mode="json", exclude={"sets"})
     if inputs := getattr(item, "inputs", ()):
         definition["made from"] = [registry.find(name).model_dump(mode="json", exclude={"sets"}) for name in inputs]
-    return Outline(item.name, "matrix", item.entry, definition, size=size)
+    columns = item.published.columns if item.published and item.published.columns != item.published.rows else None
+    entry = item.entry if item.kind_of_problem == "matrix" else None
+    return Outline(item.name, item.kind_of_problem, entry, definition, size=size, columns=columns)
 
 
 def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figure"]) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def list_(
 
 
 def list_problems(config: Path) -> tuple[list[str], Rows]:
-    """Name, entry, source and published size of every registered problem, then those of the configuration's own."""
+    """Every registered problem and the configuration's own: name, entry or kind, source and published size."""
     from repro.config import load
     from repro.config.models import OwnProblem
     from repro.problems.registry import load_registry, own_name
@@ -67,11 +67,13 @@ def list_problems(config: Path) -> tuple[list[str], Rows]:
     for item in registry.problems:
         size = f"{item.published.rows:,}; {item.published.nonzeros:,}" if item.published else None
         remark = "rebuilt" if item.rebuilt else f"stands in for {item.stand_in}" if item.stand_in else None
-        rows.append((item.name, item.entry, item.source, size, ", ".join(item.sets), remark))
+        what = item.entry if item.kind_of_problem == "matrix" else item.kind_of_problem
+        rows.append((item.name, what, item.source, size, ", ".join(item.sets), remark))
     for study in settings.studies.values():
         for wish in study.problems if not isinstance(study.problems, str) else ():
             if isinstance(wish, OwnProblem):
-                rows.append((own_name(wish), wish.entry, wish.path, None, None, "your own"))
+                meant = wish.entry if wish.kind_of_problem == "matrix" else wish.kind_of_problem
+                rows.append((own_name(wish), meant, wish.path, None, None, "your own"))
     return ["problem", "entry", "source", "rows; non-zeros", "sets", "remark"], rows
 
 

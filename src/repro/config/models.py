@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from repro.config.device_words import MEANING, PATTERN, names_device
 from repro.entries import entries
@@ -208,6 +208,29 @@ class StudySettings(Model):
     timing: Timing = Timing()
 
 
+class Batches(Model):
+    """Entries that are inserted into a real matrix in batches: drawn at random, the same every time."""
+
+    batches: int | None = Field(None, ge=1, le=1_000_000, description="So many batches of `share` each.")
+    share: float | None = Field(
+        None, gt=0, le=1e6, description="Entries of a batch, as a share of the matrix's non-zeros."
+    )
+    sizes: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (), description="Entries of each batch, in place of `batches` and `share`."
+    )
+    rows: Literal["uniform", "degree"] = Field(
+        "uniform", description="How rows are drawn: all alike, or each as often as it has entries."
+    )
+    order: Literal["sorted", "any"] = Field("any", description="Whether the rows of a batch ascend.")
+    seed: int | None = Field(None, ge=0, description="Of what is drawn; absent: the campaign's.")
+
+    @model_validator(mode="after")
+    def _says_how_many(self) -> Batches:
+        if (self.batches is None) != (self.share is None) or bool(self.sizes) == (self.share is not None):
+            raise ValueError("needs either `batches` and `share`, or `sizes`")
+        return self
+
+
 class OwnProblem(Model):
     """A matrix or mesh of your own, from a local file."""
 
@@ -217,6 +240,23 @@ class OwnProblem(Model):
         description="What its non-zeros are; meshes need it: quaternion (surface) or block3 (tetrahedra).",
     )
     name: str | None = Field(None, description="Its name in tables; the file's stem if absent.")
+    updates: Batches | None = Field(None, description="Entries to insert; the matrix's own are then real numbers.")
+
+    @model_validator(mode="after")
+    def _grows_if_real(self) -> OwnProblem:
+        if self.updates and self.entry not in (None, "real"):
+            raise ValueError(f"updates are of real matrices, and the entry is {self.entry}")
+        return self
+
+    @property
+    def kind_of_problem(self) -> str:
+        """What is built: a `matrix`, or `updates` of one."""
+        return "updates" if self.updates else "matrix"
+
+    @property
+    def wanted_entry(self) -> str | None:
+        """What its non-zeros are to be; None where the file says it."""
+        return "real" if self.updates else self.entry
 
 
 class Config(Model):

@@ -10,6 +10,7 @@ from typing import Any
 from repro.config.models import Config, OwnProblem
 from repro.errors import ReproError
 from repro.problems.assembled import Assembled
+from repro.problems.batches import draw_batches
 from repro.problems.dirac import assemble_dirac
 from repro.problems.elasticity import assemble_elasticity
 from repro.problems.fetch import Found
@@ -31,6 +32,7 @@ from repro.problems.registry import (
     own_name,
 )
 from repro.problems.suitesparse import read_suitesparse
+from repro.problems.updates import Updates
 
 # How far a rebuilt mesh's matrix may be from the published size, relatively
 ROWS_TOLERANCE, NONZEROS_TOLERANCE = 0.01, 0.05
@@ -52,7 +54,8 @@ def build(problem: str | OwnProblem, config: Config) -> Problem:
     -------
     Problem
         Validated, with its statistics, and with the `origin`: source, address, checksum and its state, counts,
-        parameters, licence, credit, notes, and `rebuilt` or `stand_in` where it is one.
+        parameters, licence, credit, notes, `rebuilt` or `stand_in` where it is one, and of what grows `updates`: how
+        the batches were drawn.
 
     Raises
     ------
@@ -61,22 +64,28 @@ def build(problem: str | OwnProblem, config: Config) -> Problem:
     """
     item = find(problem, config) if isinstance(problem, str) else problem
     name = own_name(item) if isinstance(item, OwnProblem) else item.name
+    updates = getattr(item, "updates", None)
+    seed = config.seed if updates is None or updates.seed is None else updates.seed
     try:
         entry, assembled, origin = _assemble(item, config)
+        if not isinstance(item, OwnProblem):
+            _check_size(item, assembled)
+        batches: dict[str, Any] = draw_batches(assembled, updates, seed, name) if updates else {}
     except MemoryError:
         raise ReproError("not enough memory to build the problem", where=name) from None
-    if not isinstance(item, OwnProblem):
-        _check_size(item, assembled)
-    return Matrix(
-        name=name,
-        entry=entry,
-        n=assembled.n,
-        indptr=assembled.indptr,
-        indices=assembled.indices,
-        values=assembled.values,
-        columns=assembled.columns,
-        origin={**_description(item), **origin, "notes": list(assembled.notes)},
-    ).complete()
+    parts: dict[str, Any] = {
+        "n": assembled.n,
+        "indptr": assembled.indptr,
+        "indices": assembled.indices,
+        "values": assembled.values,
+        "columns": assembled.columns,
+        "origin": {**_description(item), **origin, "notes": list(assembled.notes)},
+    }
+    if updates is None:
+        return Matrix(name, entry, **parts).complete()
+    drawn = {key: value for key, value in updates.model_dump(mode="json").items() if value not in (None, [])}
+    parts["origin"]["updates"] = {**drawn, "seed": seed}
+    return Updates(name, **parts, **batches).complete()
 
 
 def find(name: str, config: Config) -> Spec | OwnProblem:
@@ -140,7 +149,7 @@ def _assemble(item: Spec | OwnProblem, config: Config) -> Result:
         case Generated():
             return _generated(item, config)
         case Own() | OwnProblem():
-            entry, assembled, origin = assemble_own(item.path, item.entry, config.seed, config.limits)
+            entry, assembled, origin = assemble_own(item.path, item.wanted_entry, config.seed, config.limits)
             return entry, assembled, {"address": item.path, **origin}
 
 
@@ -198,7 +207,7 @@ def _description(item: Spec | OwnProblem) -> dict[str, Any]:
         "source": item.source,
         "licence": item.licence,
         "credit": item.credit,
-        "published": item.published.model_dump() if item.published else None,
+        "published": item.published.model_dump(exclude_none=True) if item.published else None,
         "rebuilt": item.rebuilt,
         "stand_in": item.stand_in,
         "note": item.note,
@@ -209,16 +218,10 @@ def _description(item: Spec | OwnProblem) -> dict[str, Any]:
 def _check_size(item: Spec, assembled: Assembled) -> None:
     if item.published is None:
         return
-    if assembled.columns not in (None, assembled.n):
-        raise ReproError(
-            "the matrix is not square, as all of published size are",
-            where=item.name,
-            expected=f"{item.published.rows} columns",
-            actual=f"{assembled.columns} columns",
-            todo="leave out `published:`, or correct the matrix",
-        )
+    columns = assembled.n if assembled.columns is None else assembled.columns
     for what, built, published, tolerance in (
         ("rows", assembled.n, item.published.rows, ROWS_TOLERANCE),
+        ("columns", columns, item.published.columns or item.published.rows, ROWS_TOLERANCE),
         ("non-zeros", len(assembled.indices), item.published.nonzeros, NONZEROS_TOLERANCE),
     ):
         allowed = tolerance * published if item.rebuilt else 0

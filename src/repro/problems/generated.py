@@ -15,8 +15,10 @@ from repro.problems.assembled import Assembled
 from repro.problems.dirac import assemble_dirac
 from repro.problems.elasticity import assemble_elasticity
 from repro.problems.fold import unfold
+from repro.problems.graphs import Family, assemble_graph
 from repro.problems.helmholtz import assemble_helmholtz
 from repro.problems.lookalike import REACH, assemble_lookalike
+from repro.problems.row_lengths import Wanted
 from repro.problems.stencils import Coefficients, assemble_arrow, assemble_diffusion, draw_field
 
 Count = Annotated[int, Field(ge=2, le=2000)]
@@ -167,6 +169,27 @@ def helmholtz_scalar(
     vertices, tets = shapes.lattice_box(cells)
     field = wavenumber * draw_field(len(tets), seed, contrast=0.2) if coefficients == "variable" else wavenumber
     return unfold(assemble_helmholtz(vertices, tets, wavenumber=field, loss=loss), "complex")
+
+
+@_kind("real")
+def graph(
+    *,
+    size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] = (10_000, 80_000),
+    columns: Annotated[int, Field(ge=1)] | None = None,
+    shortest: Annotated[int, Field(ge=0)] = 1,
+    longest: Annotated[int, Field(ge=1)] = 400,
+    width: Annotated[int, Field(ge=1)] = 8,
+    overflow: Annotated[int, Field(ge=0)] = 25_000,
+    spread: Positive | None = None,
+    family: Family = "web",
+    seed: Seed = 1,
+) -> Assembled:
+    """Graph of so many rows and non-zeros, `overflow` of them beyond the first `width` of their rows.
+
+    See `repro.problems.graphs` and `repro.problems.row_lengths`; without `columns` it is square.
+    """
+    wanted = Wanted(*size, shortest, longest, width, overflow, spread)
+    return assemble_graph(wanted, size[0] if columns is None else columns, family, seed)
 
 
 @_kind("complex")

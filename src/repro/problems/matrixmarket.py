@@ -21,6 +21,7 @@ from repro.problems.market_lines import Column, blocks, tokens
 
 __all__ = ["ENDINGS", "LARGEST", "MatrixFile", "is_matrix_market", "read_matrix"]
 
+LOWER = "the lower triangle alone, which is what the file stores of a symmetric matrix"
 _VALUES = {
     "real": ("real",),
     "integer": ("whole",),
@@ -42,11 +43,14 @@ class MatrixFile:
         `stored` lines in the file, non-zeros `expanded` from them, `explicit_zeros` dropped, `duplicates` added up.
     header
         Format, field and symmetry as the file's first line has them.
+    lower
+        Whether the half that a symmetric file leaves out is left out of the matrix as well.
     """
 
     matrix: sp.csr_array
     counts: dict[str, int]
     header: str
+    lower: bool = False
 
     @property
     def field(self) -> str:
@@ -57,14 +61,15 @@ class MatrixFile:
     def notes(self) -> tuple[str, ...]:
         """What was done to the entries that are in the file."""
         said = {"explicit_zeros": "explicit zeros dropped", "duplicates": "duplicate entries added up"}
-        return tuple(f"{self.counts[key]} {what}" for key, what in said.items() if self.counts[key])
+        notes = tuple(f"{self.counts[key]} {what}" for key, what in said.items() if self.counts[key])
+        return (*notes, LOWER) if self.lower else notes
 
     def checksum(self) -> str:
         """SHA-256 of the matrix, whatever the wrapping."""
         return matrix_checksum(self.matrix)
 
 
-def read_matrix(path: Path, limits: Limits | None = None, *, distinct: bool = False) -> MatrixFile:
+def read_matrix(path: Path, limits: Limits | None = None, *, distinct: bool = False, lower: bool = False) -> MatrixFile:
     """Read a Matrix Market file, bare, packed with gzip or xz, or in a tar archive under the archive's own name.
 
     Real, integer and complex values are taken as they are; the entries of a pattern are 1. The matrix may be
@@ -79,6 +84,8 @@ def read_matrix(path: Path, limits: Limits | None = None, *, distinct: bool = Fa
     distinct
         Whether an entry that the file has twice is an error, as it has to be where the matrix is taken as a pattern.
         Else such entries are added up.
+    lower
+        Whether of a symmetric file the lower triangle alone is wanted, as it is stored.
 
     Raises
     ------
@@ -86,14 +93,14 @@ def read_matrix(path: Path, limits: Limits | None = None, *, distinct: bool = Fa
         The file is missing, truncated, corrupt or not Matrix Market; a line of it is not what the header says, which
         the message names; the matrix has NaN or infinite values, or is too large for 32-bit indices or the limits; it
         is said to be symmetric, skew or Hermitian, but is not square, keeps both halves, or has a diagonal that such a
-        matrix cannot have.
+        matrix cannot have; or the lower triangle is wanted, and it is not symmetric or keeps the upper one.
     """
     limits = limits or Limits()
     place = locate(path)
-    return read_apart(lambda: _read(place, limits, distinct), place, limits, "the reader of Matrix Market files")
+    return read_apart(lambda: _read(place, limits, distinct, lower), place, limits, "the reader of Matrix Market files")
 
 
-def _read(path: Path, limits: Limits, distinct: bool) -> MatrixFile:
+def _read(path: Path, limits: Limits, distinct: bool, lower: bool) -> MatrixFile:
     with open_plain(path, limits, member_of(path)) as stream:
         header = read_header(stream, path, limits)
         rows, columns, values = _entries(stream, header, path)
@@ -107,7 +114,11 @@ def _read(path: Path, limits: Limits, distinct: bool) -> MatrixFile:
     columns -= 1
     if distinct:
         _refuse_duplicates(header, rows, columns, line_of)
-    loose = _expanded(header, rows, columns, values, path)
+    if lower:
+        _require_lower(header, rows, columns, path)
+        loose = sp.coo_array((values, (rows, columns)), shape=(header.rows, header.columns))
+    else:
+        loose = _expanded(header, rows, columns, values, path)
     expanded = loose.nnz
     del rows, columns, values
     matrix = sp.csr_array(loose)
@@ -122,7 +133,7 @@ def _read(path: Path, limits: Limits, distinct: bool) -> MatrixFile:
         "explicit_zeros": int(summed - matrix.nnz),
         "nonzeros": int(matrix.nnz),
     }
-    return MatrixFile(matrix, counts, f"{header.form} {header.field} {header.symmetry}")
+    return MatrixFile(matrix, counts, f"{header.form} {header.field} {header.symmetry}", lower)
 
 
 def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Column, Column]:
@@ -226,6 +237,18 @@ def _refuse_duplicates(
             expected=f"another entry than that of {before.rsplit(', ', 1)[-1]}",
             actual=f"{text}; {again.size} entries are there before",
             todo="leave the entry out, or give the problem `entry: real`, which adds such entries up",
+        )
+
+
+def _require_lower(header: Header, rows: Column, columns: Column, path: Path) -> None:
+    """Refuse a file that does not store the lower triangle of a symmetric matrix, and nothing else."""
+    if header.symmetry != "symmetric" or (columns > rows).any():
+        raise ReproError(
+            "the file does not store a lower triangle alone",
+            where=path,
+            expected="a symmetric matrix, its entries on and below the diagonal",
+            actual="entries above it" if header.symmetry == "symmetric" else f"a {header.symmetry} one",
+            todo="leave out `stored: lower`",
         )
 
 

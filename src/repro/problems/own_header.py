@@ -53,8 +53,8 @@ def outline(problem: OwnProblem | Own, limits: Limits) -> Outline:
     own = isinstance(problem, OwnProblem)
     return Outline(
         own_name(problem) if isinstance(problem, OwnProblem) else problem.name,
-        "matrix",
-        said.entry,
+        problem.kind_of_problem,
+        None if problem.updates else said.entry,
         # being in a set is no property of the matrix
         problem.model_dump(mode="json", exclude=None if own else {"sets"}),
         companions(locate_own(problem.path)),
@@ -78,14 +78,14 @@ def describe(problem: OwnProblem | Own, limits: Limits | None = None) -> Said:
     path = locate_own(problem.path)
     limits = limits or Limits()
     if not is_matrix_market(path):
-        entry = entry_of(path, problem.entry, None)
+        entry = entry_of(path, problem.wanted_entry, None)
         suffix = format_of(path)
         if suffix in TETGEN_PAIR:
             companion(path, suffix)
         return Said(entry)
     with open_plain(path, limits, member_of(path)) as stream:
         header = read_header(stream, path, limits)
-    entry = entry_of(path, problem.entry, header)
+    entry = entry_of(path, problem.wanted_entry, header)
     k = 1 if entry in ENTRIES.values() else get_entry(entry).size
     rows, columns = header.rows // k, header.columns // k
     nonzeros = min(header.most, rows * columns) if k > 1 else header.most

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
 from repro.config.load import shown, validate
-from repro.config.models import LONGEST, EntryName, FilePath, Model, OwnProblem
+from repro.config.models import LONGEST, Batches, EntryName, FilePath, Model, OwnProblem
 from repro.config.yaml_file import read_yaml
 from repro.errors import ReproError
 from repro.problems.collection import load_collection
@@ -38,6 +38,7 @@ class Size(Model):
 
     rows: int = Field(gt=0)
     nonzeros: int = Field(gt=0)
+    columns: int | None = Field(None, gt=0, description="Columns; absent: as many as rows.")
 
 
 class Item(Model):
@@ -58,14 +59,39 @@ class Item(Model):
         """Whether the original is not public and this is a reconstruction of it."""
         return False
 
+    @property
+    def kind_of_problem(self) -> str:
+        """What is built: a `matrix`, or `updates` of one."""
+        return "matrix"
 
-class Suitesparse(Item):
+
+class Growing(Item):
+    """A matrix that entries may be inserted into."""
+
+    updates: Batches | None = Field(None, description="Entries to insert; the matrix has to be real.")
+
+    @model_validator(mode="after")
+    def _grows_if_real(self) -> Growing:
+        if self.updates and self.entry != "real":
+            raise ValueError(f"updates are of real matrices, and the entry is {self.entry}")
+        return self
+
+    @property
+    def kind_of_problem(self) -> str:
+        """What is built: a `matrix`, or `updates` of one."""
+        return "updates" if self.updates else "matrix"
+
+
+class Suitesparse(Growing):
     """A matrix of the SuiteSparse Matrix Collection."""
 
     source: Literal["suitesparse"]
     group: FileName
     matrix: FileName
     urls: tuple[str, ...] = Field((), description="Addresses tried before the one that the index gives.")
+    stored: Literal["lower"] | None = Field(
+        None, description="lower: of a symmetric file the lower triangle alone, which is what it stores."
+    )
 
 
 class Stanford(Item):
@@ -117,7 +143,7 @@ class Recipe(Item):
         return self.published is not None
 
 
-class Generated(Item):
+class Generated(Growing):
     """A problem computed on the spot."""
 
     source: Literal["generated"]
@@ -125,11 +151,16 @@ class Generated(Item):
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
-class Own(Item):
+class Own(Growing):
     """A local Matrix Market file or mesh, registered under a name."""
 
     source: Literal["own"]
     path: FilePath
+
+    @property
+    def wanted_entry(self) -> str:
+        """What its non-zeros are to be."""
+        return self.entry
 
 
 Spec = Annotated[Suitesparse | Stanford | Tetmesh | Recipe | Generated | Own, Field(discriminator="source")]

@@ -58,7 +58,7 @@ def read_suitesparse(item: Suitesparse, settings: Fetch, limits: Limits | None =
     cache = Path(settings.cache)
 
     def read(paths: tuple[Path, ...]) -> Checked:
-        file = read_matrix(paths[0], limits, distinct=item.entry == "pattern")
+        file = read_matrix(paths[0], limits, distinct=item.entry == "pattern", lower=item.stored == "lower")
         return Checked(file, check_content(item.name, file.checksum(), item.checksum, cache, paths[0]))
 
     return obtain(

@@ -1,13 +1,66 @@
-"""Fixtures: the module of products, compiled for the CPU once, and benches for growing matrices."""
+"""The modules of the study, compiled for the CPU once, matrices on its device, and benches for growing matrices."""
 
-from __future__ import annotations
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from graph_bench import graph_bench
 from repro.codegen.compile import compile_module
+from repro.codegen.precisions import DTYPES
 from repro.codegen.targets import CPU
+from repro.devices.base import Program
+from repro.devices.opencl import OpenClDevice
+from repro.studies.dynamic_csr.batch import Batch
+from repro.studies.dynamic_csr.dynamic import DynamicMatrix
+from repro.studies.dynamic_csr.layout import Arrays
 from repro.studies.dynamic_csr.render import render_key
+
+
+@pytest.fixture(scope="session")
+def load_module(tmp_path_factory, templates, cpu_device: OpenClDevice) -> Callable[[str], Program]:
+    """Load the module of a key, compiled at first use."""
+    folder, loaded = tmp_path_factory.mktemp("dynamic_csr"), {}
+
+    def load(key: str) -> Program:
+        if key not in loaded:
+            module = compile_module(render_key(templates, key, CPU), CPU, folder / f"{key}.json")
+            assert module.binary, module.message
+            loaded[key] = cpu_device.load((folder / f"{key}.json").parent / module.binary)
+        return loaded[key]
+
+    return load
+
+
+@pytest.fixture
+def on_cpu(load_module, cpu_device) -> Callable[..., DynamicMatrix]:
+    """Bring a matrix to the CPU's device, in the precision of its values."""
+    held = []
+
+    def bring(arrays: Arrays, slack: int = 2) -> DynamicMatrix:
+        precision = next(name for name, dtype in DTYPES.items() if dtype == arrays.values.dtype)
+        modules = (load_module(f"{precision}/{module}") for module in ("matrix", "sort"))
+        held.append(DynamicMatrix(cpu_device, *modules, arrays, slack))
+        return held[-1]
+
+    yield bring
+    for matrix in held:
+        matrix.release()
+
+
+@pytest.fixture
+def make_batch(cpu_device) -> Callable[..., Batch]:
+    """Bring entries to the CPU's device."""
+
+    def make(rows, columns, values=None, grouped: bool = False, dtype: type = np.float64) -> Batch:
+        def upload(numbers, kind):
+            array = np.asarray(numbers, kind)
+            return cpu_device.upload(array if array.size else np.zeros(1, kind))  # there is no buffer of nothing
+
+        of_values = None if values is None else upload(values, dtype)
+        return Batch(len(rows), upload(rows, np.int32), upload(columns, np.int32), of_values, grouped)
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -201,9 +201,7 @@ def insert(
     pointer = min(arrays.pointer + int(lengths.sum()), arrays.capacity)
     of_touched = np.repeat(np.arange(len(touched)), counts)
     kept = ~refused[of_touched]
-    grown = replace(
-        arrays, table=table, columns=arrays.columns.copy(), values=arrays.values.copy(), pointer=pointer
-    )
+    grown = replace(arrays, table=table, columns=arrays.columns.copy(), values=arrays.values.copy(), pointer=pointer)
     row = touched[of_touched[kept]]
     places = grown.places(row, sizes[row] + (np.arange(len(order)) - first[of_touched])[kept])
     grown.columns[places], grown.values[places] = columns[order[kept]], values[order[kept]]

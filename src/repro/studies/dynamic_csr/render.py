@@ -8,12 +8,20 @@ from repro.codegen.precisions import DTYPES, SCALARS
 from repro.codegen.targets import Target
 from repro.codegen.templates import render_template
 from repro.errors import ReproError
+from repro.studies.dynamic_csr import state
 from repro.studies.dynamic_csr.paper import STUDY
 
 #: What there is a module of: a template of that name in `kernels/dynamic_csr/`.
 MODULES = ("matrix", "sort", "product", "hybrid", "rebuild")
 #: Threads of a block, where a kernel needs no other number.
 N_T = {"cuda": 256, "opencl": 64}
+#: The largest batch that one block inserts, and its threads.
+SMALL = 2048
+SMALL_N_T = {"cuda": 1024, "opencl": 64}
+#: Rows of more entries, or with more of a batch, are changed by a block together; a batch has a bit of a word for each.
+LONG_ROW, LONG_RUN = 128, 32
+#: Entries of the new buffer that a block of a defragmentation copies, per thread.
+COPIED = 8
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:
@@ -42,4 +50,10 @@ def render_key(templates: Path, key: str, target: Target) -> str:
         scalar_bytes=scalar_bytes,
         warp=target.warp,
         n_t=N_T[target.dialect],
+        small=SMALL,
+        small_n_t=SMALL_N_T[target.dialect],
+        long_row=LONG_ROW,
+        long_run=LONG_RUN,
+        copied=COPIED,
+        state=state.NAMES,
     )

@@ -1,0 +1,345 @@
+"""A sparse matrix that grows on a device: its operations, and the room that they need made on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from repro.devices.base import Device, OutOfDeviceMemory, Program
+from repro.errors import ReproError
+from repro.studies.dynamic_csr.batch import Arranged, Batch
+from repro.studies.dynamic_csr.kernels import Scratch
+from repro.studies.dynamic_csr.layout import MOST_ENTRIES, Arrays, check_capacity
+from repro.studies.dynamic_csr.operations import Existing, Insertion, Operations
+from repro.studies.dynamic_csr.state import Report
+from repro.studies.dynamic_csr.storage import Storage
+
+#: A buffer that has to grow gets so many times the entries that it has to hold.
+GROWTH = 1.5
+
+
+@dataclass(frozen=True)
+class Inserted:
+    """What an insertion came to.
+
+    Attributes
+    ----------
+    moved
+        Entries of the batch that found room only after the matrix was brought together.
+    grown
+        Entries that the buffer was made larger by.
+    """
+
+    moved: int = 0
+    grown: int = 0
+
+
+class NoRoom(ReproError):
+    """There is no memory to make room for some entries of a batch; all others are in the matrix, which is sound.
+
+    Attributes
+    ----------
+    left
+        Which entries of the batch are not in the matrix, int32 `(m,)`.
+    """
+
+    def __init__(self, left: np.ndarray, of: int, reason: object) -> None:
+        self.left = left
+        super().__init__(
+            "there is no room on the device for all of a batch",
+            expected=f"room for {of:,} entries",
+            actual=f"{len(left):,} of them found none, and none could be made: {reason}",
+            todo="insert those named by `left` of this error again once there is memory",
+        )
+
+
+class Unfinished(ReproError):
+    """The matrix was left in the middle of an operation: what is in it cannot be told."""
+
+    def __init__(self, operation: str) -> None:
+        super().__init__(
+            "the matrix was left in the middle of an operation, and what is in it cannot be told",
+            actual=operation,
+            todo="build it again",
+        )
+
+
+class DynamicMatrix:
+    """A matrix on a device that entries are inserted into and deleted from.
+
+    Parameters
+    ----------
+    device
+        Where it lies.
+    matrix, sort
+        The modules of these names, loaded there, in the precision of the matrix.
+    arrays
+        What it starts as.
+    slack
+        Room for so many entries beside those that a new segment is made for.
+    """
+
+    def __init__(self, device: Device, matrix: Program, sort: Program, arrays: Arrays, slack: int) -> None:
+        self.slack = slack
+        self._programs = matrix, sort
+        self._scratch = Scratch(device)
+        self._storage = Storage.upload(device, arrays)
+        self._operations = Operations(self._storage, *self._programs, self._scratch)
+        self._under_way: str | None = None
+
+    @property
+    def storage(self) -> Storage:
+        """Its arrays; others after it was brought together or grew.
+
+        Raises
+        ------
+        Unfinished
+            An operation was left in the middle.
+        """
+        if self._under_way is not None:
+            raise Unfinished(self._under_way)
+        return self._storage
+
+    @property
+    def operations(self) -> Operations:
+        """Its operations, to be queued one by one; they make no room."""
+        return self._operations
+
+    @property
+    def nnz(self) -> int:
+        """Entries, those of the same place counted one by one; waits for the device."""
+        with self._operation("count"):
+            rooms, offsets = self._operations.rooms(0)
+            rooms()
+            self._operations.total(offsets)()
+            return self._report().total
+
+    def insert(self, batch: Batch, existing: Existing | None = None, grow: bool = True) -> Inserted:
+        """Insert a batch, all of it, and wait for the device.
+
+        Rows that have no slot or no room left take none of their entries at first. The matrix is then brought together
+        with room for these, in a larger buffer where it has to be, and they are inserted.
+
+        Parameters
+        ----------
+        batch
+            Entries in any order.
+        existing
+            What becomes of the value of a place that is there: `replace` or `add`; None: entries of the same place
+            come beside each other.
+        grow
+            Whether entries whose place is not there are inserted, where `existing` says what becomes of the others.
+
+        Raises
+        ------
+        NoRoom
+            The device has no memory to make room.
+        ReproError
+            An entry lies outside of the matrix; nothing was done. Or the batch is too large, or the matrix was left in
+            the middle of an operation.
+        """
+        self._require_countable(batch.count)
+        if not batch.count or not self._storage.shape[0]:
+            return self._refuse_all(batch)
+        with self._operation("insert"):
+            if existing is None:
+                arranged, insertion = None, self._operations.insertion(batch, self.slack)
+            else:
+                arrange, arranged = self._operations.arranged(batch)
+                arrange()
+                insertion = self._operations.unique_insertion_of(batch, arranged, self.slack, existing, grow)
+            insertion.launch()
+            report = self._report()
+            if report.bad:
+                raise self._outside(report.bad)
+            if not report.left:
+                return Inserted()
+            left = insertion.left(report.left)
+            before = self._storage.capacity
+            self._make_room(left, batch.count)
+            again = (
+                self._operations.insertion_of(batch, left, 0)
+                if existing is None
+                else self._operations.unique_insertion_of(batch, left, 0, existing, grow)
+            )
+            again.launch()
+            remaining = self._report().left
+            assert not remaining, f"{remaining} entries found no room that was made for them"
+            return Inserted(left.count, self._storage.capacity - before)
+
+    def delete(self, batch: Batch) -> None:
+        """Take all entries of some places out; places that have none are ignored.
+
+        Raises
+        ------
+        ReproError
+            A place lies outside of the matrix; nothing was done. Or the matrix was left in the middle of an operation.
+        """
+        if not batch.count or not self._storage.shape[0]:
+            self._refuse_all(batch)
+            return
+        with self._operation("delete"):
+            self._operations.deletion(batch)()
+            if bad := self._report().bad:
+                raise self._outside(bad)
+
+    def defragment(self, slack: int = 0, capacity: int | None = None) -> None:
+        """Bring each row back into one segment, in a new buffer.
+
+        Parameters
+        ----------
+        slack
+            Room beside the entries of each row.
+        capacity
+            Of the new buffer; None: that of the present one, or more where it is too small.
+
+        Raises
+        ------
+        ReproError
+            The device has no memory for a second buffer, or offsets cannot count so many entries; the matrix is as it
+            was. Or it was left in the middle of an operation.
+        """
+        with self._operation("defragment"):
+            try:
+                self._move(slack, None, capacity)
+            except OutOfDeviceMemory as error:
+                raise ReproError(
+                    "there is no memory to bring the matrix together in",
+                    expected="room for a second buffer",
+                    actual=error,
+                    todo="use `tidy`, which works within the buffer; or make the capacity smaller",
+                ) from None
+
+    def tidy(self, at_least: int | None = None) -> None:
+        """Bring rows of so many segments and more together, each into a new one of the same buffer, while it has room.
+
+        None: those that have at most one slot left.
+        """
+        limit = max(2, self._storage.segments - 1) if at_least is None else at_least
+        with self._operation("tidy"):
+            self._operations.tidying(limit, self.slack)()
+            self._report()
+
+    def to_csr(self) -> sp.csr_array:
+        """Return the entries in CSR on the host, each row's in the order of its chain, none of them added up.
+
+        Raises
+        ------
+        Unfinished
+            An operation was left in the middle.
+        """
+        self.check()
+        storage = self._storage
+        rooms, offsets = self._operations.rooms(0)
+        rooms()
+        self._operations.total(offsets)()
+        total = self._report().total
+        compact = Storage.empty(storage.device, storage.shape, storage.segments, max(total, 1), storage.dtype)
+        try:
+            self._operations.copy(offsets, compact, slack=False)()
+            indptr = np.zeros(storage.shape[0] + 1, np.int32)
+            columns, values = np.empty(total, np.int32), np.empty(total, storage.dtype)
+            for buffer, array in ((offsets, indptr), (compact.columns, columns), (compact.values, values)):
+                if array.size:
+                    storage.device.download(buffer, array)
+            return sp.csr_array((values, columns, indptr), shape=storage.shape)
+        finally:
+            compact.release()
+
+    def release(self) -> None:
+        """Give all memory back."""
+        self._operations.release()
+        self._scratch.release()
+        self._storage.release()
+
+    # making room -------------------------------------------------------------------------------------------------------
+
+    def _make_room(self, left: Arranged, batch_count: int) -> None:
+        try:
+            self._move(0, left, None)
+        except (OutOfDeviceMemory, ReproError) as reason:
+            entries = np.empty(left.count, np.int32)
+            if left.order is None:
+                entries = np.arange(left.count, dtype=np.int32)
+            else:
+                self._storage.device.download(left.order, entries)
+            raise NoRoom(entries, batch_count, reason) from None
+
+    def _move(self, slack: int, demand: Arranged | None, capacity: int | None) -> None:
+        """Bring the matrix together in a new buffer."""
+        old = self._storage
+        rooms, offsets = self._operations.rooms(slack, demand=demand)
+        rooms()
+        self._operations.total(offsets)()
+        total = self._report().total
+        wanted = old.capacity if capacity is None else capacity
+        if total > wanted or (demand is not None and total + self.slack > wanted):
+            wanted = min(max(total, int(GROWTH * total) + self.slack), MOST_ENTRIES)
+        check_capacity(max(total, wanted))
+        new = Storage.empty(old.device, old.shape, old.segments, max(wanted, 1), old.dtype)
+        self._operations.copy(offsets, new, slack=slack > 0 or demand is not None)()
+        old.device.synchronize()  # a reader of the old buffers, too, is done with them when they go
+        self._operations.release()
+        self._storage = new
+        self._operations = Operations(new, *self._programs, self._scratch)
+        old.release()
+
+    # staying whole -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _operation(self, what: str) -> Iterator[None]:
+        """Refuse a matrix that was left in the middle of an operation, and remember one that this leaves so."""
+        self.check()
+        self._under_way = what
+        try:
+            yield
+        except ReproError as refusal:
+            if not isinstance(refusal, Unfinished):
+                self._under_way = None
+            raise
+        self._under_way = None
+
+    def check(self) -> None:
+        """Wait for the device, and refuse a matrix that was left in the middle of an operation.
+
+        Raises
+        ------
+        Unfinished
+        """
+        if self._under_way is None and not self._storage.report().whole:
+            self._under_way = "insert or delete"
+        if self._under_way is not None:
+            raise Unfinished(self._under_way)
+
+    def _report(self) -> Report:
+        report = self._storage.report()
+        if not report.whole:
+            raise Unfinished(self._under_way or "insert or delete")
+        return report
+
+    def _require_countable(self, count: int) -> None:
+        asked = count + self.slack * min(count, self._storage.shape[0])
+        if asked > MOST_ENTRIES:
+            raise ReproError(
+                "the batch is too large to be inserted at once",
+                expected=f"at most {MOST_ENTRIES:,} entries with the slack of the rows that they are for",
+                actual=f"{asked:,}",
+                todo="insert it in parts",
+            )
+
+    def _refuse_all(self, batch: Batch) -> Inserted:
+        if batch.count:
+            raise self._outside(batch.count)
+        return Inserted()
+
+    def _outside(self, count: int) -> ReproError:
+        rows, columns = self._storage.shape
+        return ReproError(
+            "entries lie outside of the matrix; nothing was done",
+            expected=f"rows from 0 to {rows - 1} and columns from 0 to {columns - 1}",
+            actual=f"{count:,} entries elsewhere",
+        )

@@ -1,0 +1,329 @@
+"""The operations of a dynamic matrix on its device, each queued as one launch of several kernels.
+
+None of them waits for the device. `Storage.report` says afterwards what an operation left undone; see
+`repro.studies.dynamic_csr.dynamic` for who looks at it and makes room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from repro.devices.base import Argument, Buffer, Device, Program
+from repro.studies.dynamic_csr.batch import Arranged, Batch
+from repro.studies.dynamic_csr.kernels import Kernels, Launch, Scratch, in_order
+from repro.studies.dynamic_csr.render import COPIED, N_T, SMALL, SMALL_N_T
+from repro.studies.dynamic_csr.scan import Scan
+from repro.studies.dynamic_csr.sort import KEY_BITS, RadixSort, bits_of
+from repro.studies.dynamic_csr.storage import Storage
+
+#: Bits of a column's hash that a batch is sorted by at most: entries of a row with equal ones are looked through.
+MOST_HASH_BITS = 16
+#: What becomes of a value whose place has one already.
+Existing = Literal["replace", "add"]
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """An insertion that can be launched, once or again.
+
+    Attributes
+    ----------
+    launch
+        Queues it.
+    left
+        Queues what brings the entries together that found no room, as many as the report says, to be inserted again.
+    """
+
+    launch: Launch
+    left: Callable[[int], Arranged]
+
+
+class Operations:
+    """What can be done to one matrix; bound to its arrays, so that a new one is made when these change.
+
+    Parameters
+    ----------
+    storage
+        The matrix.
+    matrix, sort
+        The modules of these names in the precision of the matrix, loaded on its device.
+    scratch
+        Memory for what passes between kernels.
+    """
+
+    def __init__(self, storage: Storage, matrix: Program, sort: Program, scratch: Scratch) -> None:
+        self.storage = storage
+        self._kernels = Kernels(storage.device, matrix)
+        self._sort = sort
+        self._scratch = scratch
+        self._scans: dict[int, Scan] = {}
+        self._sorts: dict[int, RadixSort] = {}
+
+    @property
+    def _device(self) -> Device:
+        return self.storage.device
+
+    # inserting ---------------------------------------------------------------------------------------------------------
+
+    def insertion(self, batch: Batch, slack: int) -> Insertion:
+        """Append entries; those whose place is there already come beside it.
+
+        Parameters
+        ----------
+        slack
+            Room for so many entries beside those that a new segment is made for.
+        """
+        if batch.count <= SMALL:
+            return self._small(batch, slack)
+        if batch.grouped:
+            insertion = self.insertion_of(batch, Arranged(batch.count, batch.rows), slack)
+            return replace(insertion, launch=in_order([self._check(batch), insertion.launch]))
+        by_row = self._sorter(batch.count).bind(batch.rows, batch.count, bits_of(self.storage.shape[0]))
+        insertion = self.insertion_of(batch, Arranged(batch.count, by_row.keys, by_row.order), slack)
+        return replace(insertion, launch=in_order([self._check(batch), by_row.launch, insertion.launch]))
+
+    def insertion_of(self, batch: Batch, arranged: Arranged, slack: int) -> Insertion:
+        """Append entries of a batch, all or some, that are arranged by row and known to lie in the matrix."""
+        storage, m = self.storage, np.int32(arranged.count)
+        heads, left = self._ints("heads", arranged.count), self._ints("left", arranged.count)
+        order = arranged.order or arranged.rows  # any buffer where none is read
+        assert batch.values is not None
+        launches = [
+            self._over(
+                "allocate", arranged.count, m, arranged.rows, heads, np.int32(slack), np.int32(storage.capacity),
+                *self._chain, storage.state,
+            ),
+            self._over(
+                "write_entries", arranged.count, m, np.int32(arranged.order is not None), arranged.rows, order, heads,
+                batch.columns, batch.values, left, *self._chain, storage.columns, storage.values, storage.state,
+            ),
+            self._over("publish", arranged.count, m, arranged.rows, heads, storage.sizes, storage.state),
+            self._settle(),
+        ]  # fmt: skip
+        return Insertion(in_order(launches), partial(self._left_of, batch, arranged, left))
+
+    def _left_of(self, batch: Batch, arranged: Arranged, left: Buffer, count: int) -> Arranged:
+        """Bring the entries at some places of an arrangement together; those of a row stay in their order."""
+        rows, order = self._ints("left rows", count), self._ints("left order", count)
+        self._over(
+            "gather_left", count, np.int32(count), np.int32(arranged.order is not None), left, arranged.rows,
+            arranged.order or arranged.rows, rows, order,
+        )()  # fmt: skip
+        if arranged.columns is None:
+            return Arranged(count, rows, order)
+        columns = self._ints("left columns", count)
+        self._over("gather", count, np.int32(count), order, batch.columns, columns)()
+        return Arranged(count, rows, order, columns)
+
+    def _small(self, batch: Batch, slack: int) -> Insertion:
+        storage, shape = self.storage, self.storage.shape
+        rows, order = self._ints("left rows", SMALL), self._ints("left order", SMALL)
+        assert batch.values is not None
+        arguments: list[Argument] = [
+            np.int32(batch.count), np.int32(shape[0]), np.int32(shape[1]), batch.rows, batch.columns, batch.values, rows,
+            order, np.int32(slack), np.int32(storage.capacity), *self._chain, storage.columns, storage.values,
+            storage.state,
+        ]  # fmt: skip
+        n_t = SMALL_N_T[self._device.backend]
+        launch = self._kernels.blocks("insert_small", 1, arguments, n_t)
+        return Insertion(launch, lambda count: Arranged(count, rows, order))
+
+    # changing ----------------------------------------------------------------------------------------------------------
+
+    def arranged(self, batch: Batch) -> tuple[Launch, Arranged]:
+        """Return what checks a batch and sorts it by row and a hash of the column, and how it is arranged then."""
+        count, storage = batch.count, self.storage
+        keys, rows, columns = (self._ints(name, count) for name in ("keys", "sorted rows", "sorted columns"))
+        m, bits, n_rows, n_columns = map(np.int32, (count, self._hash_bits, *storage.shape))
+        by_key = self._sorter(count).bind(keys, count, bits_of(storage.shape[0]) + self._hash_bits)
+        launch = in_order(
+            [
+                self._over(
+                    "make_keys", count, m, n_rows, n_columns, bits, batch.rows, batch.columns, keys, storage.state
+                ),
+                by_key.launch,
+                self._over("split_keys", count, m, bits, by_key.keys, by_key.order, batch.columns, rows, columns),
+            ]
+        )
+        return launch, Arranged(count, rows, by_key.order, columns)
+
+    def unique_insertion_of(
+        self, batch: Batch, arranged: Arranged, slack: int, existing: Existing = "replace", grow: bool = True
+    ) -> Insertion:
+        """Insert entries whose place is not there; give the others their values, or add to them.
+
+        Parameters
+        ----------
+        arranged
+            As `arranged` returns it, or what an insertion left of it.
+        existing
+            What becomes of the value of a place that is there. Of several entries of the batch for one place the last
+            counts, or their sum.
+        grow
+            Whether entries whose place is not there are inserted; if not they are ignored.
+        """
+        storage, count = self.storage, arranged.count
+        assert arranged.order is not None and arranged.columns is not None and batch.values is not None
+        hits, ranks, left = (self._ints(name, count) for name in ("hits", "ranks", "left"))
+        merge = self._over(
+            "merge", count, np.int32(count), arranged.rows, arranged.columns, np.int32(self._hash_bits),
+            np.int32(existing == "add"), np.int32(grow), arranged.order, batch.values, hits, ranks, left, np.int32(slack), np.int32(storage.capacity),
+            *self._chain, storage.columns, storage.values, storage.versions, storage.state,
+        )  # fmt: skip
+        return Insertion(in_order([merge, self._settle()]), partial(self._left_of, batch, arranged, left))
+
+    def deletion(self, batch: Batch) -> Launch:
+        """Take all entries of some places out of their rows; places that have none are ignored."""
+        storage = self.storage
+        arrange, arranged = self.arranged(batch)
+        assert arranged.columns is not None
+        erase = self._over(
+            "erase", batch.count, np.int32(batch.count), arranged.rows, arranged.columns, np.int32(self._hash_bits),
+            *self._chain, storage.columns, storage.values, storage.versions, storage.state,
+        )  # fmt: skip
+        return in_order([arrange, erase, self._settle()])
+
+    # bringing together -------------------------------------------------------------------------------------------------
+
+    def tidying(self, at_least: int, slack: int) -> Launch:
+        """Bring rows of so many segments and more together, each into a new one, while the buffer has room."""
+        storage, rows = self.storage, self.storage.shape[0]
+        tidy = self._over(
+            "tidy", rows, np.int32(rows), np.int32(at_least), np.int32(slack), np.int32(storage.capacity), *self._chain,
+            storage.columns, storage.values, storage.versions, storage.state,
+        )  # fmt: skip
+        return in_order([tidy, self._settle()])
+
+    def rooms(
+        self, slack: int, permutation: Buffer | None = None, demand: Arranged | None = None
+    ) -> tuple[Launch, Buffer]:
+        """Return what computes where each row begins once all are brought together, and the offsets.
+
+        Parameters
+        ----------
+        slack
+            Room beside the entries of each row.
+        permutation
+            The order of the rows in memory, int32 `(rows,)`; None: their own.
+        demand
+            Entries that rows shall have room for besides; with rows in their own order.
+
+        Returns
+        -------
+        tuple
+            A launch, and int32 `(rows + 1,)`: the offsets, and last the entries in all.
+        """
+        storage, rows = self.storage, self.storage.shape[0]
+        offsets = self._ints("offsets", rows + 1)
+        if not slack and permutation is None and demand is None:
+            return self._scan(rows)(storage.sizes, offsets, rows), offsets
+        room = self._ints("rooms", rows)
+        launches = [
+            self._over(
+                "new_rooms", rows, np.int32(rows), np.int32(slack), *_permuted(permutation, storage.sizes),
+                storage.sizes, room,
+            )
+        ]  # fmt: skip
+        if demand is not None:
+            launches.append(self._over("add_demand", demand.count, np.int32(demand.count), demand.rows, room))
+        launches.append(self._scan(rows)(room, offsets, rows))
+        return in_order(launches), offsets
+
+    def copy(self, offsets: Buffer, target: Storage, slack: bool, permutation: Buffer | None = None) -> Launch:
+        """Copy all rows into another matrix of the same shape, each into one segment at its offset.
+
+        Parameters
+        ----------
+        offsets, permutation
+            As of `rooms`.
+        target
+            Its sizes, its table and where its next segment is cut off are set as well; without slack its columns and
+            values are CSR, by the offsets.
+        slack
+            Whether rows have room beside their entries.
+        """
+        storage, rows = self.storage, self.storage.shape[0]
+        tile = COPIED * N_T[self._device.backend]
+        tiles = -(-target.capacity // tile)
+        firsts, n_rows = self._ints("first rows", tiles + 1), np.int32(rows)
+        permuted = _permuted(permutation, storage.sizes)
+        place = self._over(
+            "place_rows", rows, n_rows, offsets, *permuted, storage.sizes, np.int32(target.segments),
+            np.int32(target.pitch), target.table, target.sizes, target.state, firsts,
+        )  # fmt: skip
+        arguments: list[Argument] = [
+            n_rows, offsets, firsts, np.int32(slack), *permuted, np.int32(storage.pitch), storage.table, storage.sizes,
+            storage.columns, storage.values, target.columns, target.values,
+        ]  # fmt: skip
+        return in_order([place, self._kernels.blocks("copy_rows", tiles, arguments)])
+
+    def total(self, offsets: Buffer) -> Launch:
+        """Put the last of the offsets where the report has it: the entries that a copy takes, slack included."""
+        arguments = [np.int32(self.storage.shape[0]), offsets, self.storage.state]
+        return self._kernels.blocks("note_total", 1, arguments, n_t=32)
+
+    def adoption(self, offsets: Buffer) -> Launch:
+        """Make what lies in the columns and values a matrix of one segment a row, from the offsets of CSR."""
+        storage, rows = self.storage, self.storage.shape[0]
+        return self._over(
+            "adopt", rows, np.int32(rows), np.int32(storage.segments), np.int32(storage.pitch), offsets, storage.table,
+            storage.sizes, storage.state,
+        )  # fmt: skip
+
+    # parts -------------------------------------------------------------------------------------------------------------
+
+    def _check(self, batch: Batch) -> Launch:
+        rows, columns = map(np.int32, self.storage.shape)
+        return self._over(
+            "check_batch", batch.count, np.int32(batch.count), rows, columns, batch.rows, batch.columns,
+            self.storage.state,
+        )  # fmt: skip
+
+    @property
+    def _hash_bits(self) -> int:
+        """Bits that a key has for a column's hash, beside those of the row."""
+        return min(MOST_HASH_BITS, KEY_BITS - bits_of(self.storage.shape[0]))
+
+    def _sorter(self, count: int) -> RadixSort:
+        size = 1 << max(8, (count - 1).bit_length())
+        if size not in self._sorts:
+            self._sorts[size] = RadixSort(self._device, self._sort, size)
+        return self._sorts[size]
+
+    def _scan(self, count: int) -> Callable[[Buffer, Buffer, int], Launch]:
+        size = 1 << max(8, (count - 1).bit_length())
+        if size not in self._scans:
+            self._scans[size] = Scan(self._device, self._sort, size)
+        return self._scans[size].bind
+
+    def _settle(self) -> Launch:
+        arguments = [np.int32(self.storage.capacity), self.storage.state]
+        return self._kernels.blocks("settle_all", 1, arguments, n_t=32)
+
+    def _over(self, name: str, count: int, *arguments: Argument) -> Launch:
+        return self._kernels.over(name, count, arguments)
+
+    @property
+    def _chain(self) -> tuple[Argument, ...]:
+        storage = self.storage
+        return np.int32(storage.pitch), np.int32(storage.segments), storage.table, storage.sizes
+
+    def _ints(self, name: str, count: int) -> Buffer:
+        return self._scratch.take(name, 4 * count)
+
+    def release(self) -> None:
+        """Give back what sorts and scans; the matrix and the scratch are their owner's."""
+        for primitive in (*self._sorts.values(), *self._scans.values()):
+            primitive.release()
+        self._sorts.clear()
+        self._scans.clear()
+
+
+def _permuted(permutation: Buffer | None, any_buffer: Buffer) -> tuple[Argument, Argument]:
+    """Return whether rows come in another order, and the order."""
+    return (np.int32(0), any_buffer) if permutation is None else (np.int32(1), permutation)

@@ -1,0 +1,131 @@
+"""A dynamic matrix in the memory of a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from repro.devices.base import Buffer, Device
+from repro.studies.dynamic_csr import state
+from repro.studies.dynamic_csr.layout import Arrays, pitch_of
+from repro.studies.dynamic_csr.state import Report
+
+
+@dataclass
+class Storage:
+    """The arrays of `repro.studies.dynamic_csr.layout.Arrays` on a device, with the state of the matrix.
+
+    Attributes
+    ----------
+    device
+        Whose memory it is.
+    shape, segments, capacity
+        As of the arrays.
+    dtype
+        Of the values.
+    columns, values, table, sizes
+        The arrays.
+    versions
+        int32 `(rows,)`: odd while a row is changed otherwise than by appending to it.
+    state
+        int32 `(state.WORDS,)`.
+    """
+
+    device: Device
+    shape: tuple[int, int]
+    segments: int
+    capacity: int
+    dtype: np.dtype[np.floating]
+    columns: Buffer
+    values: Buffer
+    table: Buffer
+    sizes: Buffer
+    versions: Buffer
+    state: Buffer
+
+    @classmethod
+    def upload(cls, device: Device, arrays: Arrays) -> Storage:
+        """Bring a matrix to a device.
+
+        Raises
+        ------
+        OutOfDeviceMemory
+        """
+        words = np.zeros(state.WORDS, np.int32)
+        words[state.POINTER] = arrays.pointer
+        held: list[Buffer] = []
+        try:
+            for array in (
+                arrays.columns,
+                arrays.values,
+                arrays.table,
+                arrays.sizes,
+                np.zeros_like(arrays.sizes),
+                words,
+            ):
+                # a device has no buffer of nothing
+                held.append(device.upload(array if array.size else np.zeros(1, array.dtype)))
+        except Exception:
+            for buffer in held:
+                buffer.release()
+            raise
+        return cls(device, arrays.shape, arrays.segments, arrays.capacity, arrays.values.dtype, *held)
+
+    @classmethod
+    def empty(
+        cls, device: Device, shape: tuple[int, int], segments: int, capacity: int, dtype: np.dtype[np.floating]
+    ) -> Storage:
+        """Return a matrix whose entries and table are still to be written, with no operation on it begun.
+
+        Raises
+        ------
+        OutOfDeviceMemory
+        """
+        rows = shape[0]
+        held: list[Buffer] = []
+        try:
+            for nbytes in (4 * capacity, dtype.itemsize * capacity, 4 * segments * pitch_of(rows), 4 * rows):
+                held.append(device.allocate(max(nbytes, 4)))
+            for words in (max(rows, 1), state.WORDS):
+                held.append(device.upload(np.zeros(words, np.int32)))
+        except Exception:
+            for buffer in held:
+                buffer.release()
+            raise
+        return cls(device, shape, segments, capacity, dtype, *held)
+
+    @property
+    def pitch(self) -> int:
+        """Words from one slot of a row to the next."""
+        return pitch_of(self.shape[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(buffer.nbytes for buffer in self._buffers)
+
+    def report(self) -> Report:
+        """Wait for what is queued, and return what the last operation came to."""
+        words = np.empty(state.WORDS, np.int32)
+        self.device.download(self.state, words)
+        return Report.of(words)
+
+    def download(self) -> Arrays:
+        """Wait for what is queued, and return the matrix as arrays on the host."""
+        rows = self.shape[0]
+        columns, values = np.zeros(self.capacity, np.int32), np.zeros(self.capacity, self.dtype)
+        table, sizes = np.zeros(self.segments * self.pitch, np.int32), np.zeros(rows, np.int32)
+        for buffer, array in zip(self._buffers, (columns, values, table, sizes), strict=False):
+            if array.size:
+                self.device.download(buffer, array)
+        return Arrays(self.shape, self.segments, columns, values, table, sizes, self.report().pointer)
+
+    @property
+    def _buffers(self) -> tuple[Buffer, ...]:
+        return self.columns, self.values, self.table, self.sizes, self.versions, self.state
+
+    def release(self) -> None:
+        """Give the memory back."""
+        for buffer in self._buffers:
+            buffer.release()
