@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from repro.bench.workspace import Workspace
 from repro.codegen.precisions import DTYPES, INDEX_BYTES
-from repro.devices.base import Argument, Buffer, Kernel, Launch
+from repro.devices.base import Argument, Buffer, Device, Kernel, Launch
 from repro.studies.dynamic_csr.bins import (
     LONG,
     PAPERS_LEAST,
@@ -25,6 +25,7 @@ from repro.studies.dynamic_csr.bins import (
 )
 from repro.studies.dynamic_csr.layout import pitch_of
 from repro.studies.dynamic_csr.render import N_T
+from repro.studies.dynamic_csr.schedules import Schedule
 from repro.studies.dynamic_csr.variant_id import VariantId
 
 #: What gives a kernel of its name.
@@ -72,18 +73,35 @@ def _format(id: VariantId) -> str:
     return "csr" if id.state is None else "exact" if id.schedule.exact else "dcsr"
 
 
-def _suffix(id: VariantId) -> str:
-    return f"u{id.schedule.unroll}_{id.schedule.load}"
+def _suffix(schedule: Schedule) -> str:
+    return f"u{schedule.unroll}_{schedule.load}"
+
+
+def bind_vector(
+    device: Device, kernel: GetKernel, schedule: Schedule, matrix: Matrix, vectors: tuple[Buffer, Buffer]
+) -> Run:
+    """Return what queues y = A x by so many threads a row; it needs nothing beside the matrix, which may change.
+
+    Parameters
+    ----------
+    kernel
+        Returns a kernel of the module `product`.
+    schedule
+        One of kind `vector`.
+    vectors
+        x and y.
+    """
+    n_t = N_T[device.backend]
+    format = "csr" if not matrix.segments else "exact" if schedule.exact else "dcsr"
+    name = f"vector_{format}_w{schedule.width}_{_suffix(schedule)}"
+    arguments = [np.int32(matrix.rows), *matrix.arguments(schedule.exact), *vectors]
+    return device.bind(kernel(name), -(-matrix.rows * schedule.width // n_t), n_t, arguments)
 
 
 def _vector(
     workspace: Workspace, kernel: GetKernel, id: VariantId, matrix: Matrix, vectors: tuple[Buffer, Buffer]
 ) -> Run:
-    device, width = workspace.device, id.schedule.width
-    n_t = N_T[device.backend]
-    name = f"vector_{_format(id)}_w{width}_{_suffix(id)}"
-    arguments = [np.int32(matrix.rows), *matrix.arguments(id.schedule.exact), *vectors]
-    return device.bind(kernel(name), -(-matrix.rows * width // n_t), n_t, arguments)
+    return bind_vector(workspace.device, kernel, id.schedule, matrix, vectors)
 
 
 def _streams(
@@ -101,12 +119,12 @@ def _streams(
             continue
         if not width:
             arguments = [np.int32(first), *rest]
-            launches.append(Launch(kernel(f"bin_block_{_suffix(id)}"), last - first, n_t, arguments))
+            launches.append(Launch(kernel(f"bin_block_{_suffix(id.schedule)}"), last - first, n_t, arguments))
             continue
         threads = min(width, device.target.warp)
         blocks = -(-(last - first) * threads // n_t)
         arguments = [np.int32(first), np.int32(last), *rest]
-        launches.append(Launch(kernel(f"bin_w{threads}_{_suffix(id)}"), blocks, n_t, arguments))
+        launches.append(Launch(kernel(f"bin_w{threads}_{_suffix(id.schedule)}"), blocks, n_t, arguments))
     return device.bind_concurrent(launches)
 
 
@@ -138,7 +156,7 @@ def _adaptive(
         arguments += [spans, matrix.buffers["columns"], matrix.buffers["values"], *vectors]
     else:
         arguments += [*matrix.arguments(False), *vectors]
-    return device.bind(kernel(f"bins_{_format(id)}_{_suffix(id)}"), blocks, n_t, arguments)
+    return device.bind(kernel(f"bins_{_format(id)}_{_suffix(id.schedule)}"), blocks, n_t, arguments)
 
 
 def _spans(id: VariantId, matrix: Matrix) -> NDArray[np.int32]:
@@ -163,7 +181,7 @@ def _chunks(
         *matrix.arguments(id.schedule.exact),
         *vectors,
     ]
-    return device.bind(kernel(f"chunks_{_format(id)}_{_suffix(id)}"), len(chunks), n_t, arguments)
+    return device.bind(kernel(f"chunks_{_format(id)}_{_suffix(id.schedule)}"), len(chunks), n_t, arguments)
 
 
 def _for_parts(workspace: Workspace, blocks: int, key: Any) -> tuple[Buffer, Buffer]:

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from repro.bench.runnable import Candidate, ModuleError, not_prepared
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
-from repro.devices.base import Buffer
+from repro.devices.base import Buffer, Program
 from repro.sparse.operands import Multiplies
-from repro.studies.dynamic_csr.launches import Matrix, bind
+from repro.studies.dynamic_csr.launches import Matrix, bind, bind_vector
 from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays
 from repro.studies.dynamic_csr.operands import GraphOperands, operands_of
+from repro.studies.dynamic_csr.schedules import Schedule
 from repro.studies.dynamic_csr.states import lay_out_state, slack_of
+from repro.studies.dynamic_csr.storage import Storage
 from repro.studies.dynamic_csr.variant_id import VariantId
 
 
@@ -181,6 +183,27 @@ class ProductVariant(Product):
         """Let go of matrix and vectors, which belong to the workspace."""
         self._y = self._bind = None
         self.launch = not_prepared
+
+
+def bind_product(program: Program, schedule: Schedule, storage: Storage, x: Buffer, y: Buffer) -> Callable[[], None]:
+    """Return what queues y = A x for a matrix on a device, whatever is inserted into it or deleted from it later.
+
+    It is of no use once the matrix has other buffers, as after it was brought together or grew.
+
+    Parameters
+    ----------
+    program
+        The module `product`, in the precision of the matrix.
+    schedule
+        One of kind `vector` that is not exact; see `usual_schedule`.
+    storage
+        The matrix.
+    x, y
+        `(columns,)` and `(rows,)` in its precision.
+    """
+    buffers = {name: getattr(storage, name) for name in ("columns", "values", "table", "sizes")}
+    matrix = Matrix(storage.shape[0], storage.segments, buffers, lambda: storage.download().sizes)
+    return bind_vector(storage.device, program.kernel, schedule, matrix, (x, y))
 
 
 def sizes_of(operands: GraphOperands) -> NDArray[np.int32]:

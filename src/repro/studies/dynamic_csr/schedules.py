@@ -109,5 +109,15 @@ def schedules(target: Target) -> list[Schedule]:
     return made
 
 
+def usual_schedule(target: Target, mean: float) -> Schedule:
+    """Return a schedule that is never far from the best by vectors, for products that are not searched.
+
+    Each thread has about four entries of a row of the mean size.
+    """
+    widths = widths_of(target)
+    width = next((width for width in widths if 4 * width >= mean), widths[-1])
+    return Schedule("vector", width, 0, *WAYS[target.dialect][1])
+
+
 #: Those of any device.
 _EVERY = frozenset(schedule for target in TARGETS.values() for schedule in schedules(target))
