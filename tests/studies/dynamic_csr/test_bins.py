@@ -107,6 +107,7 @@ def test_every_state_is_the_grown_matrix(state, segments):
         assert np.array_equal(getattr(grown, array), getattr(operands.grown, array))
     exact = (laid_out.room.sum(axis=0) == laid_out.sizes).all()
     assert exact == (state != "fragmented")
+    assert laid_out.capacity == laid_out.pairs.max() == laid_out.pointer
 
 
 def test_the_slack_is_the_mean_row_size():

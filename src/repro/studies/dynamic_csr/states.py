@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -42,7 +43,9 @@ def grow(operands: GraphOperands, segments: int = SEGMENTS) -> Arrays:
             arrays = defragment(arrays, arrays.nnz + room * len(arrays.sizes) + coming, room)
             arrays, left = insert(arrays, rows[left], columns[left], added[left], slack)
         assert not left.any(), "there is room for all"
-    return arrays
+    # nothing more is cut off: what lies behind the last segment would only take memory
+    used = arrays.pointer
+    return replace(arrays, columns=arrays.columns[:used], values=arrays.values[:used])
 
 
 def lay_out_state(operands: GraphOperands, state: State, segments: int = SEGMENTS) -> Arrays:
