@@ -56,6 +56,6 @@ def lay_out_state(operands: GraphOperands, state: State, segments: int = SEGMENT
     if state == "fragmented":
         return grow(operands, segments)
     if state == "defragmented":
-        return lay_out(operands.grown, segments)
+        return lay_out_sorted(operands.grown, np.arange(operands.grown.shape[0], dtype=np.int32), segments)
     sizes = np.diff(operands.grown.indptr).astype(np.int32)
     return lay_out_sorted(operands.grown, bin_rows(sizes, PAPERS_LEAST).order, segments)
