@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from repro.sparse.operands import expand
+from repro.sparse.operands import expand, operands_of
 
 
 def check_products(bench, runnable):
     """Multiply two vectors alternately, with the runnable's own launch between; all three results must stay right."""
-    operands, device = bench.operands, bench.device
+    operands, device = operands_of(bench.workspace), bench.device
     bench.prepare(runnable)
     matrix = expand(operands.problem, operands.values)
     given = np.random.default_rng(8).uniform(-1, 1, (2, *operands.x.shape)).astype(operands.dtype)

@@ -1,10 +1,11 @@
-"""The modules of the study, compiled for the CPU once, and matrices on its device."""
+"""The modules of the study, compiled for the CPU once, matrices on its device, and benches for growing matrices."""
 
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from graph_bench import graph_bench
 from repro.codegen.compile import compile_module
 from repro.codegen.precisions import DTYPES
 from repro.codegen.targets import CPU
@@ -60,3 +61,27 @@ def make_batch(cpu_device) -> Callable[..., Batch]:
         return Batch(len(rows), upload(rows, np.int32), upload(columns, np.int32), of_values, grouped)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def product_modules(tmp_path_factory, templates):
+    """The module of products of each precision, and the folder of both."""
+    folder = tmp_path_factory.mktemp("products")
+    return {
+        precision: compile_module(render_key(templates, f"{precision}/product", CPU), CPU, folder / f"{precision}.json")
+        for precision in ("single", "double")
+    }, folder
+
+
+@pytest.fixture
+def make_graph_bench(cpu_device, modules_folder):
+    """Open a bench on the CPU for a growing matrix."""
+    benches = []
+
+    def make(problem, precision="double"):
+        benches.append(graph_bench(cpu_device, modules_folder, problem, precision))
+        return benches[-1]
+
+    yield make
+    for bench in benches:
+        bench.release()

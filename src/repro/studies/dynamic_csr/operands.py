@@ -152,7 +152,8 @@ class GraphOperands(WithProduct):
         grown = self.grown
         ordered = sp.csr_array((grown.data.astype(np.float64), grown.indices.copy(), grown.indptr.copy()), grown.shape)
         ordered.sum_duplicates()
-        return sp.csr_array((ordered.data.astype(grown.dtype, copy=False), ordered.indices, ordered.indptr), grown.shape)
+        values = ordered.data.astype(grown.dtype, copy=False)
+        return _csr(values, ordered.indices, ordered.indptr, grown.shape)
 
     @cached_property
     def product(self) -> ProductOperands:

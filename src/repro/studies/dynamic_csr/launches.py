@@ -1,0 +1,194 @@
+"""Binding the kernels of the module `product` to a matrix, schedule by schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.workspace import Workspace
+from repro.codegen.precisions import DTYPES, INDEX_BYTES
+from repro.devices.base import Argument, Buffer, Device, Kernel, Launch
+from repro.studies.dynamic_csr.bins import (
+    LONG,
+    PAPERS_LEAST,
+    PAPERS_WIDTHS,
+    bin_rows,
+    deal_chunks,
+    deal_parts,
+    our_least,
+    spans_of,
+    widths_of,
+)
+from repro.studies.dynamic_csr.layout import pitch_of
+from repro.studies.dynamic_csr.render import N_T
+from repro.studies.dynamic_csr.schedules import Schedule
+from repro.studies.dynamic_csr.variant_id import VariantId
+
+#: What gives a kernel of its name.
+GetKernel = Callable[[str], Kernel]
+Run = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix on the device.
+
+    Attributes
+    ----------
+    rows, segments
+        Rows, and the most segments of a row's chain; 0 in CSR.
+    buffers
+        `columns`, `values`, and `table` and `sizes`, or `offsets` of CSR.
+    sizes
+        Returns the entries of each row, int32 `(rows,)`, on the host.
+    """
+
+    rows: int
+    segments: int
+    buffers: Mapping[str, Buffer]
+    sizes: Callable[[], NDArray[np.int32]]
+
+    def arguments(self, exact: bool) -> list[Argument]:
+        """Return what kernels take of it: `csr`, `exact` or `dcsr`."""
+        entries = [self.buffers["columns"], self.buffers["values"]]
+        if not self.segments:
+            return [self.buffers["offsets"], *entries]
+        if exact:
+            return [self.buffers["table"], *entries]
+        shape = np.int32(pitch_of(self.rows)), np.int32(self.segments)
+        return [*shape, self.buffers["table"], self.buffers["sizes"], *entries]
+
+
+def bind(workspace: Workspace, kernel: GetKernel, id: VariantId, matrix: Matrix, x: Buffer, y: Buffer) -> Run:
+    """Return what queues y = A x by a variant."""
+    schedules = {"vector": _vector, "streams": _streams, "adaptive": _adaptive, "chunks": _chunks}
+    return schedules[id.schedule.kind](workspace, kernel, id, matrix, (x, y))
+
+
+def _format(id: VariantId) -> str:
+    return "csr" if id.state is None else "exact" if id.schedule.exact else "dcsr"
+
+
+def _suffix(schedule: Schedule) -> str:
+    return f"u{schedule.unroll}_{schedule.load}"
+
+
+def bind_vector(
+    device: Device, kernel: GetKernel, schedule: Schedule, matrix: Matrix, vectors: tuple[Buffer, Buffer]
+) -> Run:
+    """Return what queues y = A x by so many threads a row; it needs nothing beside the matrix, which may change.
+
+    Parameters
+    ----------
+    kernel
+        Returns a kernel of the module `product`.
+    schedule
+        One of kind `vector`.
+    vectors
+        x and y.
+    """
+    n_t = N_T[device.backend]
+    format = "csr" if not matrix.segments else "exact" if schedule.exact else "dcsr"
+    name = f"vector_{format}_w{schedule.width}_{_suffix(schedule)}"
+    arguments = [np.int32(matrix.rows), *matrix.arguments(schedule.exact), *vectors]
+    return device.bind(kernel(name), -(-matrix.rows * schedule.width // n_t), n_t, arguments)
+
+
+def _vector(
+    workspace: Workspace, kernel: GetKernel, id: VariantId, matrix: Matrix, vectors: tuple[Buffer, Buffer]
+) -> Run:
+    return bind_vector(workspace.device, kernel, id.schedule, matrix, vectors)
+
+
+def _streams(
+    workspace: Workspace, kernel: GetKernel, id: VariantId, matrix: Matrix, vectors: tuple[Buffer, Buffer]
+) -> Run:
+    """Bind the paper's bins, each that has rows to a stream of its own, the longest rows first."""
+    device = workspace.device
+    n_t = N_T[device.backend]
+    bins = workspace.fact("paper's bins", lambda: bin_rows(matrix.sizes(), PAPERS_LEAST))
+    order = workspace.buffer("paper's bins", lambda: device.upload(bins.order))
+    rest = [order, *matrix.arguments(False), *vectors]
+    launches: list[Launch] = []
+    for width, (first, last) in zip((0, *reversed(PAPERS_WIDTHS)), bins.spans, strict=True):
+        if first == last:
+            continue
+        if not width:
+            arguments = [np.int32(first), *rest]
+            launches.append(Launch(kernel(f"bin_block_{_suffix(id.schedule)}"), last - first, n_t, arguments))
+            continue
+        threads = min(width, device.target.warp)
+        blocks = -(-(last - first) * threads // n_t)
+        arguments = [np.int32(first), np.int32(last), *rest]
+        launches.append(Launch(kernel(f"bin_w{threads}_{_suffix(id.schedule)}"), blocks, n_t, arguments))
+    return device.bind_concurrent(launches)
+
+
+def _adaptive(
+    workspace: Workspace, kernel: GetKernel, id: VariantId, matrix: Matrix, vectors: tuple[Buffer, Buffer]
+) -> Run:
+    """Bind all of our bins to one launch: parts of the longest rows, then the other rows bin by bin."""
+    device, per_thread = workspace.device, id.schedule.per_thread
+    n_t, long = N_T[device.backend], LONG[device.backend]
+    key = "bins", per_thread
+    bins = workspace.fact(key, lambda: bin_rows(matrix.sizes(), our_least(device.target, per_thread)))
+    order = workspace.buffer(key, lambda: device.upload(bins.order))
+    long_rows = bins.order[: bins.ends[0]]
+    # where rows are given in the order of the bins, a row is named by its place there
+    names = np.arange(len(long_rows)) if id.schedule.exact else long_rows
+    parts = deal_parts(names, matrix.sizes()[long_rows], long.part_length)
+    parts_on_device = workspace.buffer(("parts", id.schedule.exact), lambda: device.upload(parts))
+    blocks = len(parts)
+    arguments: list[Argument] = [np.int32(blocks), np.int32(long.part_length)]
+    arguments += [parts_on_device, *_for_parts(workspace, blocks, "parts")]
+    arguments += [np.int32(bins.ends[0])]
+    rows_of_block = (1, *(n_t // width for width in reversed(widths_of(device.target))))
+    for (first, last), rows in zip(bins.spans[1:], rows_of_block, strict=True):
+        blocks += -(-(last - first) // rows)
+        arguments += [np.int32(blocks), np.int32(last)]
+    arguments += [order]
+    if id.schedule.exact:
+        spans = workspace.buffer((*key, id.state), lambda: device.upload(_spans(id, matrix)[bins.order]))
+        arguments += [spans, matrix.buffers["columns"], matrix.buffers["values"], *vectors]
+    else:
+        arguments += [*matrix.arguments(False), *vectors]
+    return device.bind(kernel(f"bins_{_format(id)}_{_suffix(id.schedule)}"), blocks, n_t, arguments)
+
+
+def _spans(id: VariantId, matrix: Matrix) -> NDArray[np.int32]:
+    """Return where each row's entries start and end, without room."""
+    sizes = matrix.sizes()
+    return spans_of(sizes, bin_rows(sizes, PAPERS_LEAST).order if id.state == "sorted" else None)
+
+
+def _chunks(
+    workspace: Workspace, kernel: GetKernel, id: VariantId, matrix: Matrix, vectors: tuple[Buffer, Buffer]
+) -> Run:
+    """Bind blocks of consecutive rows."""
+    device = workspace.device
+    n_t, length = N_T[device.backend], LONG[device.backend].part_length
+    most = n_t * id.schedule.unroll
+    key = "chunks", most
+    chunks = workspace.fact(key, lambda: deal_chunks(matrix.sizes(), most, length))
+    arguments: Sequence[Argument] = [
+        np.int32(length),
+        workspace.buffer(key, lambda: device.upload(chunks)),
+        *_for_parts(workspace, len(chunks), key),
+        *matrix.arguments(id.schedule.exact),
+        *vectors,
+    ]
+    return device.bind(kernel(f"chunks_{_format(id)}_{_suffix(id.schedule)}"), len(chunks), n_t, arguments)
+
+
+def _for_parts(workspace: Workspace, blocks: int, key: Any) -> tuple[Buffer, Buffer]:
+    """Return memory for the sums of as many parts as blocks, and for counting them, which every launch leaves zero."""
+    number = DTYPES[workspace.operands.precision]().nbytes
+    blocks = max(blocks, 1)  # a buffer of no bytes has one on some devices
+    sums = workspace.written(("sums", key), blocks * number, "the sums of parts")
+    done = workspace.written(("done", key), blocks * INDEX_BYTES, "the counts of parts")
+    workspace.device.fill(done, 0)
+    return sums, done

@@ -1,0 +1,123 @@
+"""What tables and figures of the products share: who is compared with whom, problem by problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from repro.artifacts.case import Case, Timed, fastest
+from repro.artifacts.data import Campaign
+from repro.artifacts.lineup import Line, ours
+from repro.artifacts.published import Published
+from repro.bench.runnable import Clock
+from repro.sparse.times import baseline
+
+CLOCK: Clock = "graph"
+#: The columns that two variants of one schedule have in common.
+SCHEDULE = ("schedule", "width", "per_thread", "unroll", "load")
+Rule = Callable[[Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True)
+class ProductTimes:
+    """The times of one problem at one precision by the graph clock, None where there is none.
+
+    Attributes
+    ----------
+    line, case
+        Which.
+    csr, fragmented, defragmented
+        The paper's product by vectors: own CSR, and segments in both states, each with the best number of threads.
+    adaptive
+        The paper's product by bins, in its best state.
+    hyb
+        The product of HYB.
+    ours
+        The fastest product of the segments in one launch, each row in one segment.
+    library_csr, library
+        The library's fastest routine for CSR, and of all.
+    csr_twins
+        Own CSR, and one segment a row, under the schedule that is the fastest for own CSR.
+    state_twins
+        The fragmented matrix, and one segment a row, under the schedule that is the fastest for the fragmented one.
+    """
+
+    line: Line
+    case: Case
+    csr: Timed | None
+    fragmented: Timed | None
+    defragmented: Timed | None
+    adaptive: Timed | None
+    hyb: Timed | None
+    ours: Timed | None
+    library_csr: Timed | None
+    library: Timed | None
+    csr_twins: tuple[Timed, Timed] | None
+    state_twins: tuple[Timed, Timed] | None
+
+    def gflops(self, timed: Timed | None) -> float | None:
+        """Return two operations for each entry of the grown matrix, over the time, in units of 10^9 a second."""
+        return 1e-9 * float(timed.row["operations"]) / timed.seconds if timed else None
+
+    @property
+    def size(self) -> int:
+        """Operations of a product; 0 where nothing was timed."""
+        return max((int(row["operations"] or 0) for row in self.case.rows), default=0)
+
+
+def all_times(campaign: Campaign, published: Published, precision: str) -> list[ProductTimes]:
+    """Return all of a campaign at one precision, in the paper's order, then by growing size."""
+    return [times_of(line, precision, campaign) for line in ours(campaign, published)]
+
+
+def times_of(line: Line, precision: str, campaign: Campaign) -> ProductTimes:
+    """Return where the products stand on one problem at one precision."""
+    case = Case(campaign, line.problem, precision)
+    rows = [row for row in case.rows if row["what"] == "product"]
+
+    def best(rule: Rule) -> Timed | None:
+        return fastest([row for row in rows if rule(row)], CLOCK)
+
+    def by_vectors(state: str) -> Timed | None:
+        return best(lambda row: _papers(row) and row["schedule"] == "vector" and row["state"] == state)
+
+    return ProductTimes(
+        line=line,
+        case=case,
+        csr=best(lambda row: _papers(row) and row["format"] == "csr"),
+        fragmented=by_vectors("fragmented"),
+        defragmented=by_vectors("defragmented"),
+        adaptive=best(lambda row: _papers(row) and row["schedule"] == "streams"),
+        hyb=best(lambda row: row["format"] == "hyb"),
+        ours=best(
+            lambda row: row["format"] == "dcsr" and row["schedule"] != "streams" and row["state"] != "fragmented"
+        ),
+        library_csr=baseline(case, CLOCK, form="csr"),
+        library=baseline(case, CLOCK),
+        csr_twins=_twins(rows, lambda row: row["format"] == "csr", lambda row: row["state"] == "defragmented"),
+        state_twins=_twins(
+            rows,
+            lambda row: row["state"] == "fragmented" and row["schedule"] != "streams",
+            lambda row: row["state"] == "defragmented" and not row["exact"],
+        ),
+    )
+
+
+def _papers(row: Mapping[str, Any]) -> bool:
+    return bool(row["space"] == "paper")
+
+
+def _twins(rows: list[dict[str, Any]], first: Rule, other: Rule) -> tuple[Timed, Timed] | None:
+    """Return the fastest of the first that has twins, and the fastest of those: others of the same schedule."""
+    others: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        if other(row):
+            others.setdefault(_schedule(row), []).append(row)
+    base = fastest([row for row in rows if first(row) and fastest(others.get(_schedule(row), []), CLOCK)], CLOCK)
+    twin = fastest(others[_schedule(base.row)], CLOCK) if base else None
+    return (base, twin) if base and twin else None
+
+
+def _schedule(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in SCHEDULE)

@@ -1,0 +1,103 @@
+"""The identity of a product: its text and its columns say the same; which are chosen, and which stand beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from repro.codegen.compile import Module
+from repro.codegen.targets import get_target
+from repro.errors import ReproError
+from repro.studies.dynamic_csr.choosing import twins
+from repro.studies.dynamic_csr.products import ProductVariant
+from repro.studies.dynamic_csr.render import render_key
+from repro.studies.dynamic_csr.schedules import Schedule
+from repro.studies.dynamic_csr.variant_id import PRODUCT_COLUMNS, SPACES, VariantId, point_of, variant_ids
+
+
+def from_columns(columns):
+    """Make an identity of nothing but the columns of its row."""
+    numbers = (columns[name] or 0 for name in ("width", "per_thread", "unroll"))
+    schedule = Schedule(columns["schedule"], *numbers, columns["load"], columns["exact"])
+    return VariantId(columns["format"], columns["state"], schedule)
+
+
+@pytest.mark.parametrize("target", ["sm_90", "cpu"])
+@pytest.mark.parametrize("space", SPACES)
+def test_text_and_columns_say_every_parameter(target, space):
+    ids = variant_ids(get_target(target), space, 40.0)
+    assert len({str(id) for id in ids}) == len(set(ids)) == len(ids) > 15
+    for id in ids:
+        assert VariantId.parse(str(id)) == id
+        assert from_columns(id.columns) == id
+        assert id.columns.keys() == PRODUCT_COLUMNS.keys()
+        assert id.space == space
+        assert point_of(str(id)).group == f"{id.format}-{id.state}"
+        assert all(str(id) in twins(twin) for twin in twins(str(id)))
+
+
+@pytest.mark.parametrize("target", ["sm_90", "cpu"])
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_the_module_has_every_kernel(templates, target, precision):
+    source = render_key(templates, f"{precision}/product", get_target(target))
+    for id in (id for space in SPACES for id in variant_ids(get_target(target), space, 40.0)):
+        schedule = id.schedule
+        form = "csr" if id.state is None else "exact" if schedule.exact else "dcsr"
+        kernel = {"vector": f"vector_{form}_w{schedule.width}", "streams": "bin_block", "adaptive": f"bins_{form}",
+                  "chunks": f"chunks_{form}"}[schedule.kind]  # fmt: skip
+        assert f" {kernel}_u{schedule.unroll}_{schedule.load}(" in source
+
+
+def test_the_papers_space_has_every_number_of_threads_and_ours_what_may_make_sense():
+    def widths(space, mean):
+        return {id.schedule.width for id in variant_ids(get_target("sm_90"), space, mean)} - {0}
+
+    assert widths("paper", 3.0) == widths("paper", 3000.0) == {1, 2, 4, 8, 16, 32}
+    assert widths("extended", 3.0) == {1, 2, 4}
+    assert widths("extended", 3000.0) == set()
+    assert widths("extended", 100.0) == {4, 8, 16, 32}
+
+
+def test_a_variants_row_has_the_columns_of_its_identity():
+    id = VariantId.parse("dcsr-defragmented/vector-w8-u2-cs-exact")
+    columns = ProductVariant(id, Module("ok", "", "", ()), Path()).columns
+    assert id.columns.items() <= columns.items()
+    assert id.columns == {
+        "what": "product", "format": "dcsr", "state": "defragmented", "schedule": "vector", "width": 8,
+        "per_thread": None, "unroll": 2, "load": "cs", "exact": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("csr", "unknown schedule"),
+        ("csr/vector", "unknown schedule"),
+        ("csr/vector-w3", "unknown schedule"),
+        ("csr/vector-w8-u1", "unknown schedule"),
+        ("csr/vector-w8-exact", "no such product"),
+        ("csr/streams", "no such product"),
+        ("dcsr-fragmented/chunks-u4-exact", "no such product"),
+        ("dcsr-fragmented/vector-w8-exact", "no such product"),
+        ("dcsr-sorted/vector-w8", "no such product"),
+        ("dcsr-sorted/streams-exact", "unknown schedule"),
+        ("dcsr/vector-w8", "unknown format or state"),
+        ("ell/vector-w8", "unknown format or state"),
+    ],
+)
+def test_what_is_no_product_is_one_message(text, message):
+    with pytest.raises(ReproError, match=message) as refused:
+        VariantId.parse(text)
+    assert refused.value.expected and refused.value.actual is not None
+
+
+def test_the_twins_of_a_variant_have_its_schedule():
+    assert twins("csr/vector-w8-u2") == [
+        "dcsr-fragmented/vector-w8-u2", "dcsr-defragmented/vector-w8-u2", "dcsr-defragmented/vector-w8-u2-exact",
+    ]  # fmt: skip
+    assert twins("csr/chunks-u4") == ["dcsr-defragmented/chunks-u4-exact"]
+    assert twins("dcsr-sorted/adaptive-e2-u2") == [
+        "dcsr-fragmented/adaptive-e2-u2", "dcsr-defragmented/adaptive-e2-u2", "dcsr-defragmented/adaptive-e2-u2-exact",
+        "dcsr-sorted/adaptive-e2-u2-exact",
+    ]  # fmt: skip
