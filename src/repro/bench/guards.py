@@ -73,6 +73,17 @@ class Guarded:
             words.append(_words(len(behind), int(behind[-1]) + 1, "past the end"))
         return [f"writes outside of {self._name}: {side}" for side in words]
 
+    def part(self, offset: int, nbytes: int) -> Buffer:
+        """Return some bytes of the memory as a buffer of their own, from a multiple of `PART_ALIGNMENT` on.
+
+        Raises
+        ------
+        OutOfDeviceMemory
+            The device does not take it for a buffer.
+        """
+        assert self._whole is not None, "not released yet"
+        return self._device.part(self._whole, ZONE + offset, nbytes)  # no part of a part: OpenCL has none
+
     def _changed(self, zone: Buffer) -> NDArray[np.intp]:
         """Return which bytes of a zone are not what they were."""
         bytes_now = np.empty(zone.nbytes, np.uint8)
@@ -89,19 +100,19 @@ class Guarded:
 
 
 class Guards:
-    """All guarded memory on a device.
+    """All guarded memory of a workspace.
 
     Parameters
     ----------
     device
-        Where it is.
+        Where it is, unless another is named.
     """
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._guarded: list[Guarded] = []
 
-    def allocate(self, nbytes: int, name: str) -> Guarded:
+    def allocate(self, nbytes: int, name: str, device: Device | None = None) -> Guarded:
         """Return new, uninitialised memory between guard zones, looked after until it is released.
 
         Raises
@@ -109,7 +120,7 @@ class Guards:
         OutOfDeviceMemory
         """
         self._guarded = [guarded for guarded in self._guarded if guarded.held]
-        self._guarded.append(Guarded(self._device, nbytes, name))
+        self._guarded.append(Guarded(device or self._device, nbytes, name))
         return self._guarded[-1]
 
     def strays(self) -> list[str]:

@@ -75,6 +75,8 @@ class Runnable:
         Set by `prepare`; the names are known before.
     cold
         Whether it is timed with a cold cache too; not where its times say nothing of a cache, or are too long to tell.
+    devices
+        So many of the devices, the first ones, it runs on and is timed over; 0 for all of them.
     moved
         Bytes that a launch has to move at the least, once prepared; 0 where that is not known.
     """
@@ -85,6 +87,7 @@ class Runnable:
     launch: Callable[[], None]
     stages: Mapping[str, Callable[[], None]] = {}
     cold: bool = True
+    devices: int = 0
     moved: int = 0
 
     @property

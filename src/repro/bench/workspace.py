@@ -52,7 +52,7 @@ class Workspace:
     Attributes
     ----------
     guards
-        All memory of the device that runnables write, between guard zones.
+        All memory of the devices that runnables write, between guard zones.
     """
 
     def __init__(self, devices: Devices, operands: Operands, modules: Path = MODULES, resident: int = 1) -> None:
@@ -170,9 +170,13 @@ class Workspace:
         name
             What it is to a runnable, for the message about a write outside of it: `its result`.
         """
+        return self.guarded(key, nbytes, name).memory
+
+    def guarded(self, key: Hashable, nbytes: int, name: str, at: int = 0) -> Guarded:
+        """Return memory as `written` does, with its guard zones, on the device of that number."""
         if key not in self._written:
-            self._written[key] = self.guards.allocate(nbytes, name)
-        return self._written[key].memory
+            self._written[key] = self.guards.allocate(nbytes, name, self.devices[at])
+        return self._written[key]
 
     def fact(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return what runnables want to know of the operands under a key, computed at first use."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, permutations
 from typing import Any
@@ -18,7 +19,8 @@ from repro.devices.cuda_driver import value
 class CudaLink:
     """A `Link` of GPUs; nothing waits on the host.
 
-    Each GPU has an event of its own, recorded anew whenever another is to wait for what it has queued so far.
+    Each GPU has an event of its own, recorded anew whenever another is to wait for what it has queued so far; and, from
+    the first exchange with something meanwhile on, a stream for copies beside its own.
 
     Parameters
     ----------
@@ -44,6 +46,7 @@ class CudaLink:
             )
             for later, earlier in pairs
         }
+        self._sides: list[_Side] = []
 
     def fork(self) -> None:
         """Hold all others back until what is queued on the first is done."""
@@ -57,31 +60,61 @@ class CudaLink:
             self._record[other]()
             self._wait[0, other]()
 
-    def exchange(self, copies: Sequence[Copy]) -> None:
-        """Queue each copy on the stream of its target; see `Devices.exchange`."""
+    def meet(self) -> None:
+        """Hold each back until what is queued on all others is done."""
+        for record in self._record:
+            record()
+        for wait in self._wait.values():
+            wait()
+
+    def exchange(self, copies: Sequence[Copy], meanwhile: Callable[[], None] | None = None) -> None:
+        """Queue each copy on the stream of its target, or on one beside it; see `Devices.exchange`."""
         pairs = list(dict.fromkeys((copy.at, copy.to) for copy in copies if copy.at != copy.to))
+        if meanwhile is not None:
+            self._exchange_beside(copies, pairs, meanwhile)
+            return
         for index in dict.fromkeys(index for pair in pairs for index in pair):
             self._record[index]()
         for at, to in pairs:
             self._wait[to, at]()
         for copy in copies:
-            self._copy(copy)
+            self._copy(copy, self._devices[copy.to].stream)
         for to in dict.fromkeys(to for _, to in pairs):
             self._record[to]()
         for at, to in pairs:
             self._wait[at, to]()  # what comes later on the source's device may overwrite the source
 
-    def _copy(self, copy: Copy) -> None:
+    def _exchange_beside(
+        self, copies: Sequence[Copy], pairs: Sequence[tuple[int, int]], meanwhile: Callable[[], None]
+    ) -> None:
+        """Queue each copy on the stream beside that of its target, and what runs meanwhile on the GPUs' own."""
+        if not self._sides:
+            self._sides = [_Side.beside(device) for device in self._devices]
+        ends = list(dict.fromkeys(copy.to for copy in copies))
+        for index in dict.fromkeys(index for copy in copies for index in (copy.at, copy.to)):
+            self._record[index]()
+        for at, to in dict.fromkeys([*((to, to) for to in ends), *pairs]):
+            self._sides[to].wait(self._events[at])
+        for copy in copies:
+            self._copy(copy, self._sides[copy.to].stream)
+        meanwhile()
+        for to in ends:
+            self._sides[to].record()
+        for at, to in dict.fromkeys([*((to, to) for to in ends), *pairs]):
+            device = self._devices[at]
+            _call(device, driver.cuStreamWaitEvent, device.stream, self._sides[to].event, 0)
+
+    def _copy(self, copy: Copy, stream: Any) -> None:
         source, target = _pointer(copy.source), _pointer(copy.target)
         device = self._devices[copy.to]
         if copy.at == copy.to or (copy.to, copy.at) in self._peers:
-            _call(device, driver.cuMemcpyDtoDAsync, target, source, copy.nbytes, device.stream)
+            _call(device, driver.cuMemcpyDtoDAsync, target, source, copy.nbytes, stream)
         else:  # the driver goes through the host's memory
             _call(
                 device,
                 driver.cuMemcpyPeerAsync,
                 *(target, self._contexts[copy.to], source, self._contexts[copy.at]),
-                *(copy.nbytes, device.stream),
+                *(copy.nbytes, stream),
             )
 
     def _enable_peer(self, at: int, peer: int) -> bool:
@@ -114,6 +147,35 @@ class CudaLink:
             with suppress(LaunchError):
                 _call(device, driver.cuEventDestroy, event)
         self._events.clear()
+        for side in self._sides:
+            with suppress(LaunchError):
+                side.close()
+        self._sides.clear()
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A stream for copies beside a GPU's own, and the event of what was queued there."""
+
+    device: CudaDevice
+    stream: Any
+    event: Any
+
+    @classmethod
+    def beside(cls, device: CudaDevice) -> _Side:
+        flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING, driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
+        stream = _call(device, driver.cuStreamCreate, flags[0])
+        return cls(device, stream, _call(device, driver.cuEventCreate, flags[1]))
+
+    def wait(self, event: Any) -> None:
+        _call(self.device, driver.cuStreamWaitEvent, self.stream, event, 0)
+
+    def record(self) -> None:
+        _call(self.device, driver.cuEventRecord, self.event, self.stream)
+
+    def close(self) -> None:
+        _call(self.device, driver.cuEventDestroy, self.event)
+        _call(self.device, driver.cuStreamDestroy, self.stream)
 
 
 def _bind(device: CudaDevice, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -25,10 +25,17 @@ class OpenClLink:
         for device in self._devices[1:]:
             device.synchronize()
 
-    def exchange(self, copies: Sequence[Copy]) -> None:
-        """Copy one after the other, and wait for each."""
+    def meet(self) -> None:
+        """Wait for all."""
+        for device in self._devices:
+            device.synchronize()
+
+    def exchange(self, copies: Sequence[Copy], meanwhile: Callable[[], None] | None = None) -> None:
+        """Copy one after the other, and wait for each; then queue what may run meanwhile."""
         for copy in copies:
             self._devices[copy.to].receive(copy.target, self._devices[copy.at], copy.source, copy.nbytes)
+        if meanwhile is not None:
+            meanwhile()
 
     def topology(self) -> list[dict[str, Any]]:
         """Return for each pair that it is linked through the host."""

@@ -22,8 +22,11 @@ class Link(Protocol):
     def join(self) -> None:
         """Hold the first back until what is queued on all others is done."""
 
-    def exchange(self, copies: Sequence[Copy]) -> None:
-        """Queue copies; see `Devices.exchange`."""
+    def meet(self) -> None:
+        """Hold each back until what is queued on all others is done."""
+
+    def exchange(self, copies: Sequence[Copy], meanwhile: Callable[[], None] | None = None) -> None:
+        """Queue copies, and launches beside them; see `Devices.exchange`."""
 
     def topology(self) -> list[dict[str, Any]]:
         """Return what links each pair: `devices` (two indices), `peer_access`, and what the backend knows."""
@@ -60,6 +63,7 @@ class Devices:
             raise ValueError(f"at least one device, and of one backend: {sorted(backends)}")
         (self.backend,) = backends
         self._link = _link(self._devices, self.backend)
+        self._leading: dict[int, Devices] = {}
 
     @property
     def first(self) -> Device:
@@ -90,15 +94,44 @@ class Devices:
         """Return what links each pair, as `Link.topology`; nothing for one device."""
         return self._link.topology()
 
+    def leading(self, count: int) -> Devices:
+        """Return the first so many as devices of their own, with a clock over them alone; closed with the whole.
+
+        Raises
+        ------
+        ValueError
+            There are not so many.
+        """
+        if not 1 <= count <= len(self):
+            raise ValueError(f"the first {count} of {len(self)} devices")
+        if count == len(self):
+            return self
+        if count not in self._leading:
+            self._leading[count] = Devices(self._devices[:count])
+        return self._leading[count]
+
     def copy(self, source: Buffer, at: int, target: Buffer, to: int, nbytes: int) -> None:
         """Queue a copy from the memory of device `at` to that of device `to`; as `exchange` of this one."""
         self.exchange([Copy(source, at, target, to, nbytes)])
 
-    def exchange(self, copies: Sequence[Copy]) -> None:
+    def meet(self) -> None:
+        """Hold what is queued later on any back until what is queued so far on all is done."""
+        if len(self) > 1:
+            self._link.meet()
+
+    def exchange(self, copies: Sequence[Copy], meanwhile: Callable[[], None] | None = None) -> None:
         """Queue copies between devices, with no order among themselves.
 
         Each comes after what is queued on its source's device and on its target's, and before what is queued later on
         either. Copies that go both ways between two devices run at the same time where they are of one call.
+
+        Parameters
+        ----------
+        copies
+            What to copy.
+        meanwhile
+            Queues launches that neither write what is copied nor touch where it goes. They come after what is queued,
+            and have no order with the copies: on GPUs they run while these are under way, on the CPU behind them.
 
         Raises
         ------
@@ -108,7 +141,7 @@ class Devices:
         for copy in copies:
             if copy.nbytes > min(copy.source.nbytes, copy.target.nbytes):
                 raise ValueError(f"{copy.nbytes} bytes from {copy.source.nbytes} to {copy.target.nbytes}")
-        self._link.exchange([copy for copy in copies if copy.nbytes])
+        self._link.exchange([copy for copy in copies if copy.nbytes], meanwhile)
 
     def synchronize(self) -> None:
         """Wait for the queues of all.
@@ -183,6 +216,8 @@ class Devices:
             for device in self._devices:
                 closing.callback(device.close)
             closing.callback(self._link.close)
+            for part in self._leading.values():
+                closing.callback(part._link.close)
 
 
 def _link(devices: Sequence[Device], backend: str) -> Link:

@@ -16,6 +16,7 @@ from repro.studies.dynamic_csr.bins import (
     LONG,
     PAPERS_LEAST,
     PAPERS_WIDTHS,
+    Bins,
     bin_rows,
     deal_chunks,
     deal_parts,
@@ -133,30 +134,54 @@ def _adaptive(
 ) -> Run:
     """Bind all of our bins to one launch: parts of the longest rows, then the other rows bin by bin."""
     device, per_thread = workspace.device, id.schedule.per_thread
-    n_t, long = N_T[device.backend], LONG[device.backend]
     key = "bins", per_thread
     bins = workspace.fact(key, lambda: bin_rows(matrix.sizes(), our_least(device.target, per_thread)))
     order = workspace.buffer(key, lambda: device.upload(bins.order))
     long_rows = bins.order[: bins.ends[0]]
     # where rows are given in the order of the bins, a row is named by its place there
     names = np.arange(len(long_rows)) if id.schedule.exact else long_rows
-    parts = deal_parts(names, matrix.sizes()[long_rows], long.part_length)
+    parts = deal_parts(names, matrix.sizes()[long_rows], LONG[device.backend].part_length)
     parts_on_device = workspace.buffer(("parts", id.schedule.exact), lambda: device.upload(parts))
-    blocks = len(parts)
-    arguments: list[Argument] = [np.int32(blocks), np.int32(long.part_length)]
-    arguments += [parts_on_device, *_for_parts(workspace, blocks, "parts")]
-    arguments += [np.int32(bins.ends[0])]
-    rows_of_block = (1, *(n_t // width for width in reversed(widths_of(device.target))))
-    for (first, last), rows in zip(bins.spans[1:], rows_of_block, strict=True):
-        blocks += -(-(last - first) // rows)
-        arguments += [np.int32(blocks), np.int32(last)]
-    arguments += [order]
+    for_parts = [parts_on_device, *_for_parts(workspace, len(parts), "parts")]
+    arguments: list[Argument] = [order]
     if id.schedule.exact:
         spans = workspace.buffer((*key, id.state), lambda: device.upload(_spans(id, matrix)[bins.order]))
         arguments += [spans, matrix.buffers["columns"], matrix.buffers["values"], *vectors]
     else:
         arguments += [*matrix.arguments(False), *vectors]
-    return device.bind(kernel(f"bins_{_format(id)}_{_suffix(id.schedule)}"), blocks, n_t, arguments)
+    name = f"bins_{_format(id)}_{_suffix(id.schedule)}"
+    return bind_bins(device, kernel(name), bins, (len(parts), for_parts), arguments)
+
+
+def bind_bins(
+    device: Device,
+    kernel: Kernel,
+    bins: Bins,
+    parts: tuple[int, Sequence[Argument]],
+    arguments: Sequence[Argument],
+) -> Run:
+    """Bind all of our bins to one launch.
+
+    Parameters
+    ----------
+    kernel
+        One that is called `bins_...`.
+    bins
+        Those of `our_least`.
+    parts
+        How many parts the longest rows have, and the buffers that the kernel takes for them.
+    arguments
+        What it takes from `order` on.
+    """
+    n_t = N_T[device.backend]
+    blocks, for_parts = parts
+    numbers: list[Argument] = [np.int32(blocks), np.int32(LONG[device.backend].part_length), *for_parts]
+    numbers += [np.int32(bins.ends[0])]
+    rows_of_block = (1, *(n_t // width for width in reversed(widths_of(device.target))))
+    for (first, last), rows in zip(bins.spans[1:], rows_of_block, strict=True):
+        blocks += -(-(last - first) // rows)
+        numbers += [np.int32(blocks), np.int32(last)]
+    return device.bind(kernel, blocks, n_t, [*numbers, *arguments])
 
 
 def _spans(id: VariantId, matrix: Matrix) -> NDArray[np.int32]:

@@ -12,7 +12,7 @@ from repro.studies.dynamic_csr import state
 from repro.studies.dynamic_csr.paper import STUDY
 
 #: What there is a module of: a template of that name in `kernels/dynamic_csr/`.
-MODULES = ("matrix", "sort", "product", "hybrid", "rebuild")
+MODULES = ("matrix", "sort", "product", "hybrid", "rebuild", "exchange")
 #: Threads of a block, where a kernel needs no other number.
 N_T = {"cuda": 256, "opencl": 64}
 #: The largest batch that one block inserts, and its threads.
@@ -24,6 +24,8 @@ LONG_ROW, LONG_RUN = 128, 32
 SEVERAL = 4
 #: Entries of the new buffer that a block of a defragmentation copies, per thread.
 COPIED = 8
+#: Other devices that a kernel can store to.
+PEERS = 7
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:
@@ -58,5 +60,6 @@ def render_key(templates: Path, key: str, target: Target) -> str:
         long_run=LONG_RUN,
         several=SEVERAL,
         copied=COPIED,
+        peers=PEERS,
         state=state.NAMES,
     )
