@@ -73,6 +73,8 @@ class CudaDevice:
 
     Attributes
     ----------
+    ordinal
+        Which GPU, as the driver counts them.
     monitor
         The GPU as NVML sees it.
     """
@@ -81,7 +83,7 @@ class CudaDevice:
     _resident: ClassVar[CudaDevice | None] = None
 
     def __init__(self, cuda: Any, ordinal: int) -> None:
-        self._cuda = cuda
+        self._cuda, self.ordinal = cuda, ordinal
         gpu = cuda.Device(ordinal)
         attribute = cuda.device_attribute
         major, minor = gpu.compute_capability()

@@ -37,8 +37,8 @@ class Built:
         """
         return cls(Module.load(manifest), manifest.parent)
 
-    def program(self, workspace: Workspace) -> Program:
-        """Return the module, loaded.
+    def program(self, workspace: Workspace, at: int = 0) -> Program:
+        """Return the module, loaded on the device of that number.
 
         Raises
         ------
@@ -47,4 +47,4 @@ class Built:
         """
         if self.module.binary is None:
             raise ModuleError(self.module.message)
-        return workspace.program(self.folder / self.module.binary)
+        return workspace.program(self.folder / self.module.binary, at)

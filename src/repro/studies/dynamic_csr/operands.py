@@ -46,6 +46,20 @@ class Rebuilds(Runnable):
         raise NotImplementedError
 
 
+class OverDevices(Runnable):
+    """A runnable whose results lie on several devices, so that it brings them to the host by itself to be compared."""
+
+    def check(self, operands: GraphOperands) -> float:
+        """Launch once; return the largest error over its bound.
+
+        Raises
+        ------
+        IncorrectError
+            A number is wrong, or is not the same on all devices.
+        """
+        raise NotImplementedError
+
+
 class Canonical(NamedTuple):
     """A matrix with the columns of each row in ascending order, for comparing.
 
@@ -180,12 +194,31 @@ class GraphOperands(WithProduct):
         """
         if isinstance(runnable, Multiplies):
             return compare(self, runnable, workspace)
+        if isinstance(runnable, OverDevices):
+            return runnable.check(self)
         if not isinstance(runnable, Rebuilds):
             return None
         runnable.before()
         runnable.launch()
         left = runnable.result()
         return None if left is None else self._compare(left, runnable.leaves, runnable.sums)
+
+    def error_of(self, y: NDArray[np.floating]) -> float:
+        """Return the largest error over its bound of a product on the host, `(rows,)`.
+
+        Raises
+        ------
+        IncorrectError
+            A number lies outside its bound, or is NaN.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            error = np.abs(y.astype(np.float64) - self.reference)
+            outside = ~(error <= self.bound)
+            largest = float(np.max(np.where(error > 0, error / self.bound, 0.0), initial=0.0))
+        if outside.any():
+            worst = "some are NaN" if np.isnan(error).any() else f"the largest error is {largest:.3g} of its bound"
+            raise IncorrectError(f"{np.count_nonzero(outside)} of {len(y)} numbers are wrong; {worst}", largest)
+        return largest
 
     @cached_property
     def _canonical(self) -> dict[Leaves, Canonical]:

@@ -1,0 +1,174 @@
+"""The grown matrix over several devices: each has rows of its own as a matrix of their own, and whole vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from repro.bench.guards import Guarded
+from repro.bench.workspace import Workspace
+from repro.devices.base import Buffer, Device, Kernel
+from repro.devices.several import Devices
+from repro.studies.dynamic_csr.bins import LONG, Bins, bin_rows, deal_parts, our_least, spans_of
+from repro.studies.dynamic_csr.built import Built
+from repro.studies.dynamic_csr.dealing import Dealing, split_columns_of
+from repro.studies.dynamic_csr.launches import Run, bind_bins
+from repro.studies.dynamic_csr.operands import operands_of
+from repro.studies.dynamic_csr.schedules import Schedule
+
+#: Columns as they are; in the dealt order; and of these those in the device's own part of x, and the others.
+Columns = Literal["natural", "dealt", "own", "other"]
+#: All bins in one launch: rows of any size are dealt to as many threads as suit them.
+SCHEDULE = Schedule("adaptive", 0, 4, 2, "ca", True)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of one device, in its memory, one exact segment a row.
+
+    Attributes
+    ----------
+    rows
+        How many.
+    bins
+        Those of the schedule.
+    parts
+        How many parts the longest rows have.
+    buffers
+        `columns`, `values`, `order` and `table` as the kernel takes them; `parts`, `sums` and `done` for long rows.
+    """
+
+    rows: int
+    bins: Bins
+    parts: int
+    buffers: Mapping[str, Buffer]
+
+
+class Distributed:
+    """The grown matrix over the first devices of a workspace, which keeps all memory, and vectors for its products.
+
+    Parameters
+    ----------
+    workspace
+        Whose operands are a growing matrix.
+    built
+        The modules `product` and `exchange`.
+    count
+        How many devices.
+
+    Attributes
+    ----------
+    devices
+        So many.
+    dealing
+        Which has which rows.
+    """
+
+    def __init__(self, workspace: Workspace, built: Mapping[str, Built], count: int) -> None:
+        self._workspace, self._built = workspace, built
+        self._operands = operands_of(workspace)
+        self.devices: Devices = workspace.devices.leading(count)
+        sizes = np.diff(self._operands.grown.indptr)
+        self.dealing: Dealing = workspace.fact(("dealing", count), lambda: Dealing.of(sizes, count))
+        self._parts: dict[tuple[int, int, int], Buffer] = {}
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """The working precision."""
+        return self._operands.x.dtype
+
+    def kernel(self, at: int, module: str, name: str) -> Kernel:
+        """Return a kernel, ready to launch on a device.
+
+        Raises
+        ------
+        ModuleError
+        """
+        return self._built[module].program(self._workspace, at).kernel(name)
+
+    def x(self, at: int) -> Buffer:
+        """Return x on a device, as it is."""
+        device, x = self.devices[at], self._operands.x
+        return self._workspace.buffer(("whole x", at), lambda: device.upload(x))
+
+    def vector(self, at: int, which: int) -> Guarded:
+        """Return memory for a vector in the dealt order on a device; all runnables use it one after the other."""
+        count, nbytes = len(self.devices), self.dealing.length * self.dtype.itemsize
+        return self._workspace.guarded(("dealt vector", count, at, which), nbytes, f"vector {which} of device {at}", at)
+
+    def part(self, at: int, which: int, of: int) -> Buffer:
+        """Return the part of a vector that belongs to the rows of a device, `of`, in the memory of another, `at`."""
+        key = at, which, of
+        if key not in self._parts:
+            offset, rows = self.dealing.part * of, len(self.dealing.rows(of))
+            self._parts[key] = self.vector(at, which).part(offset * self.dtype.itemsize, rows * self.dtype.itemsize)
+        return self._parts[key]
+
+    def write(self, at: int, which: int, dealt: NDArray[np.floating]) -> None:
+        """Bring a vector in the dealt order to a device."""
+        self.devices[at].write(self.vector(at, which).memory, dealt)
+
+    def read(self, at: int, which: int) -> NDArray[np.floating]:
+        """Return a vector in the dealt order from a device, once all that is queued is done."""
+        dealt = np.empty(self.dealing.length, self.dtype)
+        self.devices[at].download(self.vector(at, which).memory, dealt)
+        return dealt
+
+    def product(self, at: int, columns: Columns, x: Buffer, y: Buffer) -> Run | None:
+        """Return what queues the product of a device's rows; None where it has no rows.
+
+        Parameters
+        ----------
+        columns
+            Which of the columns, and how x is ordered.
+        x, y
+            The whole x, and the device's part of y.
+        """
+        part = self._part(at, columns)
+        if not part.rows:
+            return None
+        kernel = self.kernel(at, "product", f"bins_exact_u{SCHEDULE.unroll}_{SCHEDULE.load}")
+        held = part.buffers
+        for_parts = [held["parts"], held["sums"], held["done"]]
+        rest = [held["order"], held["table"], held["columns"], held["values"], x, y]
+        return bind_bins(self.devices[at], kernel, part.bins, (part.parts, for_parts), rest)
+
+    def _part(self, at: int, columns: Columns) -> Part:
+        key = "rows of a device", len(self.devices), at, columns
+        return self._workspace.fact(key, lambda: self._upload(key, at, self._rows(at, columns)))
+
+    def _rows(self, at: int, columns: Columns) -> sp.csr_array:
+        """Return the rows of a device, the longest first."""
+        rows = self._operands.grown[self.dealing.rows(at)]
+        if columns == "natural":
+            return rows
+        dealt = sp.csr_array((rows.data, self.dealing.places[rows.indices], rows.indptr), shape=rows.shape, copy=False)
+        if columns == "dealt":
+            return dealt
+        own, other = split_columns_of(dealt, at, self.dealing.part)
+        return own if columns == "own" else other
+
+    def _upload(self, key: tuple[Any, ...], at: int, matrix: sp.csr_array) -> Part:
+        device: Device = self.devices[at]
+        sizes = np.diff(matrix.indptr).astype(np.int32)
+        bins = bin_rows(sizes, our_least(device.target, SCHEDULE.per_thread))
+        long_rows = bins.order[: bins.ends[0]]
+        parts = deal_parts(np.arange(len(long_rows)), sizes[long_rows], LONG[device.backend].part_length)
+        arrays: dict[str, NDArray[Any]] = {
+            "columns": matrix.indices.astype(np.int32, copy=False),
+            "values": matrix.data,
+            "order": bins.order,
+            "table": spans_of(sizes)[bins.order],
+            "parts": parts,
+            "sums": np.zeros(max(len(parts), 1), self.dtype),
+            "done": np.zeros(max(len(parts), 1), np.int32),
+        }
+        hold: Callable[[str], Buffer] = lambda name: self._workspace.buffer(  # noqa: E731
+            (*key, name), lambda: device.upload(arrays[name])
+        )
+        return Part(len(sizes), bins, len(parts), {name: hold(name) for name in arrays})

@@ -1,0 +1,309 @@
+"""Products over several devices of one host, and bringing the parts of their result to all of them.
+
+Rows are sorted by their sizes and dealt modulo the number of devices, as in the paper, whose product ends with its
+result distributed. For a next product all devices need all of it. Then the unknowns are renumbered, once and before any
+clock: each device's part of a vector is contiguous, in the order of its rows. Results are brought back for verifying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+
+from repro.bench.runnable import IncorrectError, Runnable, Unsupported, not_prepared
+from repro.bench.workspace import Workspace
+from repro.bench.yardsticks import WORD
+from repro.devices.base import Copy
+from repro.devices.several import Devices
+from repro.studies.dynamic_csr.built import Built
+from repro.studies.dynamic_csr.distributed import SCHEDULE, Distributed
+from repro.studies.dynamic_csr.launches import Run
+from repro.studies.dynamic_csr.nccl import Nccl, versions
+from repro.studies.dynamic_csr.operands import GraphOperands, OverDevices, operands_of
+from repro.studies.dynamic_csr.render import N_T, PEERS
+
+What = Literal["product", "exchange"]
+Exchange = Literal["none", "copies", "stores", "nccl", "overlapped"]
+#: How a result gets to all devices: copies by the driver, kernels that store into the others' memory, NCCL.
+WAYS: tuple[Exchange, ...] = ("copies", "stores", "nccl")
+KIND = "several"
+#: Steps of a launch: one, and as many as hide what it takes to start all devices and to wait for them.
+STEPS = (1, 10)
+#: The vector that overlapped products leave the share of their own columns in.
+SCRATCH = 4
+NAN_BYTE = 0xFF
+
+
+class Several(OverDevices):
+    """Steps over several devices: a product, an exchange, or a product and then an exchange.
+
+    Step s reads vector s - 1 and writes vector s. The given x is vector 0 and y of the first step is vector 1; later
+    steps write 2 and 3 in turns. So each launch begins anew, and leaves the first step's y.
+
+    Parameters
+    ----------
+    built
+        The modules `product` and `exchange`.
+    what
+        `product`, with or without an exchange, or `exchange` alone.
+    exchange
+        `none`: y stays distributed, and each step multiplies the same x, which each device has from the beginning.
+        `copies`, `stores`, `nccl`: y is brought to all devices, one way or another. `overlapped`: copies, and
+        meanwhile the product with the columns that the device has itself; each step brings its x, not its y.
+    count
+        So many devices, the first ones.
+    steps
+        Of one launch.
+    """
+
+    kind = KIND
+    cold = False
+
+    def __init__(self, built: Mapping[str, Built], what: What, exchange: Exchange, count: int, steps: int) -> None:
+        self._built, self.what, self.exchange, self.devices, self.steps = built, what, exchange, count, steps
+        words = [what, str(count), *([exchange] if exchange != "none" else []), *([f"x{steps}"] if steps > 1 else [])]
+        self.name = "-".join(words)
+        self._over: Distributed | None = None
+        self._nccl: Nccl | None = None
+        self.launch = not_prepared
+
+    @property
+    def identity(self) -> str:
+        """The hashes of the modules, and what NCCL is."""
+        hashes = [self._built[name].module.hash for name in ("product", "exchange")]
+        return " ".join([*hashes, versions()] if self.exchange == "nccl" else hashes)
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """What is done over how many devices; no format, so that no table of one device takes it for a product."""
+        schedule = SCHEDULE.kind if self.what == "product" else None
+        return {
+            "what": self.what,
+            "devices": self.devices,
+            "exchange": self.exchange,
+            "steps": self.steps,
+            "schedule": schedule,
+        }
+
+    @property
+    def over(self) -> Distributed:
+        """Matrix and vectors, once prepared."""
+        assert self._over is not None, "prepared first"
+        return self._over
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Deal the rows, bring them to the devices, and bind all that a launch queues.
+
+        Raises
+        ------
+        Unsupported, ModuleError, OutOfDeviceMemory
+        """
+        operands = operands_of(workspace)
+        rows, columns = operands.grown.shape
+        if len(workspace.devices) < self.devices:
+            raise Unsupported(f"there are {len(workspace.devices)} devices, not {self.devices}")
+        if self.exchange != "none" and rows != columns:
+            raise Unsupported(f"y is no next x: the matrix is {rows} x {columns}")
+        if self.exchange == "stores":
+            _require_peers(workspace.devices.leading(self.devices))
+        over = self._over = Distributed(workspace, self._built, self.devices)
+        if self.exchange == "nccl":
+            self._nccl = Nccl(over.devices)
+        if self.exchange != "none":
+            given = over.dealing.spread(operands.x)
+            for at in range(self.devices):
+                over.write(at, 0, given)
+        runs = [run for step in range(1, self.steps + 1) for run in self._step(step)]
+        self.launch = _all(runs)
+        self.moved = self.steps * self._bytes(operands)
+
+    def _bytes(self, operands: GraphOperands) -> int:
+        """Return what one step moves at the least: matrix and vectors, or of an exchange what devices send."""
+        rows, number = len(operands.reference), operands.x.itemsize
+        if self.what == "exchange":
+            return (self.devices - 1) * rows * number
+        matrix = int(operands.grown.nnz) * (4 + number) + 12 * rows
+        return matrix + self.devices * operands.x.nbytes + rows * number
+
+    def _step(self, step: int) -> list[Run]:
+        before, after = _vector(step - 1), _vector(step)
+        if self.exchange == "overlapped":
+            return self._overlapped(before, after)
+        if self.what == "exchange":
+            return [self._bring(1)]
+        products = self._products("natural" if self.exchange == "none" else "dealt", before, after)
+        return products if self.exchange == "none" else [*products, self._bring(after)]
+
+    def _products(self, columns: Literal["natural", "dealt"], before: int, after: int) -> list[Run]:
+        over = self.over
+        runs = []
+        for at in range(self.devices):
+            x = over.x(at) if columns == "natural" else over.vector(at, before).memory
+            y = over.part(at, 1 if columns == "natural" else after, at)
+            runs.append(over.product(at, columns, x, y))
+        return [run for run in runs if run is not None]
+
+    def _overlapped(self, before: int, after: int) -> list[Run]:
+        """Return a step that brings its x to all devices, and meanwhile multiplies what each has of it."""
+        over, own, rest = self.over, [], []
+        for at, device in enumerate(over.devices):
+            rows = len(over.dealing.rows(at))
+            x, y, scratch = over.vector(at, before).memory, over.part(at, after, at), over.part(at, SCRATCH, at)
+            first, then = over.product(at, "own", x, scratch), over.product(at, "other", x, y)
+            if first is None or then is None:
+                continue
+            own.append(first)
+            n_t = N_T[device.backend]
+            kernel = over.kernel(at, "exchange", "add_vectors")
+            rest += [then, device.bind(kernel, -(-rows // n_t), n_t, [np.int32(rows), y, scratch, y])]
+        copies, meanwhile = self._copies(before), _all(own)
+        return [lambda: over.devices.exchange(copies, meanwhile), *rest]
+
+    def _bring(self, which: int) -> Run:
+        """Return what brings each device's part of a vector to all others."""
+        over = self.over
+        if self.exchange == "copies":
+            copies = self._copies(which)
+            return lambda: over.devices.exchange(copies)
+        if self.exchange == "nccl":
+            assert self._nccl is not None
+            vectors = [over.vector(at, which).memory for at in range(self.devices)]
+            return self._nccl.bind_all_gather(vectors, over.dealing.part, over.dtype)
+        return _all([*self._stores(which), over.devices.meet])
+
+    def _copies(self, which: int) -> list[Copy]:
+        over = self.over
+        return [
+            Copy(over.part(at, which, at), at, over.part(to, which, at), to, over.part(at, which, at).nbytes)
+            for at in range(self.devices)
+            if len(over.dealing.rows(at))
+            for to in range(self.devices)
+            if to != at
+        ]
+
+    def _stores(self, which: int) -> list[Run]:
+        over, runs = self.over, []
+        for at, device in enumerate(over.devices):
+            own = over.part(at, which, at)
+            others = [over.part(to, which, at) for to in range(self.devices) if to != at]
+            if not len(over.dealing.rows(at)) or not others:
+                continue
+            n_t = N_T[device.backend]
+            words = -(-own.nbytes // WORD[device.backend])  # a part has room for whole words
+            kernel = over.kernel(at, "exchange", "store_to_peers")
+            arguments = [np.int32(words), np.int32(len(others)), own, *others, *[own] * (PEERS - len(others))]
+            runs.append(device.bind(kernel, min(-(-words // n_t), 4 * device.n_s), n_t, arguments))
+        return runs
+
+    def check(self, operands: GraphOperands) -> float:
+        """Launch once into vectors of NaN, compare the first step's y, and what was brought to all with each other."""
+        over = self.over
+        given = over.dealing.spread(operands.x)
+        try:
+            self._poison(given)
+            self.launch()
+            over.devices.synchronize()
+            if self.what == "exchange":
+                self._same_everywhere(1, given)
+                return 0.0
+            parts = [over.read(at, 1) for at in range(self.devices)]
+            error = operands.error_of(over.dealing.gather(self._assembled(parts)))
+            for which in self._brought():
+                self._same_everywhere(which, self._assembled([over.read(at, which) for at in range(self.devices)]))
+            return error
+        finally:
+            if self.exchange != "none":
+                for at in range(self.devices):
+                    over.write(at, 0, given)
+
+    def _poison(self, given: np.ndarray[Any, Any]) -> None:
+        """Make NaN of all that a launch writes, and of what it is to bring."""
+        over = self.over
+        written = {*(_vector(step) for step in range(1, self.steps + 1))} if self.what == "product" else {1}
+        for at, device in enumerate(over.devices):
+            for which in written | ({SCRATCH} if self.exchange == "overlapped" else set()):
+                device.fill(over.vector(at, which).memory, NAN_BYTE)
+            if self.what == "exchange" or self.exchange == "overlapped":
+                own = np.full_like(given, np.nan)
+                part = slice(at * over.dealing.part, (at + 1) * over.dealing.part)
+                own[part] = given[part]
+                over.write(at, 1 if self.what == "exchange" else 0, own)
+
+    def _brought(self) -> set[int]:
+        """Return the vectors that all devices have after a launch: the first and the last that were brought."""
+        if self.exchange == "none":
+            return set()
+        return {0, _vector(self.steps - 1)} if self.exchange == "overlapped" else {1, _vector(self.steps)}
+
+    def _assembled(self, vectors: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+        """Return a vector in the dealt order of the part that each device has itself."""
+        part = self.over.dealing.part
+        return np.concatenate([vector[at * part : (at + 1) * part] for at, vector in enumerate(vectors)])
+
+    def _same_everywhere(self, which: int, wanted: np.ndarray[Any, Any]) -> None:
+        over = self.over
+        places = over.dealing.places
+        for at in range(self.devices):
+            there = over.read(at, which)[places]
+            other = np.count_nonzero(there.view(np.uint8).reshape(len(places), -1)
+                                     != wanted[places].view(np.uint8).reshape(len(places), -1))  # fmt: skip
+            if other:
+                raise IncorrectError(f"the vector on device {at} differs in {other} bytes from what the others have")
+
+    def release(self) -> None:
+        """Give the communicators back, and let go of matrix and vectors, which belong to the workspace."""
+        if self._nccl is not None:
+            self._nccl.close()
+        self._nccl = self._over = None
+        self.launch = not_prepared
+
+
+def runnables(built: Mapping[str, Built], count: int) -> list[Runnable]:
+    """Return all that is measured over 1, 2, 4, ... and all devices; nothing where there is one.
+
+    Parameters
+    ----------
+    built
+        The modules `product` and `exchange`.
+    count
+        How many devices there are.
+    """
+    if count < 2:
+        return []
+    made: list[Runnable] = [Several(built, "product", "none", 1, steps) for steps in STEPS]
+    sizes = sorted({*(1 << power for power in range(1, count.bit_length())), count})
+    for devices in sizes:
+        for steps in STEPS:
+            made += [Several(built, "product", way, devices, steps) for way in ("none", *WAYS, "overlapped")]
+            made += [Several(built, "exchange", way, devices, steps) for way in WAYS]
+    return made
+
+
+def _vector(step: int) -> int:
+    """Return which vector a step writes; step 0 is the given x."""
+    return step if step < 2 else 2 + step % 2
+
+
+def _require_peers(devices: Devices) -> None:
+    """Raise `Unsupported` unless each device reaches the memory of all others."""
+    if len(devices) > PEERS + 1:
+        raise Unsupported(f"the kernel stores to {PEERS} other devices at the most, not to {len(devices) - 1}")
+    if devices.backend == "opencl":
+        raise Unsupported("each part of a CPU has a context of its own: no kernel reaches the memory of another part")
+    reached = {tuple(link["devices"]) for link in devices.topology() if link["peer_access"]}
+    apart = [pair for pair in combinations(range(len(devices)), 2) if pair not in reached]
+    if apart:
+        raise Unsupported(f"devices {apart[0][0]} and {apart[0][1]} do not reach each other's memory")
+
+
+def _all(runs: Sequence[Callable[[], object]]) -> Callable[[], None]:
+    """Return what queues one after the other."""
+
+    def launch() -> None:
+        for run in runs:
+            run()
+
+    return launch
