@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -168,7 +169,7 @@ class Distributed:
             "sums": np.zeros(max(len(parts), 1), self.dtype),
             "done": np.zeros(max(len(parts), 1), np.int32),
         }
-        hold: Callable[[str], Buffer] = lambda name: self._workspace.buffer(  # noqa: E731
-            (*key, name), lambda: device.upload(arrays[name])
-        )
-        return Part(len(sizes), bins, len(parts), {name: hold(name) for name in arrays})
+        buffers: dict[str, Buffer] = {}
+        for name, array in arrays.items():
+            buffers[name] = self._workspace.buffer((*key, name), partial(device.upload, array))
+        return Part(len(sizes), bins, len(parts), buffers)

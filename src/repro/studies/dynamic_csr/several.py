@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from repro.bench.runnable import IncorrectError, Runnable, Unsupported, not_prepared
 from repro.bench.workspace import Workspace
@@ -200,37 +201,47 @@ class Several(OverDevices):
 
     def check(self, operands: GraphOperands) -> float:
         """Launch once into vectors of NaN, compare the first step's y, and what was brought to all with each other."""
-        over = self.over
-        given = over.dealing.spread(operands.x)
+        self._poison()
+        if self.exchange == "none":
+            return self._compare(operands)
+        given = self.over.dealing.spread(operands.x)
         try:
-            self._poison(given)
-            self.launch()
-            over.devices.synchronize()
             if self.what == "exchange":
+                self._hide(given, 1)
+                self.launch()
                 self._same_everywhere(1, given)
                 return 0.0
-            parts = [over.read(at, 1) for at in range(self.devices)]
-            error = operands.error_of(over.dealing.gather(self._assembled(parts)))
+            if self.exchange == "overlapped":
+                self._hide(given, 0)
+            error = self._compare(operands)
             for which in self._brought():
-                self._same_everywhere(which, self._assembled([over.read(at, which) for at in range(self.devices)]))
+                self._same_everywhere(which, self._assembled(which))
             return error
-        finally:
-            if self.exchange != "none":
-                for at in range(self.devices):
-                    over.write(at, 0, given)
+        finally:  # the others' launches begin with it
+            for at in range(self.devices):
+                self.over.write(at, 0, given)
 
-    def _poison(self, given: np.ndarray[Any, Any]) -> None:
-        """Make NaN of all that a launch writes, and of what it is to bring."""
-        over = self.over
-        written = {*(_vector(step) for step in range(1, self.steps + 1))} if self.what == "product" else {1}
-        for at, device in enumerate(over.devices):
-            for which in written | ({SCRATCH} if self.exchange == "overlapped" else set()):
-                device.fill(over.vector(at, which).memory, NAN_BYTE)
-            if self.what == "exchange" or self.exchange == "overlapped":
-                own = np.full_like(given, np.nan)
-                part = slice(at * over.dealing.part, (at + 1) * over.dealing.part)
-                own[part] = given[part]
-                over.write(at, 1 if self.what == "exchange" else 0, own)
+    def _compare(self, operands: GraphOperands) -> float:
+        self.launch()
+        self.over.devices.synchronize()
+        return operands.error_of(self.over.dealing.gather(self._assembled(1)))
+
+    def _poison(self) -> None:
+        """Make NaN of all that a launch writes."""
+        written = {_vector(step) for step in range(1, self.steps + 1)}
+        if self.exchange == "overlapped":
+            written.add(SCRATCH)
+        for at, device in enumerate(self.over.devices):
+            for which in written:
+                device.fill(self.over.vector(at, which).memory, NAN_BYTE)
+
+    def _hide(self, given: NDArray[np.floating], which: int) -> None:
+        """Leave each device of a vector its own part alone, NaN in the others', which are still to be brought."""
+        over, part = self.over, self.over.dealing.part
+        for at in range(self.devices):
+            own = np.full_like(given, np.nan)
+            own[at * part : (at + 1) * part] = given[at * part : (at + 1) * part]
+            over.write(at, which, own)
 
     def _brought(self) -> set[int]:
         """Return the vectors that all devices have after a launch: the first and the last that were brought."""
@@ -238,20 +249,20 @@ class Several(OverDevices):
             return set()
         return {0, _vector(self.steps - 1)} if self.exchange == "overlapped" else {1, _vector(self.steps)}
 
-    def _assembled(self, vectors: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    def _assembled(self, which: int) -> NDArray[np.floating]:
         """Return a vector in the dealt order of the part that each device has itself."""
-        part = self.over.dealing.part
-        return np.concatenate([vector[at * part : (at + 1) * part] for at, vector in enumerate(vectors)])
+        over, part = self.over, self.over.dealing.part
+        return np.concatenate([over.read(at, which)[at * part : (at + 1) * part] for at in range(self.devices)])
 
-    def _same_everywhere(self, which: int, wanted: np.ndarray[Any, Any]) -> None:
-        over = self.over
-        places = over.dealing.places
+    def _same_everywhere(self, which: int, wanted: NDArray[np.floating]) -> None:
+        """Raise an error unless all devices have these bits."""
+        self.over.devices.synchronize()
+        places = self.over.dealing.places
+        bits = np.dtype(f"u{wanted.itemsize}")
         for at in range(self.devices):
-            there = over.read(at, which)[places]
-            other = np.count_nonzero(there.view(np.uint8).reshape(len(places), -1)
-                                     != wanted[places].view(np.uint8).reshape(len(places), -1))  # fmt: skip
+            other = np.count_nonzero(self.over.read(at, which)[places].view(bits) != wanted[places].view(bits))
             if other:
-                raise IncorrectError(f"the vector on device {at} differs in {other} bytes from what the others have")
+                raise IncorrectError(f"{other} of {len(places)} numbers on device {at} are not what they are elsewhere")
 
     def release(self) -> None:
         """Give the communicators back, and let go of matrix and vectors, which belong to the workspace."""

@@ -1,0 +1,338 @@
+"""Products over a CPU that is split in two, and bringing their results to both parts."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+from graph_bench import OWN
+from grown_graphs import around_limits, growing
+from repro.bench.runnable import IncorrectError, Unsupported
+from repro.bench.timing import Effort
+from repro.bench.trial import Bench
+from repro.bench.workspace import Workspace
+from repro.codegen.compile import compile_module
+from repro.codegen.targets import CPU
+from repro.config.models import Timing
+from repro.devices.base import LaunchError
+from repro.devices.open import open_devices
+from repro.devices.opencl import OpenClDevice
+from repro.devices.several import Devices
+from repro.studies.dynamic_csr import nccl
+from repro.studies.dynamic_csr.built import Built
+from repro.studies.dynamic_csr.dealing import ALIGNMENT, Dealing, split_columns_of
+from repro.studies.dynamic_csr.operands import make_operands
+from repro.studies.dynamic_csr.render import render_key
+from repro.studies.dynamic_csr.several import KIND, Several, runnables
+
+EFFORT = Effort(2, 2, 5)
+COLUMNS = {**OWN, "devices": int, "exchange": str, "steps": int}
+#: What runs on a CPU: without peers and NCCL.
+HERE = ("none", "copies", "overlapped")
+
+
+@pytest.fixture(scope="module")
+def halves():
+    """The CPU as two devices."""
+    if OpenClDevice().n_s < 2:
+        pytest.skip("the CPU has one core and cannot be split")
+    devices = open_devices("opencl:0/2")
+    yield devices
+    devices.close()
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory, templates):
+    """The modules of a precision, compiled at first use."""
+    folder, built = tmp_path_factory.mktemp("several"), {}
+
+    def of(precision):
+        if precision not in built:
+            built[precision] = {}
+            for module in ("product", "exchange"):
+                manifest = folder / precision / f"{module}.json"
+                compile_module(render_key(templates, f"{precision}/{module}", CPU), CPU, manifest)
+                built[precision][module] = Built.read(manifest)
+        return built[precision]
+
+    return of
+
+
+@pytest.fixture
+def make_bench(halves, modules_folder):
+    """Open a bench on both halves for a growing matrix."""
+    benches = []
+
+    def make(problem, precision="double", devices=None):
+        few = {"launches": 10, "graph_launches": 2, "graph_replays": 5, "cpu_budget": 0.01, "rounds": 2, "noise": 1e9}
+        benches.append(
+            Bench(
+                Workspace(devices or halves, make_operands(problem, precision, 1), modules_folder),
+                study="dynamic_csr",
+                problem=problem.name,
+                timing=Timing(**few, cpu_disturbed=1e9, gpu_disturbed=1e9),
+                seed=1,
+                own=COLUMNS,
+                environment="test",
+                driver="test",
+                code=str,
+            )
+        )
+        return benches[-1]
+
+    yield make
+    for bench in benches:
+        bench.release()
+
+
+def square(lengths, added=60, **keys):
+    return growing(lengths, len(lengths), added, **keys)
+
+
+def test_nothing_is_measured_over_one_device_and_baselines_over_more(modules):
+    built = modules("double")
+    assert runnables(built, 1) == []
+    assert [runnable.name for runnable in runnables(built, 2) if runnable.devices == 1] == [
+        "product-1",
+        "product-1-x10",
+    ]
+    eight = runnables(built, 8)
+    assert len({runnable.name for runnable in eight}) == len(eight) == 2 + 3 * 16
+    assert {runnable.devices for runnable in eight} == {1, 2, 4, 8}
+    assert {runnable.devices for runnable in runnables(built, 6)} == {1, 2, 4, 6}
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_everything_is_right_and_timed_or_says_why_not(modules, make_bench, precision):
+    bench = make_bench(around_limits(628, name="limits"), precision)
+    assert bench.operands.grown.shape == (628, 628)
+    rows = [bench.try_once(runnable, "report", EFFORT) for runnable in runnables(modules(precision), 2)]
+    for row in rows:
+        expected = "unsupported" if row["exchange"] in ("stores", "nccl") else "ok"
+        assert (row.name, row.status, row.message) == (row.name, expected, row.message)
+    right = [row for row in rows if row.status == "ok"]
+    assert len(right) == 2 + 6 + 2
+    assert all(row.kind == KIND and row["format"] is None and row.error <= 1 and row.graph_median > 0 for row in right)
+    assert {(row["what"], row["devices"], row["exchange"], row["steps"]) for row in right} >= {
+        ("product", 1, "none", 1), ("product", 2, "overlapped", 10), ("exchange", 2, "copies", 10),
+    }  # fmt: skip
+    (exchange,) = (row for row in right if row.name == "exchange-2-copies")
+    assert exchange.bytes == 628 * bench.operands.x.itemsize
+    said = {row["exchange"]: row.message for row in rows if row.status == "unsupported"}
+    assert "context of its own" in said["stores"] and "NVIDIA" in said["nccl"]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "added"),
+    [
+        ([1], 2),  # one row: the second device has none
+        ([0], 0),  # and nothing in it
+        ([0] * 70, 0),  # nothing at all
+        ([1, *[0] * 199], 0),  # one entry
+        ([2600, *[1] * 2700], 90),  # a row that holds most of the entries, in parts
+        ([3, 0, 7] * 50, 60),
+    ],
+)
+@pytest.mark.parametrize("exchange", HERE)
+def test_shapes(modules, make_bench, lengths, added, exchange):
+    bench = make_bench(square(lengths, added))
+    for steps in (1, 4):
+        row = bench.try_once(Several(modules("double"), "product", exchange, 2, steps), "report", Effort(2))
+        assert (row.status, row.message) == ("ok", None)
+
+
+def test_a_rectangular_matrix_is_multiplied_but_has_no_next_x(modules, make_bench):
+    bench = make_bench(growing([4, 0, 7, 3] * 20, 900, 60))
+    built = modules("double")
+    assert bench.try_once(Several(built, "product", "none", 2, 10), "report", Effort(2)).status == "ok"
+    row = bench.try_once(Several(built, "product", "copies", 2, 1), "report", Effort(2))
+    assert (row.status, row.message) == ("unsupported", "y is no next x: the matrix is 80 x 900")
+
+
+def test_fewer_devices_than_asked_for_are_unsupported(modules, make_bench, cpu_device):
+    bench = make_bench(square([1, 2]), devices=Devices([cpu_device]))
+    row = bench.try_once(Several(modules("double"), "product", "none", 2, 1), "report", Effort(2))
+    assert (row.status, row.message) == ("unsupported", "there are 1 devices, not 2")
+
+
+@pytest.mark.parametrize("exchange", ["copies", "overlapped"])
+def test_steps_are_powers_of_the_matrix(modules, make_bench, exchange):
+    bench = make_bench(square([3, 0, 7, 1] * 30))
+    operands = bench.operands
+    runnable = Several(modules("double"), "product", exchange, 2, 3)
+    bench.prepare(runnable)
+    for _ in range(2):  # a launch begins anew
+        runnable.launch()
+    over = runnable.over
+    wanted = operands.grown @ (operands.grown @ (operands.grown @ operands.x))
+    parts = [over.read(at, 3) for at in range(2)]
+    own = np.concatenate([parts[0][: over.dealing.part], parts[1][over.dealing.part :]])
+    np.testing.assert_allclose(over.dealing.gather(own), wanted, rtol=1e-9, atol=1e-9 * np.abs(wanted).max())
+    runnable.release()
+
+
+@pytest.mark.parametrize("exchange", ["copies", "overlapped"])
+def test_a_part_that_does_not_arrive_is_found(modules, make_bench, monkeypatch, exchange):
+    bench = make_bench(square([3, 0, 7, 1] * 30))
+    runnable = Several(modules("double"), "product", exchange, 2, 1)
+    monkeypatch.setattr(Several, "_copies", lambda self, which: [])
+    bench.prepare(runnable)
+    with pytest.raises(IncorrectError, match="not what they are elsewhere|NaN"):
+        bench.check(runnable)
+    alone = Several(modules("double"), "exchange", "copies", 2, 1)
+    bench.prepare(alone)
+    with pytest.raises(IncorrectError, match="60 of 120 numbers on device 0"):
+        bench.check(alone)
+
+
+def test_a_wrong_product_is_found(modules, make_bench):
+    bench = make_bench(square([3, 0, 7, 1] * 30))
+    runnable = Several(modules("double"), "product", "none", 2, 1)
+    bench.operands.reference[5] += 1
+    bench.prepare(runnable)
+    with pytest.raises(IncorrectError, match="1 of 120 numbers are wrong"):
+        bench.check(runnable)
+
+
+def test_peers_that_do_not_reach_each_other_are_named():
+    from repro.studies.dynamic_csr.several import _require_peers
+
+    links = [{"devices": [0, 1], "peer_access": True}, {"devices": [0, 2], "peer_access": False}]
+    links.append({"devices": [1, 2], "peer_access": True})
+
+    class Three(SimpleNamespace):
+        def __len__(self):
+            return 3
+
+    with pytest.raises(Unsupported, match="devices 0 and 2"):
+        _require_peers(Three(backend="cuda", topology=lambda: links))
+    links[1]["peer_access"] = True
+    _require_peers(Three(backend="cuda", topology=lambda: links))
+
+
+@pytest.mark.parametrize(("rows", "devices"), [(0, 2), (1, 2), (5, 8), (130, 2), (129, 4)])
+def test_rows_are_dealt_by_their_sizes(rows, devices):
+    sizes = np.random.default_rng(rows).integers(0, 9, rows)
+    dealing = Dealing.of(sizes, devices)
+    assert sorted(np.concatenate([dealing.rows(at) for at in range(devices)])) == list(range(rows))
+    for at in range(devices):
+        own = dealing.rows(at)
+        assert len(own) <= dealing.part and (np.diff(sizes[own]) <= 0).all()
+        np.testing.assert_array_equal(dealing.places[own], at * dealing.part + np.arange(len(own)))
+    assert dealing.part % ALIGNMENT == 0 and dealing.length == devices * dealing.part
+    vector = np.arange(rows, dtype=np.float64)
+    np.testing.assert_array_equal(dealing.gather(dealing.spread(vector)), vector)
+
+
+def test_columns_are_split_into_own_and_others():
+    grown = make_operands(square([3, 0, 7, 1] * 30), "double", 1).grown
+    dealing = Dealing.of(np.diff(grown.indptr), 2)
+    rows = grown[dealing.rows(1)]
+    rows.indices = dealing.places[rows.indices]
+    rows = type(rows)((rows.data, rows.indices, rows.indptr), shape=(len(dealing.rows(1)), dealing.length))
+    own, other = split_columns_of(rows, 1, dealing.part)
+    assert own.nnz + other.nnz == rows.nnz and own.nnz and other.nnz
+    assert (own.indices >= dealing.part).all() and (other.indices < dealing.part).all()
+    np.testing.assert_array_equal((own + other).toarray(), rows.toarray())
+
+
+class FakeDevices(list):
+    backend = "cuda"
+
+
+@pytest.fixture
+def gpus():
+    """Two GPUs as NCCL sees them."""
+    return FakeDevices(SimpleNamespace(ordinal=at + 2, stream=100 + at) for at in range(2))
+
+
+def put(monkeypatch, name, **content):
+    module = ModuleType(name)
+    module.__dict__.update(content)
+    for parent in (name.rpartition(".")[0], name.partition(".")[0]):
+        monkeypatch.setitem(sys.modules, parent, ModuleType(parent))
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+def hide(monkeypatch, *names):
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+class Communicators:
+    """Stands for the communicators of one package."""
+
+    def __init__(self, calls):
+        self.calls = calls
+
+    def of(self, ordinals):
+        self.calls.append(("open", *ordinals))
+        return [self.one(rank) for rank in range(len(ordinals))]
+
+    def one(self, rank):
+        def gather(own, whole, *, stream):
+            sent, received = own.__cuda_array_interface__, whole.__cuda_array_interface__
+            self.calls.append((rank, sent["data"][0], sent["shape"], received["data"][0], received["shape"], stream))
+
+        def gather_pointers(own, whole, count, kind, stream):
+            self.calls.append((rank, own, (count,), whole, kind, stream))
+
+        return SimpleNamespace(
+            allgather=gather, allGather=gather_pointers, destroy=lambda: self.calls.append(("close", rank))
+        )
+
+
+def test_nccl_by_its_own_package(monkeypatch, gpus):
+    class Group:
+        def __enter__(self):
+            calls.append("begin")
+
+        def __exit__(self, *error):
+            calls.append("end")
+
+    calls = []
+    communicator = SimpleNamespace(init_all=Communicators(calls).of)
+    put(monkeypatch, "nccl.core", Communicator=communicator, group=Group)
+    opened = nccl.Nccl(gpus)
+    vectors = [SimpleNamespace(pointer=1000), SimpleNamespace(pointer=5000)]
+    opened.bind_all_gather(vectors, 64, np.dtype(np.float64))()
+    opened.close()
+    assert calls == [
+        ("open", 2, 3), "begin", (0, 1000, (64,), 1000, (128,), 100), (1, 5512, (64,), 5000, (128,), 101), "end",
+        ("close", 0), ("close", 1),
+    ]  # fmt: skip
+
+
+def test_nccl_by_cupy_where_there_is_no_other(monkeypatch, gpus):
+    calls = []
+    hide(monkeypatch, "nccl", "nccl.core")
+    put(
+        monkeypatch, "cupy.cuda.nccl", available=True, NcclCommunicator=SimpleNamespace(initAll=Communicators(calls).of),
+        groupStart=lambda: calls.append("begin"), groupEnd=lambda: calls.append("end"), NCCL_FLOAT32=7, NCCL_FLOAT64=8,
+    )  # fmt: skip
+    opened = nccl.Nccl(gpus)
+    vectors = [SimpleNamespace(pointer=1000), SimpleNamespace(pointer=5000)]
+    opened.bind_all_gather(vectors, 64, np.dtype(np.float32))()
+    assert calls[1:] == ["begin", (0, 1000, (64,), 1000, 7, 100), (1, 5256, (64,), 5000, 7, 101), "end"]
+
+
+def test_nccl_that_is_not_there_or_refuses_says_so(monkeypatch, gpus):
+    hide(monkeypatch, "nccl", "nccl.core", "cupy", "cupy.cuda.nccl")
+    with pytest.raises(Unsupported, match="nccl4py or CuPy"):
+        nccl.Nccl(gpus)
+
+    def fail(*arguments):
+        raise RuntimeError("unhandled system error")
+
+    put(monkeypatch, "cupy.cuda.nccl", available=True, NcclCommunicator=SimpleNamespace(initAll=fail))
+    with pytest.raises(Unsupported, match="cannot be used: unhandled system error"):
+        nccl.Nccl(gpus)
+    put(
+        monkeypatch, "cupy.cuda.nccl", available=True, NcclCommunicator=SimpleNamespace(initAll=Communicators([]).of),
+        groupStart=fail,
+    )  # fmt: skip
+    with pytest.raises(LaunchError, match="NCCL: unhandled"):
+        nccl.Nccl(gpus).bind_all_gather([SimpleNamespace(pointer=0)] * 2, 64, np.dtype(np.float32))()
