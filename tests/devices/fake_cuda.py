@@ -169,7 +169,7 @@ def make_pycuda(machine):
     return driver
 
 
-def make_driver(machine):
+def make_driver(machine, pycuda):
     """Return `cuda.bindings.driver` of that machine."""
     driver = ModuleType("cuda.bindings.driver")
 
@@ -221,6 +221,16 @@ def make_driver(machine):
         return (CUresult.CUDA_SUCCESS,)
 
     @entry
+    def cuStreamCreate(flags):  # noqa: N802
+        assert flags == "no order with the default stream"
+        return pycuda.Stream().handle
+
+    @entry
+    def cuStreamDestroy(stream):  # noqa: N802
+        assert machine.streams[stream].gpu == machine.current
+        return (CUresult.CUDA_SUCCESS,)
+
+    @entry
     def cuEventDestroy(event):  # noqa: N802
         return (CUresult.CUDA_SUCCESS,)
 
@@ -242,6 +252,7 @@ def make_driver(machine):
     driver.cuDeviceGet = lambda ordinal: (0, ordinal)
     driver.cuDeviceGetUuid = lambda gpu: (0, SimpleNamespace(bytes=bytes([gpu] * 16)))
     driver.CUresult = CUresult
+    driver.CUstream_flags = SimpleNamespace(CU_STREAM_NON_BLOCKING="no order with the default stream")
     driver.CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING="no clock")
     return driver
 
@@ -273,7 +284,7 @@ def install(monkeypatch, gpus):
         "pycuda.driver": pycuda,
         "cuda": ModuleType("cuda"),
         "cuda.bindings": ModuleType("cuda.bindings"),
-        "cuda.bindings.driver": make_driver(machine),
+        "cuda.bindings.driver": make_driver(machine, pycuda),
         "cuda.bindings.runtime": runtime,
         "repro.devices.cuda_graph": graph,
     }

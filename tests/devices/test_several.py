@@ -11,7 +11,7 @@ from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
 from repro.config.models import Config
 from repro.devices import open as opening
-from repro.devices.base import LaunchError
+from repro.devices.base import Copy, LaunchError
 from repro.devices.detect import Gpu
 from repro.devices.open import identities, open_device, open_devices, parts, resolve_device, target_of
 from repro.devices.opencl import OpenClDevice
@@ -177,6 +177,32 @@ def test_kernels_run_on_each_and_a_copy_comes_between(halves, bind):
     np.testing.assert_array_equal(read(halves[1], second, n), [*range(11, n + 10), 15])
     halves.copy(second, 1, first, 0, 0)
     np.testing.assert_array_equal(read(halves[0], first, n), np.arange(n) + 101)
+
+
+def test_what_runs_beside_copies_is_queued_once_and_they_meet(halves, bind):
+    n = 1000
+    first, second = halves[0].upload(np.arange(n, dtype=np.int32)), halves[1].upload(np.zeros(n, np.int32))
+    beside = halves[1].upload(np.zeros(n, np.int32))
+    bind(0, n, 1, first)()
+    halves.exchange([Copy(first, 0, second, 1, 4 * n)], bind(1, n, 7, beside))
+    bind(1, n, 10, second)()
+    halves.meet()
+    np.testing.assert_array_equal(read(halves[1], second, n), np.arange(11, n + 11))
+    np.testing.assert_array_equal(read(halves[1], beside, n), np.full(n, 7))
+
+
+def test_the_first_of_several_have_a_clock_of_their_own(halves, bind):
+    assert halves.leading(2) is halves
+    alone = halves.leading(1)
+    assert alone is halves.leading(1)
+    assert [*alone] == [halves.first]
+    assert alone.environment() == halves.first.environment()
+    buffer = halves[0].upload(np.zeros(8, np.int32))
+    assert (alone.time_events(bind(0, 8, 1, buffer), 3) > 0).all()
+    alone.meet()
+    for count in (0, 3):
+        with pytest.raises(ValueError, match=f"the first {count} of 2"):
+            halves.leading(count)
 
 
 def test_one_clock_waits_for_all(halves, bind):

@@ -157,6 +157,36 @@ def test_copies_of_one_call_go_both_ways_at_once(machine, devices):
     assert streams(machine) == [7, 6, 0]
 
 
+def test_launches_run_while_copies_are_under_way(machine, devices, launch):
+    buffers = [device.allocate(9000) for device in devices]
+    launch(1, 10)()
+    both_ways = [Copy(buffers[0], 0, buffers[1], 1, 4 * BYTES_PER_MS), Copy(buffers[1], 1, buffers[0], 0, 6000)]
+    devices.exchange(both_ways, launch(1, 5))
+    assert streams(machine)[:3] == [16, 16, 0], "both copies come after 10 ms, and the launch beside them"
+    devices.exchange(both_ways, launch(0, 50))
+    assert streams(machine)[:3] == [66, 22, 0]
+    devices.exchange([], launch(2, 3))
+    assert streams(machine)[:3] == [66, 22, 3]
+    assert [call for call in machine.calls if call[0] == "cuStreamCreate"] == [("cuStreamCreate", at) for at in range(3)]
+
+
+def test_all_meet_when_the_last_is_done(machine, devices, launch):
+    for index, duration in enumerate((2, 7, 5)):
+        launch(index, duration)()
+    devices.meet()
+    assert streams(machine) == [7, 7, 7]
+
+
+def test_the_first_of_several_are_timed_without_the_others(machine, devices, launch):
+    runs = [launch(0, 2), launch(1, 7), launch(2, 5)]
+    runs[2]()
+    np.testing.assert_allclose(devices.leading(1).time_events(runs[0], 3), 2e-3)
+    two = devices.leading(2)
+    assert [*two] == [devices[0], devices[1]] and len(two.topology()) == 1
+    np.testing.assert_allclose(two.time_graph(lambda: (runs[0](), runs[1]()), 3, 3), 7e-3)
+    assert streams(machine)[2] == 5
+
+
 def test_without_peer_access_the_driver_stages_a_copy(machine):
     machine.peers.clear()
     devices = Devices([open_cuda(0), open_cuda(1)])

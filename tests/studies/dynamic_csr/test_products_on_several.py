@@ -95,10 +95,8 @@ def square(lengths, added=60, **keys):
 def test_nothing_is_measured_over_one_device_and_baselines_over_more(modules):
     built = modules("double")
     assert runnables(built, 1) == []
-    assert [runnable.name for runnable in runnables(built, 2) if runnable.devices == 1] == [
-        "product-1",
-        "product-1-x10",
-    ]
+    baselines = [runnable.name for runnable in runnables(built, 2) if runnable.devices == 1]
+    assert baselines == ["product-1", "product-1-x10"]
     eight = runnables(built, 8)
     assert len({runnable.name for runnable in eight}) == len(eight) == 2 + 3 * 16
     assert {runnable.devices for runnable in eight} == {1, 2, 4, 8}
@@ -144,6 +142,18 @@ def test_shapes(modules, make_bench, lengths, added, exchange):
         assert (row.status, row.message) == ("ok", None)
 
 
+@pytest.mark.parametrize("count", [3, 5])
+@pytest.mark.parametrize("exchange", HERE)
+def test_any_number_of_devices(modules, make_bench, count, exchange):
+    devices = Devices([OpenClDevice() for _ in range(count)])  # a context each on one CPU: as apart as its parts are
+    bench = make_bench(square([2, *[1] * 6, 40, *[3] * 60]), "double", devices)
+    for steps in (1, 3):
+        row = bench.try_once(Several(modules("double"), "product", exchange, count, steps), "report", EFFORT)
+        assert (row.status, row.message) == ("ok", None)
+    row = bench.try_once(Several(modules("double"), "exchange", "copies", count, 1), "report", EFFORT)
+    assert (row.status, row.bytes) == ("ok", (count - 1) * 68 * 8)
+
+
 def test_a_rectangular_matrix_is_multiplied_but_has_no_next_x(modules, make_bench):
     bench = make_bench(growing([4, 0, 7, 3] * 20, 900, 60))
     built = modules("double")
@@ -180,7 +190,7 @@ def test_a_part_that_does_not_arrive_is_found(modules, make_bench, monkeypatch, 
     runnable = Several(modules("double"), "product", exchange, 2, 1)
     monkeypatch.setattr(Several, "_copies", lambda self, which: [])
     bench.prepare(runnable)
-    with pytest.raises(IncorrectError, match="not what they are elsewhere|NaN"):
+    with pytest.raises(IncorrectError, match=r"not what they are elsewhere|NaN"):
         bench.check(runnable)
     alone = Several(modules("double"), "exchange", "copies", 2, 1)
     bench.prepare(alone)
@@ -309,8 +319,9 @@ def test_nccl_by_its_own_package(monkeypatch, gpus):
 def test_nccl_by_cupy_where_there_is_no_other(monkeypatch, gpus):
     calls = []
     hide(monkeypatch, "nccl", "nccl.core")
+    communicator = SimpleNamespace(initAll=Communicators(calls).of)
     put(
-        monkeypatch, "cupy.cuda.nccl", available=True, NcclCommunicator=SimpleNamespace(initAll=Communicators(calls).of),
+        monkeypatch, "cupy.cuda.nccl", available=True, NcclCommunicator=communicator,
         groupStart=lambda: calls.append("begin"), groupEnd=lambda: calls.append("end"), NCCL_FLOAT32=7, NCCL_FLOAT64=8,
     )  # fmt: skip
     opened = nccl.Nccl(gpus)
