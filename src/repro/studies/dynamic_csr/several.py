@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from repro.bench.runnable import IncorrectError, Runnable, Unsupported, not_prepared
 from repro.bench.workspace import Workspace
 from repro.bench.yardsticks import WORD
-from repro.devices.base import Copy
+from repro.devices.base import Argument, Copy
 from repro.devices.several import Devices
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.distributed import SCHEDULE, Distributed
@@ -195,7 +195,8 @@ class Several(OverDevices):
             n_t = N_T[device.backend]
             words = -(-own.nbytes // WORD[device.backend])  # a part has room for whole words
             kernel = over.kernel(at, "exchange", "store_to_peers")
-            arguments = [np.int32(words), np.int32(len(others)), own, *others, *[own] * (PEERS - len(others))]
+            unused = [own] * (PEERS - len(others))
+            arguments: list[Argument] = [np.int32(words), np.int32(len(others)), own, *others, *unused]
             runs.append(device.bind(kernel, min(-(-words // n_t), 4 * device.n_s), n_t, arguments))
         return runs
 

@@ -1,0 +1,106 @@
+"""What tables and figures of several devices share: times of a step over so many devices, and their speed-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from repro.artifacts.case import Case, median
+from repro.artifacts.data import Campaign
+from repro.artifacts.lineup import Line, ours
+from repro.artifacts.published import Published
+from repro.bench.runnable import Clock
+
+CLOCK: Clock = "graph"
+#: The ways in which a result gets to all devices, and how tables name them.
+WAYS = {"copies": "copies", "stores": "stores", "nccl": "NCCL"}
+
+
+class Step(NamedTuple):
+    """The time of one step of a launch, seconds, and the row that it is of."""
+
+    seconds: float
+    row: Mapping[str, Any]
+
+    @property
+    def way(self) -> str:
+        """How the result got to all devices."""
+        return WAYS.get(self.row["exchange"], "")
+
+    @property
+    def rate(self) -> float:
+        """Bytes of a launch over its time, GB/s."""
+        return float(1e-9 * self.row["bytes"] / (self.seconds * self.row["steps"]))
+
+
+@dataclass(frozen=True)
+class DeviceTimes:
+    """The times over several devices of one problem at one precision.
+
+    Attributes
+    ----------
+    line, case
+        Which.
+    rows
+        Of the kind `several`, with a time.
+    """
+
+    line: Line
+    case: Case
+    rows: tuple[Mapping[str, Any], ...]
+
+    @property
+    def counts(self) -> list[int]:
+        """Over how many devices something was timed, beside the one of the baseline."""
+        return sorted({int(row["devices"]) for row in self.rows} - {1})
+
+    def alone(self, devices: int, repeated: bool = True) -> Step | None:
+        """Return the product whose result stays distributed: steps that follow each other in a launch, or one."""
+        return self._fastest("product", ("none",), devices, repeated)
+
+    def exchanged(self, devices: int) -> Step | None:
+        """Return the product whose result is brought to all devices before the next, in the fastest way."""
+        return self._fastest("product", tuple(WAYS), devices, True)
+
+    def overlapped(self, devices: int) -> Step | None:
+        """Return the product that begins with a device's own part of x while the others' are under way."""
+        return self._fastest("product", ("overlapped",), devices, True)
+
+    def exchange(self, devices: int, way: str | None = None) -> Step | None:
+        """Return the exchange without a product, in one way or in the fastest."""
+        return self._fastest("exchange", (way,) if way else tuple(WAYS), devices, True)
+
+    def speedup(self, step: Step | None, repeated: bool = True) -> float | None:
+        """Return how many times faster a step is than the product on one device, launched in the same manner."""
+        base = self.alone(1, repeated)
+        return base.seconds / step.seconds if base and step else None
+
+    def cost(self, devices: int) -> float | None:
+        """Return the share of a step with the fastest exchange, overlapped or not, by which it is longer than without."""
+        alone = self.alone(devices)
+        steps = [step for step in (self.exchanged(devices), self.overlapped(devices)) if step]
+        if alone is None or not steps:
+            return None
+        fastest = min(step.seconds for step in steps)
+        return 1 - alone.seconds / fastest
+
+    def _fastest(self, what: str, ways: tuple[str, ...], devices: int, repeated: bool) -> Step | None:
+        steps = [
+            Step(seconds / row["steps"], row)
+            for row in self.rows
+            if (row["what"], row["devices"], row["steps"] > 1) == (what, devices, repeated)
+            and row["exchange"] in ways
+            and (seconds := median(row, CLOCK)) is not None
+        ]
+        return min(steps, key=lambda step: step.seconds, default=None)
+
+
+def device_times(campaign: Campaign, published: Published, precision: str) -> list[DeviceTimes]:
+    """Return all of a campaign at one precision, in the paper's order, then by growing size."""
+    return [_of(line, Case(campaign, line.problem, precision)) for line in ours(campaign, published)]
+
+
+def _of(line: Line, case: Case) -> DeviceTimes:
+    rows = tuple(row for row in case.rows if row["kind"] == "several" and median(row, CLOCK) is not None)
+    return DeviceTimes(line, case, rows)
