@@ -13,6 +13,7 @@ from repro.bench.yardsticks import Copy, Floor
 from repro.codegen.common import Stream
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
+from repro.devices.opencl import OpenClDevice
 from repro.sparse.operands import Multiplies, operands_of, y_on
 from repro.sparse.vectors import pack_vector
 from repro.tuning.rounds import shuffled_rounds
@@ -225,6 +226,26 @@ def test_memory_of_any_size_is_guarded_to_the_byte(cpu_device, nbytes):
     guarded.release()
     guarded.release()
     assert guards.strays() == []
+
+
+def test_a_part_of_what_is_guarded_begins_where_it_should(cpu_device):
+    guarded = Guards(cpu_device).allocate(2048, "it", cpu_device)
+    cpu_device.write(guarded.memory, np.arange(512, dtype=np.int32))
+    part = guarded.part(512, 256)
+    numbers = np.empty(64, np.int32)
+    cpu_device.download(part, numbers)
+    np.testing.assert_array_equal(numbers, np.arange(128, 192))
+    assert part.nbytes == 256
+    guarded.release()
+
+
+def test_memory_of_another_device_is_looked_after_too(cpu_device):
+    other = OpenClDevice()  # with a context of its own
+    guards = Guards(cpu_device)
+    guarded = guards.allocate(512, "its part", other)
+    other.write(guarded._whole, np.zeros(8, np.uint8))
+    assert guards.strays() == [f"writes outside of its part: 8 bytes before the start, within {ZONE} of it"]
+    guarded.release()
 
 
 def test_what_is_no_buffer_to_the_device_is_given_back(cpu_device, monkeypatch):

@@ -154,6 +154,17 @@ def test_any_number_of_devices(modules, make_bench, count, exchange):
     assert (row.status, row.bytes) == ("ok", (count - 1) * 68 * 8)
 
 
+def test_what_runs_on_one_of_two_is_timed_on_that_one_alone(modules, make_bench, halves, monkeypatch):
+    calls, clock = [], halves.leading(1)
+    for name, devices in (("one", clock), ("both", halves)):
+        time_events = devices.time_events
+        monkeypatch.setattr(devices, "time_events", lambda *a, n=name, t=time_events: calls.append(n) or t(*a))
+    bench = make_bench(square([3, 1, 2]))
+    for count in (1, 2):
+        assert bench.try_once(Several(modules("double"), "product", "none", count, 1), "report", EFFORT).status == "ok"
+    assert [*dict.fromkeys(calls)] == ["one", "both"]
+
+
 def test_a_rectangular_matrix_is_multiplied_but_has_no_next_x(modules, make_bench):
     bench = make_bench(growing([4, 0, 7, 3] * 20, 900, 60))
     built = modules("double")

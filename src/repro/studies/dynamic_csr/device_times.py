@@ -77,7 +77,7 @@ class DeviceTimes:
         return base.seconds / step.seconds if base and step else None
 
     def cost(self, devices: int) -> float | None:
-        """Return the share of a step with the fastest exchange, overlapped or not, by which it is longer than without."""
+        """Return the share of a step with an exchange, overlapped or not as is faster, that is no product alone."""
         alone = self.alone(devices)
         steps = [step for step in (self.exchanged(devices), self.overlapped(devices)) if step]
         if alone is None or not steps:

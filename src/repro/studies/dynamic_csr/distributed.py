@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -140,21 +140,22 @@ class Distributed:
         return bind_bins(self.devices[at], kernel, part.bins, (part.parts, for_parts), rest)
 
     def _part(self, at: int, columns: Columns) -> Part:
-        key = "rows of a device", len(self.devices), at, columns
-        return self._workspace.fact(key, lambda: self._upload(key, at, self._rows(at, columns)))
+        """Return the rows of a device, brought there now unless they are there; own and other columns together."""
+        together: tuple[Columns, ...] = ("own", "other") if columns in ("own", "other") else (columns,)
+        key = "rows of a device", len(self.devices), at, together
+        parts = self._workspace.fact(key, lambda: self._upload_all(key, at, together))
+        return parts[together.index(columns)]
 
-    def _rows(self, at: int, columns: Columns) -> sp.csr_array:
-        """Return the rows of a device, the longest first."""
-        rows = self._operands.grown[self.dealing.rows(at)]
-        if columns == "natural":
-            return rows
-        dealt = sp.csr_array((rows.data, self.dealing.places[rows.indices], rows.indptr), shape=rows.shape, copy=False)
-        if columns == "dealt":
-            return dealt
-        own, other = split_columns_of(dealt, at, self.dealing.part)
-        return own if columns == "own" else other
+    def _upload_all(self, key: Hashable, at: int, together: Sequence[Columns]) -> list[Part]:
+        matrices = [rows := self._operands.grown[self.dealing.rows(at)]]
+        if together != ("natural",):
+            columns = self.dealing.places[rows.indices]
+            dealt = sp.csr_array((rows.data, columns, rows.indptr), shape=rows.shape, copy=False)
+            matrices = [dealt] if len(together) == 1 else [*split_columns_of(dealt, at, self.dealing.part)]
+        return [self._upload((key, which), at, matrix) for which, matrix in enumerate(matrices)]
 
-    def _upload(self, key: tuple[Any, ...], at: int, matrix: sp.csr_array) -> Part:
+    def _upload(self, key: tuple[Hashable, ...], at: int, matrix: sp.csr_array) -> Part:
+        """Bring rows to a device, the longest first as they are dealt."""
         device: Device = self.devices[at]
         sizes = np.diff(matrix.indptr).astype(np.int32)
         bins = bin_rows(sizes, our_least(device.target, SCHEDULE.per_thread))

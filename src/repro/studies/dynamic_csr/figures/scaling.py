@@ -97,9 +97,11 @@ def draw(panels: Sequence[Sequence[DeviceTimes]], published: Published, mark: st
         printed = printed or bool(points)
         _draw_panel(axes, cases, points, most)
         axes.set_title(cases[0].line.label)
-    handles = [Line2D([], [], color=series.colour, marker="o", markersize=3, label=series.label) for series in SERIES]
+    handles = [Line2D([], [], color=item.colour, marker="o", markersize=3, label=item.label) for item in SERIES]
     if printed:
-        handles.append(Line2D([], [], linestyle="", marker="D", markersize=3.4, color="black", label="published, M2090"))
+        handles.append(
+            Line2D([], [], linestyle="", marker="D", markersize=3.4, color="black", label="published, M2090")
+        )
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.6, columnspacing=1.2)
     drawn.supxlabel("devices", fontsize=7)
     style.footnote(drawn, mark)
@@ -149,5 +151,7 @@ def _sentence(published: Published) -> str:
     if not means:
         return ""
     words = " and ".join(f"{value} in {precision} precision" for precision, value in means.items())
-    return f"Published of two Tesla K20c, the mean of all graphs: {words}, without an exchange; of internet and enron " \
-        "also with iterations within the kernel (diamonds)."  # fmt: skip
+    return (
+        f"Published of two Tesla K20c, the mean of all graphs: {words}, without an exchange; of internet and enron "
+        "also with iterations within the kernel (diamonds)."
+    )

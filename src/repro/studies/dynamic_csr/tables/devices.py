@@ -40,7 +40,8 @@ def devices(campaign: Campaign, published: Published) -> Table:
         "is on each device before the clock starts. Exchange: y is brought to all devices, as the next x, in the",
         "fastest way. Overlapped: the columns of x that a device has itself are multiplied while copies of the others",
         "are under way. For both the unknowns are renumbered before the clock starts, so that the part of each device",
-        f"is contiguous. Published of two Tesla K20c, the mean of all graphs without an exchange: {_published(published)}.",
+        "is contiguous.",
+        f"Published of two Tesla K20c, the mean of all graphs without an exchange: {_published(published)}.",
         NOTHING if not counts else "",
         measured_on(campaign, CLOCK),
         unavailable(campaign),
@@ -120,8 +121,8 @@ def _summary(rows: Sequence[tuple[Cell, ...]], columns: Sequence[Column]) -> lis
     for place, column in enumerate(columns[1:], 1):
         speedups = column.numeric and not column.key.endswith("_us")
         values = [float(row[place].value or 0) for row in rows if row[place].value is not None] if speedups else []
-        for line, of in zip(lines, (fmean, min), strict=True):
-            line.append(ratio(of(values)) if values else Cell())
+        lines[0].append(ratio(fmean(values)) if values else Cell())
+        lines[1].append(ratio(min(values)) if values else Cell())
     return [tuple(line) for line in lines]
 
 
