@@ -17,8 +17,10 @@ class CoordinateUpdate(Updates):
     format = "coo"
     modules = ("hybrid", "sort")
 
-    def __init__(self, built: Mapping[str, Built], what: What = "insert", order: Order = "any") -> None:
-        super().__init__(built, what, order)
+    def __init__(
+        self, built: Mapping[str, Built], what: What = "insert", order: Order = "any", which: int | None = None
+    ) -> None:
+        super().__init__(built, what, order, which)
         if what == "stream":  # one batch: two stages
             self.stages = {"update": not_prepared, "sort": not_prepared}
 

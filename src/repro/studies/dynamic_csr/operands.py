@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -24,7 +24,8 @@ from repro.problems.updates import Updates
 from repro.sparse.operands import Multiplies, ProductOperands, WithProduct
 from repro.sparse.verify import compare
 
-Leaves = Literal["base", "grown"]
+#: The matrix before the first batch, with all of them, or with the one of a number.
+Leaves = Literal["base", "grown"] | int
 
 
 class Rebuilds(Runnable):
@@ -33,7 +34,7 @@ class Rebuilds(Runnable):
     Attributes
     ----------
     leaves
-        What it should be: the matrix before the first batch, or with all of them.
+        What it should be: the matrix before the first batch, with all of them, or with one.
     sums
         Whether an entry that comes twice is to be left once, as the sum; else as often as it came.
     """
@@ -226,9 +227,18 @@ class GraphOperands(WithProduct):
 
     def expected(self, leaves: Leaves) -> Canonical:
         """Return a matrix as it is compared with."""
+        if isinstance(leaves, int):
+            return Canonical.of(self.with_batch(leaves))
         if leaves not in self._canonical:
             self._canonical[leaves] = Canonical.of(self.base if leaves == "base" else self.grown)
         return self._canonical[leaves]
+
+    def with_batch(self, i: int) -> sp.csr_array:
+        """Return the matrix before the first batch with one of them, a place as often as it comes."""
+        rows, columns, values = self.problem.batch(i)
+        pointers, ends = np.array([0, len(rows)]), values.astype(self.x.dtype)
+        alone = replace(self.problem, batch_pointers=pointers, batch_rows=rows, batch_columns=columns, batch_values=values)
+        return _grow(self.base, alone, ends)
 
     def _compare(self, left: sp.csr_array, leaves: Leaves, sums: bool) -> float:
         """Return the largest error of a sum over its bound: (t + 1) ε Σ|v| for a sum of t values."""

@@ -77,7 +77,7 @@ class SortOfRows(Rival):
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
         """Bring the rows to the device."""
-        plan = work.fact(("updating", "stream", "any"), lambda: updating(operands, "stream", "any"))
+        plan = work.fact(("updating", "stream", "any", None), lambda: updating(operands, "stream", "any"))
         entries = plan.batches[0]
         self._count = n = len(entries.rows)
         launch, keys, order = self.bind_sort(work, work.upload(entries.rows), n, bits_of(operands.grown.shape[0]))

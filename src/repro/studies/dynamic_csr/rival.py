@@ -18,7 +18,7 @@ from repro.studies.dynamic_csr.operands import GraphOperands, Rebuilds, operands
 from repro.studies.dynamic_csr.work import Work
 
 KIND = "rival"
-What = Literal["insert", "stream"]
+What = Literal["insert", "stream", "batch"]
 Order = Literal["sorted", "any"]
 #: The order of entries that come in any order.
 SEED = 20170501
@@ -39,15 +39,18 @@ class Updating(NamedTuple):
         return int(self.start.nnz + sum(len(batch.rows) for batch in self.batches))
 
 
-def updating(operands: GraphOperands, what: What, order: Order) -> Updating:
+def updating(operands: GraphOperands, what: What, order: Order, which: int | None = None) -> Updating:
     """Return what an update starts from, and its batches.
 
     Parameters
     ----------
     what
         `insert`: the problem's batches into its matrix. `stream`: the grown matrix as one batch into an empty one.
+        `batch`: one of the problem's batches into its matrix.
     order
         `sorted`: the entries of a batch come by row. `any`: batches as they are; the grown matrix shuffled.
+    which
+        The one, for `batch`.
 
     Raises
     ------
@@ -63,7 +66,7 @@ def updating(operands: GraphOperands, what: What, order: Order) -> Updating:
     if not problem.batches:
         raise Unsupported("there is no batch to insert")
     batches = []
-    for i in range(problem.batches):
+    for i in range(problem.batches) if which is None else [which]:
         rows, columns, values = problem.batch(i)
         batch = Entries(rows, columns, values.astype(grown.dtype))
         batches.append(batch.by_row() if order == "sorted" else batch)
@@ -129,7 +132,7 @@ class Updates(Rival):
     ----------
     built
         The modules of a precision by name.
-    what, order
+    what, order, which
         As of `updating`.
     """
 
@@ -137,11 +140,15 @@ class Updates(Rival):
     #: What is put back before a launch cannot be put back within a graph.
     clocks: tuple[Clock, ...] = ("event",)
 
-    def __init__(self, built: Mapping[str, Built], what: What = "insert", order: Order = "any") -> None:
+    def __init__(
+        self, built: Mapping[str, Built], what: What = "insert", order: Order = "any", which: int | None = None
+    ) -> None:
         super().__init__(built)
-        self.what, self.order = what, order
-        self.name = f"{self.format}/{what}/{order}"
+        self.what, self.order, self._which = what, order, which
+        self.name = f"{self.format}/{what}{'' if which is None else f'-{which}'}/{order}"
         self._batch: int | None = None
+        if which is not None:
+            self.leaves = which
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -156,8 +163,8 @@ class Updates(Rival):
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
         """Bind the update; the batch of its row is the mean of all. Very many are timed by the host's clock alone."""
-        key = "updating", self.what, self.order
-        plan = work.fact(key, lambda: updating(operands, self.what, self.order))
+        key = "updating", self.what, self.order, self._which
+        plan = work.fact(key, lambda: updating(operands, self.what, self.order, self._which))
         self._batch = round((plan.after - plan.start.nnz) / len(plan.batches))
         self.bind_updates(work, plan)
         if len(plan.batches) > MANY_BATCHES:

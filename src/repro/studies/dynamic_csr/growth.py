@@ -1,0 +1,269 @@
+"""What is timed of a dynamic matrix beside its products: batches, the whole matrix, bringing together, conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from repro.bench.runnable import IncorrectError, Unsupported, in_turn
+from repro.devices.base import Buffer
+from repro.studies.dynamic_csr import state
+from repro.studies.dynamic_csr.batch import Batch
+from repro.studies.dynamic_csr.built import Built
+from repro.studies.dynamic_csr.coordinates import Entries, Resident
+from repro.studies.dynamic_csr.csr_memory import CsrMemory
+from repro.studies.dynamic_csr.kernels import Scratch
+from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, lay_out, pitch_of
+from repro.studies.dynamic_csr.operands import GraphOperands
+from repro.studies.dynamic_csr.operations import Operations
+from repro.studies.dynamic_csr.rival import Order, Rival, Updates, Updating, What
+from repro.studies.dynamic_csr.states import grow, slack_of
+from repro.studies.dynamic_csr.storage import Storage
+from repro.studies.dynamic_csr.work import Work, in_order
+
+KIND = "variant"
+FORMAT = "dcsr"
+MODULES = ("matrix", "rebuild", "sort")
+Mode = Literal["add", "unique"]
+#: Entries that a row has room for at the least where batches of their own come into rows with room.
+ROOM = 16
+
+
+class DynamicUpdate(Updates):
+    """Batches into a dynamic matrix, one after the other.
+
+    What is streamed as a whole comes into rows with one segment of the mean size, as in the paper; batches into rows
+    with one segment of their size, and a batch of its own into rows with room for it in the mean.
+
+    Parameters
+    ----------
+    built
+        The modules of a precision by name.
+    what, order, which
+        As of `updating`.
+    mode
+        `add`: entries of a place come beside each other. `unique`: they are added to the one that is there.
+    """
+
+    kind = KIND
+    format = FORMAT
+    modules = MODULES
+
+    def __init__(
+        self,
+        built: Mapping[str, Built],
+        what: What = "insert",
+        order: Order = "any",
+        which: int | None = None,
+        mode: Mode = "add",
+    ) -> None:
+        super().__init__(built, what, order, which)
+        self.sums = mode == "unique"
+        self.name += f"/{mode}"
+        self._slack: int | None = None
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """What is done, and the chains of the matrix."""
+        return {**super().columns, "segments": SEGMENTS, "slack": self._slack}
+
+    def bind_updates(self, work: Work, plan: Updating) -> None:
+        """Bring the matrix and the batches to the device, and bind what inserts them.
+
+        Raises
+        ------
+        Unsupported
+            Chains are full in the middle of the batches, so that a launch would have to stop.
+        """
+        arrays, self._slack = _before(plan, self.what)
+        storage = hold(work, arrays)
+        operations = operations_on(work, storage)
+        pristine = [work.upload(array) for array in (arrays.table, _words(arrays), arrays.sizes)]
+        self._restore = _copy(work, arrays, pristine, [storage.table, storage.state, storage.sizes])
+        if self.sums:  # values are added to
+            number = arrays.values.itemsize // 4
+            old = work.upload(arrays.values)
+            values = work.bind(
+                "rebuild", "copy_matrix", len(arrays.values) * number // 4 + 1, len(arrays.values) * number, 0, 0,
+                old, old, old, storage.values, storage.values, storage.values,
+            )  # fmt: skip
+            self._restore = in_turn(self._restore, values)
+        launches, lacking = [], []
+        for entries in plan.batches:
+            batch = Batch(len(entries.rows), *Resident.upload(work, entries), grouped=self.order == "sorted")
+            launches.append(self._bind_batch(operations, batch))
+        self._restore()
+        for launch in launches:
+            launch()
+            lacking.append(storage.report().left)
+        if any(lacking):
+            raise Unsupported(
+                f"{sum(lacking)} entries of {sum(map(bool, lacking))} batches found no room: the matrix would have to "
+                "be brought together on the way"
+            )
+        self._read = lambda: storage.download().to_csr()
+        self.launch = in_order(launches)
+
+    def _bind_batch(self, operations: Operations, batch: Batch) -> Callable[[], None]:
+        if not batch.count:
+            return lambda: None
+        assert self._slack is not None
+        if not self.sums:
+            return operations.insertion(batch, self._slack).launch
+        arrange, arranged = operations.arranged(batch)
+        return in_turn(arrange, operations.unique_insertion_of(batch, arranged, self._slack, "add").launch)
+
+    def before(self) -> None:
+        """Take all batches out again."""
+        self._restore()
+
+
+class Defragmentation(Rival):
+    """All rows of the grown matrix, as the batches left it, into one segment each of another buffer."""
+
+    kind = KIND
+    modules = MODULES
+    name = f"{FORMAT}/defragment"
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """What is brought together."""
+        return {"what": "defragment", "format": FORMAT, "state": "fragmented", "segments": SEGMENTS}
+
+    def bind(self, work: Work, operands: GraphOperands) -> None:
+        """Lay the matrix out as the batches leave it, and bind what brings it together."""
+        arrays = grow(operands)
+        storage = hold(work, arrays)
+        nnz, rows, number = arrays.nnz, arrays.shape[0], arrays.values.itemsize
+        target = hold(work, lay_out(sp.csr_array(arrays.shape, dtype=arrays.values.dtype), SEGMENTS, nnz))
+        # entries twice; pairs in use and sizes read, pairs of all slots and sizes written
+        pairs = 8 * int(arrays.fragments.sum()) + 8 * SEGMENTS * rows
+        self.moved = 2 * nnz * (4 + number) + pairs + 8 * rows
+        self.launch = bring_together(operations_on(work, storage), target)
+        self._read = lambda: _exact(target, nnz)
+
+
+class DynamicConversion(Rival):
+    """The grown matrix into dynamic CSR, or out of it, into memory that is there already.
+
+    A dynamic matrix comes with one segment a row; coordinates come sorted by row.
+
+    Parameters
+    ----------
+    built
+        The modules of a precision by name.
+    source, target
+        One of them `dcsr`, the other one `csr`, or the source `coo`.
+    """
+
+    kind = KIND
+    modules = MODULES
+
+    def __init__(self, built: Mapping[str, Built], source: str, target: str) -> None:
+        super().__init__(built)
+        self._source, self._target = source, target
+        self.name = f"convert/{source}-{target}"
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """What is converted into what."""
+        return {"what": "convert", "format": self._source, "to_format": self._target}
+
+    def bind(self, work: Work, operands: GraphOperands) -> None:
+        """Bring the matrix to the device in the source's format, and bind the kernels."""
+        matrix = operands.grown
+        rows, nnz, number = matrix.shape[0], int(matrix.nnz), matrix.dtype.itemsize
+        self.moved = 2 * nnz * (4 + number) + 12 * rows
+        if self._source == FORMAT:
+            compact = lay_out(matrix, SEGMENTS)
+            operations = operations_on(work, hold(work, compact))
+            target = hold(work, lay_out(sp.csr_array(matrix.shape, dtype=matrix.dtype), SEGMENTS, nnz))
+            self.launch = bring_together(operations, target)
+            self._read = lambda: _exact(target, nnz)
+            return
+        given = CsrMemory.upload(work, matrix)
+        blank = lay_out(sp.csr_array(matrix.shape, dtype=matrix.dtype), SEGMENTS, nnz)
+        storage = hold(work, blank)
+        launches, offsets = [], given.offsets
+        if self._source == "coo":
+            entry_rows = work.upload(Entries.of(matrix).rows)
+            offsets = work.allocate(4 * (rows + 1), "the offsets of CSR")
+            launches.append(work.bind("rebuild", "offsets_of_rows", rows + 1, rows, nnz, entry_rows, offsets))
+        sizes = 0, nnz, nnz * number // 4
+        copied = offsets, storage.columns, storage.values
+        launches += [
+            work.bind("rebuild", "copy_matrix", max(sizes) // 4 + 1, *sizes, *given, *copied),
+            operations_on(work, storage).adoption(offsets),
+        ]
+        self._read = lambda: storage.download().to_csr()
+        self.launch = in_order(launches)
+
+
+def hold(work: Work, arrays: Arrays) -> Storage:
+    """Bring a matrix to the device, its arrays between guard zones."""
+    names = {"columns": arrays.columns, "values": arrays.values, "table": arrays.table, "sizes": arrays.sizes}
+    buffers = [work.load(array, f"the {name} of the matrix") for name, array in names.items()]
+    versions = work.load(np.zeros_like(arrays.sizes), "the versions of rows")
+    words = work.load(_words(arrays), "the state of the matrix")
+    dtype = arrays.values.dtype
+    return Storage(
+        work.device, arrays.shape, arrays.segments, arrays.capacity, dtype, *buffers, versions=versions, state=words
+    )
+
+
+def operations_on(work: Work, storage: Storage) -> Operations:
+    """Return the operations of a matrix, with memory for what passes between their kernels."""
+    scratch = work.keep(Scratch(work.device))
+    return work.keep(Operations(storage, work.program("matrix"), work.program("sort"), scratch))
+
+
+def bring_together(operations: Operations, target: Storage) -> Callable[[], None]:
+    """Return what queues a defragmentation into a matrix that is large enough, without slack."""
+    rooms, offsets = operations.rooms(0)
+    return in_turn(rooms, operations.copy(offsets, target, slack=False))
+
+
+def _before(plan: Updating, what: What) -> tuple[Arrays, int]:
+    """Return the matrix before the first batch, and the slack: the mean row size of what the rows are to hold."""
+    rows, start = plan.start.shape[0], plan.start
+    entries = plan.after - start.nnz
+    if what == "stream":
+        mean = plan.after // max(rows, 1)
+        needed = rows * mean + plan.after + rows * mean
+        return lay_out(start, SEGMENTS, needed, width=mean), mean
+    slack = start.nnz // max(rows, 1)
+    if what == "insert":
+        return lay_out(start, SEGMENTS, start.nnz + (1 + slack) * entries), slack
+    # a batch of its own: as much room again as it takes in the mean, and some, so that rows drawn at random have it
+    room = 2 * (-(-entries // max(rows, 1))) + ROOM
+    return lay_out(start, SEGMENTS, start.nnz + rows * room + entries + slack * min(rows, entries), slack=room), slack
+
+
+def _words(arrays: Arrays) -> np.ndarray:
+    words = np.zeros(state.WORDS, np.int32)
+    words[state.POINTER] = arrays.pointer
+    return words
+
+
+def _copy(work: Work, arrays: Arrays, sources: list[Buffer], targets: list[Buffer]) -> Callable[[], None]:
+    """Return what queues a copy of table, state and sizes."""
+    sizes = arrays.segments * pitch_of(arrays.shape[0]), state.WORDS, arrays.shape[0]
+    return work.bind("rebuild", "copy_matrix", max(sizes) // 4 + 1, *sizes, *sources, *targets)
+
+
+def _exact(storage: Storage, nnz: int) -> sp.csr_array:
+    """Return a matrix that has to have one segment a row without slack.
+
+    Raises
+    ------
+    IncorrectError
+        It has others.
+    """
+    arrays = storage.download()
+    if (arrays.fragments > 1).any() or arrays.pointer != nnz or int(arrays.room.sum()) != nnz:
+        raise IncorrectError("rows have more than one segment, or room")
+    return arrays.to_csr()
+

@@ -1,0 +1,171 @@
+"""A sparse matrix that grows on the device: its updates, its products, and what else could be done instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from repro.bench.rows import ColumnType, Row
+from repro.bench.runnable import Runnable
+from repro.codegen.compile import Module, compile_module, manifest_path
+from repro.codegen.precisions import DTYPES
+from repro.codegen.targets import Target
+from repro.config.models import StudySettings
+from repro.problems.outline import Outline
+from repro.problems.problem import Problem
+from repro.problems.updates import Updates
+from repro.sparse.columns import LIBRARIES, LIBRARY
+from repro.sparse.features import features
+from repro.sparse.library import asked_for, check_names, for_problem
+from repro.studies import Given, Study, Workload
+from repro.studies.dynamic_csr.built import Built
+from repro.studies.dynamic_csr.choosing import choose_products, names_to_report
+from repro.studies.dynamic_csr.hybrid_runs import HybridProduct
+from repro.studies.dynamic_csr.operands import GraphOperands, make_operands
+from repro.studies.dynamic_csr.paper import REFERENCE
+from repro.studies.dynamic_csr.paper import STUDY as NAME
+from repro.studies.dynamic_csr.printed import PUBLISHED, TARGETS
+from repro.studies.dynamic_csr.products import ProductVariant
+from repro.studies.dynamic_csr.render import MODULES, render_key
+from repro.studies.dynamic_csr.timed import all_timed
+from repro.studies.dynamic_csr.variant_id import PRODUCT_COLUMNS, SPACES, VariantId, point_of, variant_ids
+from repro.tuning.recordings import Machine
+from repro.tuning.session import Session, fastest_yardsticks
+
+KIND, ENTRY = "updates", "real"
+
+
+class DynamicCsr(Study):
+    """Rows as chains of segments that grow, against HYB, coordinates, and CSR made again with every batch."""
+
+    name = NAME
+    reference = REFERENCE
+    kinds = (KIND,)
+    libraries = LIBRARIES
+    columns: Mapping[str, ColumnType] = {
+        **PRODUCT_COLUMNS,
+        **LIBRARY,
+        "ordering": str,
+        "segments": int,
+        "slack": int,
+        "mode": str,
+        "order": str,
+        "batch": int,
+        "to_format": str,
+        "devices": int,
+        "exchange": str,
+        "stage_update": float,
+        "stage_sort": float,
+    }
+    published = PUBLISHED
+    targets = TARGETS
+    headline = "csr"
+    glance: Mapping[str, str] = {
+        "table-5-2": "the memory of each format, as printed",
+        "table-products": "every graph's products",
+    }
+
+    def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
+        """Refuse baselines that there are not."""
+        check_names(NAME, settings.baselines, [ENTRY], target.dialect)
+
+    def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
+        """Return `precision/module` of every module."""
+        return [f"{precision}/{module}" for module in MODULES]
+
+    def render(self, templates: Path, key: str, target: Target) -> str:
+        """Return the source of one module."""
+        return render_key(templates, key, target)
+
+    def operands(self, problem: Problem, precision: str, seed: int) -> GraphOperands:
+        """Return the matrix, the grown one, x and their product."""
+        assert isinstance(problem, Updates)
+        return make_operands(problem, precision, seed)
+
+    def measure(self, session: Session) -> Iterator[tuple[str, Given]]:
+        """Search the products, choose, time the chosen beside the library, then updates and all else."""
+        settings = session.settings
+        operands = session.bench.operands
+        assert isinstance(operands, GraphOperands)
+        built = built_modules(session.precision, session.target)
+        library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)
+        variants = variants_of(settings, operands, session.target)
+        strategy = session.strategy(_features, point_of)
+        if settings.search != "exhaustive":
+            session.hold(variants)
+        rows: list[Row] = []
+        for space in spaces(settings):
+            rows += session.search(strategy, [v for v in variants if v.space == space], f"{space} space")
+        hybrid = HybridProduct(built)
+        rows += session.exhaustive([hybrid], "product of HYB")
+        yield "search", rows
+        yardsticks = session.yardsticks()
+        yield "baseline", [row for _, row in yardsticks]
+        choices = choose_products(rows, settings.timing.tie)
+        names = set(names_to_report(rows, choices))
+        chosen = [variant for variant in variants if variant.name in names]
+        report = session.rounds([*chosen, hybrid, *fastest_yardsticks(yardsticks), *library])
+        for timed in all_timed(built, operands.problem):
+            report += session.rounds(timed)
+        yield "report", report
+        yield "choices", choices
+
+    def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:
+        """Return the product of a name."""
+        id = VariantId.parse(name)
+        path = manifest_path(target.name, NAME, f"{precision}/product")
+        source = render_key(templates, f"{precision}/product", target)
+        return ProductVariant(id, compile_module(source, target, path), path.parent)
+
+    def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
+        """Return how many products there are, and the bytes of the matrix as CSR."""
+        rows, nonzeros = problem.size or (0, 0)
+        number = DTYPES[precision]().nbytes
+        matrix = 4 * (rows + 1) + nonzeros * (4 + number)
+        ids = [id for space in spaces(settings) for id in variant_ids(target, space, nonzeros / max(rows, 1))]
+        groups = {(id.format, id.state, id.schedule.kind) for id in ids}
+        routines = len(for_problem(ENTRY, target.dialect))
+        moved = matrix + (rows + (problem.columns or rows)) * number
+        return Workload(len(ids), len(groups), routines, matrix, moved)
+
+
+STUDY = DynamicCsr()
+
+
+def spaces(settings: StudySettings) -> tuple[str, ...]:
+    """Return the spaces to search, one after the other: the paper's, and ours beside it where it is asked for."""
+    return SPACES if settings.space == "extended" else SPACES[:1]
+
+
+def built_modules(precision: str, target: Target) -> dict[str, Built]:
+    """Return the compiled modules of a precision by name.
+
+    Raises
+    ------
+    ReproError
+        One is not compiled yet.
+    """
+    return {module: Built.read(manifest_path(target.name, NAME, f"{precision}/{module}")) for module in MODULES}
+
+
+def variants_of(settings: StudySettings, operands: GraphOperands, target: Target) -> list[ProductVariant]:
+    """Return all products to try, space by space; those that share a matrix on the device follow each other.
+
+    Raises
+    ------
+    ReproError
+        The module is not compiled yet.
+    """
+    path = manifest_path(target.name, NAME, f"{operands.precision}/product")
+    module = Module.load(path)
+    rows = operands.grown.shape[0]
+    mean = operands.grown.nnz / max(rows, 1)
+    return [
+        ProductVariant(id, module, path.parent) for space in spaces(settings) for id in variant_ids(target, space, mean)
+    ]
+
+
+def _features(record: Mapping[str, Any], precision: str, machine: Machine) -> Any:
+    """Return what the matrix before its first batch is compared by."""
+    return features({**record, "entry": ENTRY}, precision, machine)

@@ -1,0 +1,64 @@
+"""What a case of this study times beside the products, in groups that are timed side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import get_args
+
+import numpy as np
+
+from repro.bench.runnable import Runnable
+from repro.problems.updates import Updates
+from repro.studies.dynamic_csr.built import Built
+from repro.studies.dynamic_csr.conversions import PAIRS, Conversion
+from repro.studies.dynamic_csr.coo import CoordinateUpdate
+from repro.studies.dynamic_csr.geam import Geam
+from repro.studies.dynamic_csr.growth import Defragmentation, DynamicConversion, DynamicUpdate, Mode
+from repro.studies.dynamic_csr.hybrid_runs import HybridSort, HybridUpdate
+from repro.studies.dynamic_csr.primitives import SortOfRows, Sums
+from repro.studies.dynamic_csr.rebuild import Rebuild
+from repro.studies.dynamic_csr.rival import Order
+from repro.studies.dynamic_csr.yardstick import CubSort, CubSums
+
+ORDERS: tuple[Order, ...] = get_args(Order)
+MODES: tuple[Mode, ...] = get_args(Mode)
+#: Conversions into dynamic CSR and out of it, beside `PAIRS`.
+DYNAMIC_PAIRS = (("coo", "dcsr"), ("csr", "dcsr"), ("dcsr", "csr"))
+
+
+def all_timed(built: Mapping[str, Built], problem: Updates) -> Iterator[list[Runnable]]:
+    """Yield groups of runnables, each held on the device together: all of them would not find room.
+
+    Updates with all batches and with the whole matrix; each batch alone where these differ in size; and conversions,
+    defragmentation, sums and sorts.
+    """
+    for order in ORDERS:
+        yield [
+            *(DynamicUpdate(built, "stream", order, mode=mode) for mode in MODES),
+            HybridUpdate(built, "stream", order),
+            CoordinateUpdate(built, "stream", order),
+        ]
+        if problem.batches:
+            yield [
+                *(DynamicUpdate(built, "insert", order, mode=mode) for mode in MODES),
+                HybridUpdate(built, "insert", order),
+                CoordinateUpdate(built, "insert", order),
+                Rebuild(built, "insert", order),
+                *([Geam()] if order == "sorted" else []),
+            ]
+    if len(set(np.diff(problem.batch_pointers).tolist())) > 1:
+        for which in range(problem.batches):
+            for order in ORDERS:
+                yield [
+                    *(DynamicUpdate(built, "batch", order, which, mode) for mode in MODES),
+                    HybridUpdate(built, "batch", order, which),
+                    CoordinateUpdate(built, "batch", order, which),
+                    Rebuild(built, "batch", order, which),
+                ]
+    yield [
+        *(Conversion(built, source, target) for source, target in PAIRS),
+        *(DynamicConversion(built, source, target) for source, target in DYNAMIC_PAIRS),
+        Defragmentation(built),
+        HybridSort(built),
+    ]
+    yield [Sums(built), SortOfRows(built), CubSums({}), CubSort({})]
