@@ -76,7 +76,7 @@ class Runnable:
     cold
         Whether it is timed with a cold cache too; not where its times say nothing of a cache, or are too long to tell.
     devices
-        So many of the devices, the first ones, it runs on and is timed over; 0 for all of them.
+        So many of the devices, the first ones, it runs on and is timed over; 0 for all that there are.
     moved
         Bytes that a launch has to move at the least, once prepared; 0 where that is not known.
     """
@@ -87,7 +87,7 @@ class Runnable:
     launch: Callable[[], None]
     stages: Mapping[str, Callable[[], None]] = {}
     cold: bool = True
-    devices: int = 0
+    devices: int = 1
     moved: int = 0
 
     @property

@@ -152,8 +152,7 @@ def take_samples(devices: Devices, runnable: Runnable, effort: Effort, timing: T
     """
     if not {"event", "host"} & set(runnable.clocks):
         raise ValueError(f"{runnable.name} has no clock for single launches, event or host: {runnable.clocks}")
-    if runnable.devices:
-        devices = devices.leading(runnable.devices)
+    devices = devices.leading(runnable.devices or len(devices))
     budget = timing.budget(devices.first.backend) * min(1.0, effort.launches / timing.launches)
     if devices.first.backend == "cuda":
         # An operand has to get into the cache by its own launches: what leaves nothing there (loads by `cs`) would

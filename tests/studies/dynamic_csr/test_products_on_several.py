@@ -320,7 +320,7 @@ def test_nccl_by_its_own_package(monkeypatch, gpus):
     opened = nccl.Nccl(gpus)
     vectors = [SimpleNamespace(pointer=1000), SimpleNamespace(pointer=5000)]
     opened.bind_all_gather(vectors, 64, np.dtype(np.float64))()
-    opened.close()
+    opened.release()
     assert calls == [
         ("open", 2, 3), "begin", (0, 1000, (64,), 1000, (128,), 100), (1, 5512, (64,), 5000, (128,), 101), "end",
         ("close", 0), ("close", 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +19,7 @@ from repro.studies.dynamic_csr.bins import LONG, Bins, bin_rows, deal_parts, our
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.dealing import Dealing, split_columns_of
 from repro.studies.dynamic_csr.launches import Run, bind_bins
+from repro.studies.dynamic_csr.nccl import Nccl
 from repro.studies.dynamic_csr.operands import operands_of
 from repro.studies.dynamic_csr.schedules import Schedule
 
@@ -119,6 +120,16 @@ class Distributed:
         dealt = np.empty(self.dealing.length, self.dtype)
         self.devices[at].download(self.vector(at, which).memory, dealt)
         return dealt
+
+    def nccl(self) -> Nccl:
+        """Return NCCL over the devices, opened at first use.
+
+        Raises
+        ------
+        Unsupported
+            It is not there, or cannot be used.
+        """
+        return cast(Nccl, self._workspace.buffer(("nccl", len(self.devices)), lambda: Nccl(self.devices)))
 
     def product(self, at: int, columns: Columns, x: Buffer, y: Buffer) -> Run | None:
         """Return what queues the product of a device's rows; None where it has no rows.

@@ -6,15 +6,17 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
 from repro.bench.runnable import Unsupported
 from repro.devices.base import Buffer, LaunchError
-from repro.devices.cuda import CudaDevice
 from repro.devices.cuda_versions import package_version
 from repro.devices.several import Devices
+
+if TYPE_CHECKING:
+    from repro.devices.cuda import CudaDevice
 
 #: What times depend on: the packages that may have it, and those that may bring the library.
 _VERSIONS = ("nccl4py", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "cupy", "cupy-cuda12x", "cupy-cuda13x")
@@ -108,6 +110,8 @@ class Cupy:
 class Nccl:
     """All-gathers over several GPUs, each on the GPUs' own streams.
 
+    It takes a second to open and memory of each GPU, so that a workspace keeps it as it keeps buffers.
+
     Parameters
     ----------
     devices
@@ -124,7 +128,7 @@ class Nccl:
             raise Unsupported("NCCL is for NVIDIA GPUs")
         # multicast by the switch between the GPUs is not for every process of a host to use
         os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
-        self._gpus = cast(list[CudaDevice], [*devices])
+        self._gpus = cast("list[CudaDevice]", [*devices])
         self._library = _library()
         try:
             self._communicators = self._library.open([gpu.ordinal for gpu in self._gpus])
@@ -156,7 +160,12 @@ class Nccl:
 
         return gather
 
-    def close(self) -> None:
+    @property
+    def nbytes(self) -> int:
+        """Bytes that can be read or written: none."""
+        return 0
+
+    def release(self) -> None:
         """Give the communicators back."""
         while self._communicators:
             with suppress(Exception):  # after a fault on a GPU the library refuses

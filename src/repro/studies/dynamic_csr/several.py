@@ -22,7 +22,7 @@ from repro.devices.several import Devices
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.distributed import SCHEDULE, Distributed
 from repro.studies.dynamic_csr.launches import Run
-from repro.studies.dynamic_csr.nccl import Nccl, versions
+from repro.studies.dynamic_csr.nccl import versions
 from repro.studies.dynamic_csr.operands import GraphOperands, OverDevices, operands_of
 from repro.studies.dynamic_csr.render import N_T, PEERS
 
@@ -68,7 +68,6 @@ class Several(OverDevices):
         words = [what, str(count), *([exchange] if exchange != "none" else []), *([f"x{steps}"] if steps > 1 else [])]
         self.name = "-".join(words)
         self._over: Distributed | None = None
-        self._nccl: Nccl | None = None
         self.launch = not_prepared
 
     @property
@@ -111,8 +110,6 @@ class Several(OverDevices):
         if self.exchange == "stores":
             _require_peers(workspace.devices.leading(self.devices))
         over = self._over = Distributed(workspace, self._built, self.devices)
-        if self.exchange == "nccl":
-            self._nccl = Nccl(over.devices)
         if self.exchange != "none":
             given = over.dealing.spread(operands.x)
             for at in range(self.devices):
@@ -170,9 +167,8 @@ class Several(OverDevices):
             copies = self._copies(which)
             return lambda: over.devices.exchange(copies)
         if self.exchange == "nccl":
-            assert self._nccl is not None
             vectors = [over.vector(at, which).memory for at in range(self.devices)]
-            return self._nccl.bind_all_gather(vectors, over.dealing.part, over.dtype)
+            return over.nccl().bind_all_gather(vectors, over.dealing.part, over.dtype)
         return _all([*self._stores(which), over.devices.meet])
 
     def _copies(self, which: int) -> list[Copy]:
@@ -266,10 +262,8 @@ class Several(OverDevices):
                 raise IncorrectError(f"{other} of {len(places)} numbers on device {at} are not what they are elsewhere")
 
     def release(self) -> None:
-        """Give the communicators back, and let go of matrix and vectors, which belong to the workspace."""
-        if self._nccl is not None:
-            self._nccl.close()
-        self._nccl = self._over = None
+        """Let go of matrix and vectors, which belong to the workspace."""
+        self._over = None
         self.launch = not_prepared
 
 

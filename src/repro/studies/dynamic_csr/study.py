@@ -28,6 +28,7 @@ from repro.studies.dynamic_csr.paper import STUDY as NAME
 from repro.studies.dynamic_csr.printed import PUBLISHED, TARGETS
 from repro.studies.dynamic_csr.products import ProductVariant
 from repro.studies.dynamic_csr.render import MODULES, render_key
+from repro.studies.dynamic_csr.several import runnables
 from repro.studies.dynamic_csr.timed import all_timed
 from repro.studies.dynamic_csr.variant_id import PRODUCT_COLUMNS, SPACES, VariantId, point_of, variant_ids
 from repro.tuning.recordings import Machine
@@ -55,6 +56,7 @@ class DynamicCsr(Study):
         "to_format": str,
         "devices": int,
         "exchange": str,
+        "steps": int,
         "stage_update": float,
         "stage_sort": float,
     }
@@ -108,6 +110,9 @@ class DynamicCsr(Study):
         report = session.rounds([*chosen, hybrid, *fastest_yardsticks(yardsticks), *library])
         for timed in all_timed(built, operands.problem):
             report += session.rounds(timed)
+        over_devices = runnables(built, len(session.bench.devices))
+        if over_devices:
+            report += session.rounds(over_devices)
         yield "report", report
         yield "choices", choices
 

@@ -85,6 +85,7 @@ class Take(Candidate):
     kind = "variant"
     space = "paper"
     packing = group = None
+    devices = 0  # all that there are
 
     def __init__(self, way: str, module: Module, folder: Path) -> None:
         self.name, self._module, self._folder = way, module, folder
