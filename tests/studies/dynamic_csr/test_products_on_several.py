@@ -11,6 +11,7 @@ import pytest
 from graph_bench import OWN
 from grown_graphs import around_limits, growing
 from repro.bench.runnable import IncorrectError, Unsupported
+from repro.bench.store import Store
 from repro.bench.timing import Effort
 from repro.bench.trial import Bench
 from repro.bench.workspace import Workspace
@@ -27,6 +28,7 @@ from repro.studies.dynamic_csr.dealing import ALIGNMENT, Dealing, split_columns_
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.render import render_key
 from repro.studies.dynamic_csr.several import KIND, Several, runnables
+from repro.tuning.rounds import shuffled_rounds
 
 EFFORT = Effort(2, 2, 5)
 COLUMNS = {**OWN, "devices": int, "exchange": str, "steps": int}
@@ -140,6 +142,21 @@ def test_shapes(modules, make_bench, lengths, added, exchange):
     for steps in (1, 4):
         row = bench.try_once(Several(modules("double"), "product", exchange, 2, steps), "report", Effort(2))
         assert (row.status, row.message) == ("ok", None)
+
+
+def test_all_are_timed_side_by_side_and_their_memory_is_given_back(modules, make_bench, tmp_path):
+    bench = make_bench(square([5, 0, 700, *[2] * 900]))
+    every = runnables(modules("double"), 2)
+    bench.workspace.resident = len(every)
+    with Store(tmp_path / "rows.jsonl") as store:
+        rows = {row.name: row for row in shuffled_rounds(bench, every, store, 1)}
+    assert len(rows) == len(every)
+    assert {name for name, row in rows.items() if row.status == "unsupported"} == {
+        runnable.name for runnable in every if runnable.exchange in ("stores", "nccl")
+    }
+    assert {row.status for row in rows.values()} == {"ok", "unsupported"}, [row.message for row in rows.values()]
+    with pytest.raises(RuntimeError, match="before it was prepared"):
+        every[0].launch()
 
 
 @pytest.mark.parametrize("count", [3, 5])
