@@ -22,7 +22,7 @@ from repro.devices.base import LaunchError
 from repro.devices.open import open_devices
 from repro.devices.opencl import OpenClDevice
 from repro.devices.several import Devices
-from repro.studies.dynamic_csr import nccl
+from repro.studies.dynamic_csr import nccl, several
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.dealing import ALIGNMENT, Dealing, split_columns_of
 from repro.studies.dynamic_csr.operands import make_operands
@@ -171,6 +171,22 @@ def test_any_number_of_devices(modules, make_bench, count, exchange):
     assert (row.status, row.bytes) == ("ok", (count - 1) * 68 * 8)
 
 
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_kernels_store_to_others_that_they_reach(modules, make_bench, cpu_device, monkeypatch, precision, count):
+    # one device in the place of each: its kernels reach all memory, as those of a GPU with peer access do
+    monkeypatch.setattr(several, "_require_peers", lambda devices: None)
+    bench = make_bench(square([2, *[1] * 6, 40, *[3] * 60]), precision, Devices([cpu_device] * count))
+    for what, steps in (("product", 1), ("product", 4), ("exchange", 1)):
+        row = bench.try_once(Several(modules(precision), what, "stores", count, steps), "report", EFFORT)
+        assert (row.status, row.message) == ("ok", None)
+
+
+def test_more_devices_than_a_kernel_stores_to_are_unsupported():
+    with pytest.raises(Unsupported, match="7 other devices at the most, not to 8"):
+        several._require_peers(range(9))
+
+
 def test_what_runs_on_one_of_two_is_timed_on_that_one_alone(modules, make_bench, halves, monkeypatch):
     calls, clock = [], halves.leading(1)
     for name, devices in (("one", clock), ("both", halves)):
@@ -236,8 +252,6 @@ def test_a_wrong_product_is_found(modules, make_bench):
 
 
 def test_peers_that_do_not_reach_each_other_are_named():
-    from repro.studies.dynamic_csr.several import _require_peers
-
     links = [{"devices": [0, 1], "peer_access": True}, {"devices": [0, 2], "peer_access": False}]
     links.append({"devices": [1, 2], "peer_access": True})
 
@@ -246,9 +260,9 @@ def test_peers_that_do_not_reach_each_other_are_named():
             return 3
 
     with pytest.raises(Unsupported, match="devices 0 and 2"):
-        _require_peers(Three(backend="cuda", topology=lambda: links))
+        several._require_peers(Three(backend="cuda", topology=lambda: links))
     links[1]["peer_access"] = True
-    _require_peers(Three(backend="cuda", topology=lambda: links))
+    several._require_peers(Three(backend="cuda", topology=lambda: links))
 
 
 @pytest.mark.parametrize(("rows", "devices"), [(0, 2), (1, 2), (5, 8), (130, 2), (129, 4)])
