@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from repro.artifacts.case import Case, median
+from repro.artifacts.case import Case, Timed, fastest, median
 from repro.artifacts.data import Campaign
 from repro.artifacts.lineup import Line, ours
 from repro.artifacts.published import Published
@@ -55,6 +55,12 @@ class DeviceTimes:
         """Over how many devices something was timed, beside the one of the baseline."""
         return sorted({int(row["devices"]) for row in self.rows} - {1})
 
+    @property
+    def variant(self) -> Timed | None:
+        """The fastest of all products of dynamic CSR on one device, whatever its schedule: what a user has there."""
+        wanted = ("variant", "product", "dcsr")
+        return fastest((row for row in self.case.rows if (row["kind"], row["what"], row["format"]) == wanted), CLOCK)
+
     def alone(self, devices: int, repeated: bool = True) -> Step | None:
         """Return the product whose result stays distributed: steps that follow each other in a launch, or one."""
         return self._fastest("product", ("none",), devices, repeated)
@@ -98,9 +104,10 @@ class DeviceTimes:
 
 def device_times(campaign: Campaign, published: Published, precision: str) -> list[DeviceTimes]:
     """Return all of a campaign at one precision, in the paper's order, then by growing size."""
-    return [_of(line, Case(campaign, line.problem, precision)) for line in ours(campaign, published)]
+    return [devices_of(line, Case(campaign, line.problem, precision)) for line in ours(campaign, published)]
 
 
-def _of(line: Line, case: Case) -> DeviceTimes:
+def devices_of(line: Line, case: Case) -> DeviceTimes:
+    """Return the times of one case."""
     rows = tuple(row for row in case.rows if row["kind"] == "several" and median(row, CLOCK) is not None)
     return DeviceTimes(line, case, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from repro.artifacts.cells import digits, percent, ratio
+from repro.artifacts.cells import digits, micro, percent, ratio
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import ABBREVIATIONS, PROBLEM, measured_on, sentences, unavailable
@@ -26,6 +26,7 @@ def devices(campaign: Campaign, published: Published) -> Table:
     """A line a problem and precision: times and speed-ups of the product alone, with the exchange, and overlapped."""
     cases, counts = _measured(campaign, published)
     columns = [PROBLEM, Column("precision", "precision", numeric=False)]
+    columns.append(Column("variant_us", "fastest variant, µs", "1 device"))
     columns += [Column("one_launch_us", "a launch each, µs", "1 device"), Column("one_us", "µs", "1 device")]
     for count in counts:
         group = f"{count} devices"
@@ -34,7 +35,8 @@ def devices(campaign: Campaign, published: Published) -> Table:
             columns.append(Column(f"{key}_{count}_us", f"{title}, µs", group))
             columns.append(Column(f"{key}_{count}", "×", group))
     caption = [
-        "y = A x with the grown matrix over several devices of one host, and speed-ups over one device.",
+        "y = A x with the grown matrix over several devices of one host, and speed-ups over one device by the same",
+        "schedule; beside it the fastest of all variants on one device.",
         DEALT,
         "A launch each: the product as the only step of a launch, as in the paper. Alone: y stays distributed, and x",
         "is on each device before the clock starts. Exchange: y is brought to all devices, as the next x, in the",
@@ -90,7 +92,7 @@ def _named(case: DeviceTimes) -> tuple[Cell, Cell]:
 
 
 def _times(case: DeviceTimes, counts: Sequence[int]) -> tuple[Cell, ...]:
-    cells = [*_named(case), _micro(case.alone(1, repeated=False)), _micro(case.alone(1))]
+    cells = [*_named(case), micro(case.variant), _micro(case.alone(1, repeated=False)), _micro(case.alone(1))]
     for count in counts:
         cells.append(ratio(case.speedup(case.alone(count, repeated=False), repeated=False)))
         for step in (case.alone(count), case.exchanged(count), case.overlapped(count)):
