@@ -16,7 +16,7 @@ from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.coordinates import Entries, Resident
 from repro.studies.dynamic_csr.csr_memory import CsrMemory
 from repro.studies.dynamic_csr.kernels import Scratch
-from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, lay_out, pitch_of
+from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, lay_out, pitch_of, room_for
 from repro.studies.dynamic_csr.operands import GraphOperands
 from repro.studies.dynamic_csr.operations import Operations
 from repro.studies.dynamic_csr.rival import Order, Rival, Updates, Updating, What
@@ -229,17 +229,16 @@ def bring_together(operations: Operations, target: Storage) -> Callable[[], None
 def _before(plan: Updating, what: What) -> tuple[Arrays, int]:
     """Return the matrix before the first batch, and the slack: the mean row size of what the rows are to hold."""
     rows, start = plan.start.shape[0], plan.start
-    entries = plan.after - start.nnz
+    counts = [len(batch.rows) for batch in plan.batches]
+    mean = (plan.after if what == "stream" else start.nnz) // max(rows, 1)
+    coming = room_for(counts, rows, SEGMENTS, mean)
     if what == "stream":
-        mean = plan.after // max(rows, 1)
-        needed = rows * mean + plan.after + rows * mean
-        return lay_out(start, SEGMENTS, needed, width=mean), mean
-    slack = start.nnz // max(rows, 1)
+        return lay_out(start, SEGMENTS, rows * mean + coming, width=mean), mean
     if what == "insert":
-        return lay_out(start, SEGMENTS, start.nnz + (1 + slack) * entries), slack
-    # a batch of its own: as much room again as it takes in the mean, and some, so that rows drawn at random have it
-    room = 2 * (-(-entries // max(rows, 1))) + ROOM
-    return lay_out(start, SEGMENTS, start.nnz + rows * room + entries + slack * min(rows, entries), slack=room), slack
+        return lay_out(start, SEGMENTS, start.nnz + coming), mean
+    # a batch of its own: twice the room that it takes in the mean, and some, so that rows drawn at random have it
+    room = 2 * (-(-sum(counts) // max(rows, 1))) + ROOM
+    return lay_out(start, SEGMENTS, start.nnz + rows * room + coming, slack=room), mean
 
 
 def _words(arrays: Arrays) -> np.ndarray:
