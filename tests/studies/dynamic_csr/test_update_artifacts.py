@@ -166,7 +166,7 @@ def test_the_name_of_the_librarys_sum_is_the_one_that_is_recorded():
     assert GEAM_ROUTINE == geam.ROUTINE
 
 
-# tables ----------------------------------------------------------------------------------------------------------------
+# tables --------------------------------------------------------------------------------------------------------------
 
 
 def test_rates_are_entries_over_time(campaign):
@@ -221,9 +221,7 @@ def test_the_crossover_follows_from_four_times(campaign):
 def test_every_target_has_a_number_or_a_reason(campaign):
     assert {item["quantity"] for item in NUMBERS.targets} == set(QUANTITIES)
     table, lines = made(campaign, "table-targets")
-    by_quantity = {
-        item["quantity"]: line for item, line in zip(NUMBERS.targets, lines, strict=True)
-    }
+    by_quantity = {item["quantity"]: line for item, line in zip(NUMBERS.targets, lines, strict=True)}
     measured = {name: line["measured"].value for name, line in by_quantity.items()}
     expected = {
         "random_1e6_rate": 1e6 / 208e-6 / 1e9,
@@ -257,7 +255,7 @@ def test_targets_that_nothing_was_measured_of(bare):
     assert lines[0]["worst_case"].value == "large/sweep_uniform: not in this campaign"
 
 
-# figures ---------------------------------------------------------------------------------------------------------------
+# figures -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_papers_bars_follow_from_its_table():
@@ -291,7 +289,7 @@ def test_rates_have_a_panel_a_problem_and_protocol(campaign):
 
 
 def test_the_crossover_has_a_row_a_graph_and_a_batch(campaign):
-    _, canvas, texts = drawn(campaign, "figure-crossover")
+    _, _, texts = drawn(campaign, "figure-crossover")
     assert {"like_cnr-2000†", "n = 100", "29", "never", "unavailable"} <= set(texts)
     assert "large/sweep_uniform, 10\N{NO-BREAK SPACE}000" in texts
 

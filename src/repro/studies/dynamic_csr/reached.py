@@ -18,10 +18,12 @@ from repro.studies.dynamic_csr.printed import facts_of
 from repro.studies.dynamic_csr.product_times import CLOCK as PRODUCT_CLOCK
 from repro.studies.dynamic_csr.product_times import ProductTimes, all_times
 from repro.studies.dynamic_csr.update_times import (
+    BY_HOST,
     DCSR,
     HYB,
     REBUILD,
     Protocol,
+    by_host,
     sweeps_of,
     update_of,
 )
@@ -87,7 +89,7 @@ def gather(campaign: Campaign, published: Published) -> dict[str, Measured]:
     return {name: quantity.measure(records) for name, quantity in QUANTITIES.items()}
 
 
-# updates ---------------------------------------------------------------------------------------------------------------
+# updates -------------------------------------------------------------------------------------------------------------
 
 
 def _batches(
@@ -102,7 +104,7 @@ def _batches(
             batch = update_of(case, DCSR, "batch", protocol, batch=size)
             if batch:
                 name = f"{RANDOM}, {size:,}, {protocol.title}"
-                numbers.append(Number(number(size, batch.seconds), name, batch.notes))
+                numbers.append(Number(number(size, batch.seconds), name, _notes(batch)))
             else:
                 absent.append(f"{size:,} ({protocol.title})")
     why = "not in this campaign" if RANDOM not in records.campaign.problems else None
@@ -170,7 +172,7 @@ def _defragmentation(least: int, records: Records) -> Measured:
     return Measured(numbers, f"of no matrix of {least:,} entries both were timed")
 
 
-# products --------------------------------------------------------------------------------------------------------------
+# products ------------------------------------------------------------------------------------------------------------
 
 
 def _products(ratio: Callable[[ProductTimes], float | None], missing: str, records: Records) -> Measured:
@@ -219,7 +221,7 @@ def _on(row: Mapping[str, Any], devices: int, exchange: str) -> bool:
     return row.get("devices") == devices and row.get("exchange") == exchange
 
 
-# words -----------------------------------------------------------------------------------------------------------------
+# words ---------------------------------------------------------------------------------------------------------------
 
 
 def entries_of(line: Line) -> int:
@@ -234,7 +236,12 @@ def _remark(line: Line) -> tuple[str, ...]:
 
 def _named(line: Line, *times: Timed) -> tuple[str, tuple[str, ...]]:
     """Return the name of a case, and the remarks on its problem and its times."""
-    return line.problem, (*_remark(line), *dict.fromkeys(note for time in times for note in time.notes))
+    return line.problem, (*_remark(line), *dict.fromkeys(note for time in times for note in _notes(time)))
+
+
+def _notes(time: Timed) -> tuple[str, ...]:
+    """Return what is to be said of a time."""
+    return (*time.notes, *((BY_HOST,) if by_host(time) else ()))
 
 
 _ANY, _ANY_UNIQUE, _SORTED = Protocol("any", "add"), Protocol("any", "unique"), Protocol("sorted", "add")

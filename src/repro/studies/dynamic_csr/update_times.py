@@ -19,7 +19,9 @@ from repro.studies.dynamic_csr.printed import facts_of
 PRODUCTS = 5
 #: cuSPARSE's sum of two matrices; as `repro.studies.dynamic_csr.geam` has it, which needs a GPU's driver.
 GEAM_ROUTINE = "csrgeam2"
-BY_HOST = "by the host’s clock, from an idle device to an idle device: events cannot time it, its launches count as well"
+BY_HOST = (
+    "by the host’s clock, from an idle device to an idle device: events cannot time it, its launches count as well"
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def by_host(timed: Timed | None) -> bool:
     return timed is not None and not timed.row[f"{CLOCK}_median"]
 
 
-# batches of growing sizes ----------------------------------------------------------------------------------------------
+# batches of growing sizes --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def sweeps_of(campaign: Campaign, published: Published) -> list[Sweep]:
     return sweeps
 
 
-# updates and products in turn ------------------------------------------------------------------------------------------
+# updates and products in turn ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def iteration_of(case: Case, contestant: Contestant) -> Iteration | None:
     return min(iterations, key=Iteration.seconds, default=None)
 
 
-# dynamic CSR or a rebuild ----------------------------------------------------------------------------------------------
+# dynamic CSR or a rebuild --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def crossover(campaign: Campaign, published: Published) -> Figure:
         "right: the n at which both take the same time.",
         f"{precision_of(campaign).capitalize()} precision.",
         measured_on(campaign, CLOCK),
-        "csrgeam2 by the host’s clock.",
+        "csrgeam2 waits for counts in between, which is in its time.",
         remarks(lines),
         unavailable(campaign),
     ]

@@ -17,8 +17,8 @@ from repro.studies.dynamic_csr.figures.flops import HYB_COLOUR
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of
 from repro.studies.dynamic_csr.paper import STUDY
 from repro.studies.dynamic_csr.update_times import (
-    COO,
     CONTESTANTS,
+    COO,
     DCSR,
     GEAM,
     HYB,

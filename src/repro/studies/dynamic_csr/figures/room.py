@@ -36,12 +36,13 @@ def room(campaign: Campaign, published: Published) -> Figure:
     caption = [
         "Memory against defragmentations while all batches of a problem are inserted one after the other: the most",
         "entries that segments had room for, over the entries of the grown matrix, and how many batches found a row",
-        "whose k segments were full, so that all rows were brought together, with room for that batch only. Slack α: the",
-        "room that a new segment has beside the entries it is made for, in parts of the mean row size µ of the matrix",
-        "before the first batch, cut off. At first each row has one segment without room. While rows are brought together",
-        "the old segments are there as well: that memory, and the table of segments, is not counted.",
+        "whose k segments were full, so that all rows were brought together, with room for that batch only. Slack α:",
+        "the room that a new segment has beside the entries it is made for, in parts of the mean row size µ of the",
+        "matrix before the first batch, cut off. At first each row has one segment without room. While rows are brought",
+        "together the old segments are there as well: that memory, and the table of segments, is not counted.",
         "Nothing of this was timed: it is simulated on the host from the sizes of the rows and the batches, in a buffer",
-        "that is never too small, and depends on no device. The paper has α = µ and k = 4, and publishes nothing of this.",
+        "that is never too small, and depends on no device. The paper has α = µ and k = 4, and publishes nothing of",
+        "this.",
         remarks(lines),
         unavailable(campaign),
     ]

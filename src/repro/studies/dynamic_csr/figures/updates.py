@@ -139,17 +139,18 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         ),
     )
     caption = [
-        "How many times faster than HYB. Left (the paper’s upper half): batch after batch is inserted, each followed by",
-        f"{PRODUCTS} products; the median time of a batch and {PRODUCTS} times that of a product, HYB’s over that of each",
-        "format. HYB sorts its coordinates with every batch. CSR is made again with every batch: rows are counted, sizes",
-        "added up and rows copied, or cuSPARSE’s csrgeam2 adds the batch, by the host’s clock. The paper, too, has 50",
-        "batches of random entries, each 0.2 % of the matrix.",
+        "How many times faster than HYB. Left (the paper’s upper half): batch after batch is inserted, each followed",
+        f"by {PRODUCTS} products; the median time of a batch and {PRODUCTS} times that of a product, HYB’s over that",
+        "of each format. HYB sorts its coordinates with every batch. CSR is made again with every batch: rows are",
+        "counted, sizes added up and rows copied, or cuSPARSE’s csrgeam2 adds the batch, whose waiting for counts is in",
+        "its time. The paper’s graphs, and those in their place, have 50 batches of random entries, each 0.2 % of the",
+        "matrix.",
         "Right (its lower half): the grown matrix as one batch into an empty one, HYB’s time, its sort included, over",
         "dynamic CSR’s, the entries in the order of their rows or in any.",
         _means(cases),
-        f"{PAPER[0].upper()}{PAPER[1:]} states, for a {GPU}, {mean}× in the mean and as much as {best}× for streaming and as",
-        f"much as {most}× for iterative updates; its bars for streaming (diamonds) are recovered from Table 5.4, HYB’s",
-        "update over DCSR’s, where a row’s protocol is “1000 updates” and not defined.",
+        f"{PAPER} states, for a {GPU}, {mean}× in the mean and as much as {best}× for streaming and as much as {most}×",
+        "for iterative updates; its bars for streaming (diamonds) are recovered from Table 5.4, HYB’s update over",
+        "DCSR’s, where an update is “1000 updates”, which it does not define.",
         f"{precision_of(campaign).capitalize()} precision; the paper does not say in which its updates are.",
         measured_on(campaign, CLOCK),
         context(campaign),
@@ -190,7 +191,9 @@ def draw(panels: Sequence[Panel], lines: Sequence[Line], cases: Sequence[Case], 
         return style.empty("no updates were measured in this campaign")
     drawn = style.canvas(style.TEXT, style.height(len(lines), extra=1.45, per_row=ROW))
     for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
-        missing = [_draw_row(axes, panel, at, line, case) for at, (line, case) in enumerate(zip(lines, cases, strict=True))]
+        missing = [
+            _draw_row(axes, panel, at, line, case) for at, (line, case) in enumerate(zip(lines, cases, strict=True))
+        ]
         for value in panel.lines.values():
             axes.axvline(value, color=style.GREY, linewidth=0.7, linestyle=(0, (4, 2)), zorder=1)
         axes.axvline(1, color="black", linewidth=0.7, zorder=4)

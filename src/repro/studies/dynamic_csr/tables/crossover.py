@@ -18,8 +18,8 @@ MICRO = 1e6
 #: What is compared, and by which formula; for the table and the figure.
 EXPLANATION = (
     "What dynamic CSR gains over CSR that is made again with every batch: gain(n) = (R + n C) / (U + n F) with n "
-    "products after each batch. U: inserting a batch; R: the rebuild with it; F: a product of the fragmented matrix; C: "
-    "one with CSR. Both take the same time at n = (R − U) / (F − C): with more products dynamic CSR is the slower, "
+    "products after each batch. U: inserting a batch; R: the rebuild with it; F: a product of the fragmented matrix; "
+    "C: one with CSR. Both take the same time at n = (R − U) / (F − C): with more products dynamic CSR is the slower, "
     "unless it is defragmented. Of graphs U, R, F and C are medians over the batches of the iterative test, R the "
     "faster of counting, summing up and copying and of cuSPARSE’s csrgeam2. Of sweeps each batch is inserted alone, in "
     "any order, R counts, sums up and copies, C is the fastest product with CSR, the library’s included, and F and C "
@@ -48,7 +48,7 @@ def crossover(campaign: Campaign, published: Published) -> Table:
         "Nothing of this is published.",
         f"{precision_of(campaign).capitalize()} precision.",
         measured_on(campaign, CLOCK),
-        "csrgeam2 by the host’s clock.",
+        "csrgeam2 waits for counts in between, which is in its time.",
         unavailable(campaign),
     ]
     return Table(columns, rows, sentences(caption))

@@ -32,14 +32,14 @@ def targets(campaign: Campaign, published: Published) -> Table:
     )
     caption = [
         "What was aimed at and what was reached. Updates: a batch alone into the matrix before the first batch; added:",
-        "entries of one place come beside each other; unique: each place once. HYB: the grown matrix as one batch into an",
-        "empty one, in the order of its rows. Rebuilding: counting, adding up and copying, in either order of the",
+        "entries of one place come beside each other; unique: each place once. HYB: the grown matrix as one batch into",
+        "an empty one, in the order of its rows. Rebuilding: counting, adding up and copying, in either order of the",
         "entries, of batches alone and of all batches of a problem. Products: as in the table of products, each problem",
         "and precision a case. Defragmentation: bytes moved in a second over those of a copy. Several devices: over the",
-        "same on one.",
+        "fastest product on one.",
         f"Updates, defragmentation and several devices: {precision_of(campaign)} precision.",
         measured_on(campaign, CLOCK),
-        f"Products: by the {PRODUCT_CLOCK} clock.",
+        f"Products, and several devices where they have it: by the {PRODUCT_CLOCK} clock.",
         "What was wanted is for a GPU: the CPU’s numbers are a rehearsal." * campaign.on_cpu,
         unavailable(campaign),
     ]
