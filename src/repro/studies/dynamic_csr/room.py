@@ -104,14 +104,12 @@ def rooms_of(problem: Updates) -> list[dict[str, float | int]]:
     if not batches or not len(lengths):
         return []
     mean = float(lengths.sum(dtype=np.int64)) / len(lengths)
-    # of a small mean some are the same
-    simulated: dict[tuple[int, int], Room] = {}
     rooms: list[dict[str, float | int]] = []
     for multiple in MULTIPLES:
-        slack = int(multiple * mean)
+        slack, room = int(multiple * mean), None
         for segments in SEGMENTS:
-            if (segments, slack) not in simulated:
-                simulated[segments, slack] = simulate(lengths, batches, segments, slack)
-            room = simulated[segments, slack]
+            # chains that were never full are none longer with more segments
+            if room is None or room.defragmentations:
+                room = simulate(lengths, batches, segments, slack)
             rooms.append({"multiple": multiple, "slack": slack, "segments": segments, **room._asdict()})
     return rooms

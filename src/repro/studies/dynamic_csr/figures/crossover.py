@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.lines import Line2D
@@ -98,5 +98,5 @@ def _label(trade: Trade) -> str:
     return f"{trade.line.label}, {count(trade.entries).shown}"
 
 
-def _look(colour: object) -> dict[str, object]:
+def _look(colour: object) -> dict[str, Any]:
     return {"color": colour, "marker": "o", "markersize": 4, "linestyle": "", "zorder": 3}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
 
@@ -92,7 +92,7 @@ def draw(sweeps: Sequence[Sweep]) -> Canvas:
     return drawn
 
 
-def _look(contestant: Contestant) -> dict[str, object]:
+def _look(contestant: Contestant) -> dict[str, Any]:
     colour, marker = LOOKS[contestant]
     ours = contestant is DCSR
     return {

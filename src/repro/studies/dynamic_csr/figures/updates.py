@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -148,8 +148,8 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         "Right (its lower half): the grown matrix as one batch into an empty one, HYB’s time, its sort included, over",
         "dynamic CSR’s, the entries in the order of their rows or in any.",
         _means(cases),
-        f"{PAPER} states, for a {GPU}, {mean}× in the mean and as much as {best}× for streaming and as much as {most}×",
-        "for iterative updates; its bars for streaming (diamonds) are recovered from Table 5.4, HYB’s update over",
+        f"{PAPER} states, for a {GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much as",
+        f"{most}× for iterative updates; its bars for streaming (diamonds) are recovered from Table 5.4, HYB’s update over",
         "DCSR’s, where an update is “1000 updates”, which it does not define.",
         f"{precision_of(campaign).capitalize()} precision; the paper does not say in which its updates are.",
         measured_on(campaign, CLOCK),
@@ -224,7 +224,7 @@ def _draw_row(axes: Axes, panel: Panel, at: int, line: Line, case: Case) -> str 
     return "unavailable" if why.startswith("unavailable") else why
 
 
-_DIAMOND: dict[str, object] = {
+_DIAMOND: dict[str, Any] = {
     "marker": "D", "markersize": 3.6, "markerfacecolor": "white", "markeredgecolor": "black", "markeredgewidth": 0.8,
     "linestyle": "", "zorder": 5,
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
 
 from repro.artifacts.data import Campaign
@@ -14,7 +15,7 @@ from repro.studies.dynamic_csr.paper import STUDY
 from repro.studies.dynamic_csr.product_times import CLOCK as PRODUCT_CLOCK
 from repro.studies.dynamic_csr.reached import QUANTITIES, Measured, gather
 
-STATISTICS = {"mean": fmean, "median": median}
+STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median}
 
 
 @table(STUDY, "table-targets", title="Targets, and what was reached", numbering="ours")
@@ -34,9 +35,9 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "What was aimed at and what was reached. Updates: a batch alone into the matrix before the first batch; added:",
         "entries of one place come beside each other; unique: each place once. HYB: the grown matrix as one batch into",
         "an empty one, in the order of its rows. Rebuilding: counting, adding up and copying, in either order of the",
-        "entries, of batches alone and of all batches of a problem. Products: as in the table of products, each problem",
-        "and precision a case. Defragmentation: bytes moved in a second over those of a copy. Several devices: over the",
-        "fastest product on one.",
+        "entries, of batches alone and of all batches of a problem. Products: as in the table of products, where each",
+        "problem and precision is a case. Defragmentation: bytes moved in a second over those of a copy. Several",
+        "devices: over the fastest product on one.",
         f"Updates, defragmentation and several devices: {precision_of(campaign)} precision.",
         measured_on(campaign, CLOCK),
         f"Products, and several devices where they have it: by the {PRODUCT_CLOCK} clock.",
