@@ -218,6 +218,26 @@ def test_the_crossover_follows_from_four_times(campaign):
     assert by_name["enron", None]["problem"].notes == ("unavailable: no network",)
 
 
+def test_without_turns_all_batches_and_a_product_of_the_grown_matrix_take_their_place(tmp_path):
+    maker = Maker(tmp_path)
+    rows = []
+    for form, update, product in (("dcsr", 500.0, 110.0), ("csr", 15_000.0, 100.0), ("hyb", 9500.0, 210.0)):
+        common = {"format": form, "state": "fragmented" if form == "dcsr" else None}
+        inserted = {"what": "insert", "order": "sorted", "mode": "add", "batch": 2000}
+        rows += [
+            maker.one("mine", "rival", f"{form}/insert/sorted", update, **common, **inserted),
+            maker.one("mine", "rival", f"{form}/product", product, what="product", **common),
+        ]
+    rows.append(maker.one("mine", "variant", "dcsr/exact", 1.0, what="product", format="dcsr", state="defragmented"))
+    maker.record("mine", kind="updates", facts={STUDY: maker.facts(1_000_000, 2000, 2000)})
+    maker.write("mine", "single", "report", rows)
+    campaign = maker.load()
+    _, canvas, _ = drawn(campaign, "figure-5-3")
+    assert [bar.get_width() for bar in canvas.axes[0].patches] == pytest.approx([1240 / 560, 1240 / 800])
+    _, lines = made(campaign, "table-crossover")
+    assert [lines[0][key].value for key in ("batch", "crossover")] == [2000, pytest.approx(29)]
+
+
 def test_every_target_has_a_number_or_a_reason(campaign):
     assert {item["quantity"] for item in NUMBERS.targets} == set(QUANTITIES)
     table, lines = made(campaign, "table-targets")

@@ -122,11 +122,13 @@ def _rate(size: int, seconds: float) -> float:
 def _over_hybrid(records: Records) -> Measured:
     """Measure streaming into HYB over streaming into dynamic CSR, by row; in any order is told beside it."""
     by_order: dict[str, list[Number]] = {}
+    sweeps = _sweeps(records)
     for order in ("sorted", "any"):
         by_order[order] = [
             Number(theirs.seconds / dynamic.seconds, *_named(line, theirs, dynamic))
             for line, case in records.cases
-            if (dynamic := update_of(case, DCSR, "stream", Protocol(order, "add")))
+            if line.problem not in sweeps
+            and (dynamic := update_of(case, DCSR, "stream", Protocol(order, "add")))
             and (theirs := update_of(case, HYB, "stream", Protocol(order, "add")))
         ]
     others = by_order["any"]
@@ -137,7 +139,7 @@ def _over_hybrid(records: Records) -> Measured:
 def _over_rebuild(records: Records) -> Measured:
     """Measure rebuilding CSR over inserting, wherever both were timed with batches that are small enough."""
     numbers = []
-    sweeps = {sweep.line.problem for sweep in sweeps_of(records.campaign, records.published)}
+    sweeps = _sweeps(records)
     for line, case in records.cases:
         for order in ("any", "sorted"):
             protocol = Protocol(order, "add")
@@ -152,6 +154,11 @@ def _over_rebuild(records: Records) -> Measured:
                     label = f"{name}, batches of {size:,}, {protocol.title}"
                     numbers.append(Number(rebuilt.seconds / dynamic.seconds, label, notes))
     return Measured(numbers, f"no batch of up to {MOST_REBUILT:,} was timed with both")
+
+
+def _sweeps(records: Records) -> set[str]:
+    """Return the problems whose batches are of growing sizes."""
+    return {sweep.line.problem for sweep in sweeps_of(records.campaign, records.published)}
 
 
 def _sizes(case: Case, what: str) -> list[int]:

@@ -13,6 +13,7 @@ from repro.artifacts.published import Published
 from repro.bench.rows import TIMED
 from repro.sparse.times import baseline
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of
+from repro.studies.dynamic_csr.paper import STUDY
 from repro.studies.dynamic_csr.printed import facts_of
 
 #: Products after each batch in the paper's iterative test.
@@ -131,11 +132,19 @@ def sweeps_of(campaign: Campaign, published: Published) -> list[Sweep]:
 
 @dataclass(frozen=True)
 class Iteration:
-    """One batch and one product of a matrix that grows, in seconds: medians over all batches."""
+    """One batch and one product of a matrix that grows, in seconds.
+
+    Attributes
+    ----------
+    update, product
+        Of each.
+    entries
+        Of a batch; None where it is not known.
+    """
 
     update: float
     product: float
-    row: Mapping[str, Any]
+    entries: int | None
 
     def seconds(self, products: int = PRODUCTS) -> float:
         """Return the time of a batch and of so many products."""
@@ -143,14 +152,44 @@ class Iteration:
 
 
 def iteration_of(case: Case, contestant: Contestant) -> Iteration | None:
-    """Return the row of a format that is the fastest with the paper's number of products, None without times."""
+    """Return what a format takes in the iterative test, None without times.
+
+    Where batches and products were not timed in turn, by any format, it is the time of all batches one after the
+    other, by row, over their number, and that of a product of the grown matrix.
+    """
+    rows = [row for row in case.rows if row.get("what") == "iterate" and row["status"] in TIMED]
+    in_turn = [row for row in rows if row.get("stage_update") and row.get("stage_product")]
+    if not in_turn:
+        return _put_together(case, contestant)
     iterations = [
-        Iteration(float(row["stage_update"]), float(row["stage_product"]), row)
-        for row in case.rows
-        if row.get("what") == "iterate" and contestant.of(row) and row["status"] in TIMED
-        and row.get("stage_update") and row.get("stage_product")
-    ]  # fmt: skip
+        Iteration(float(row["stage_update"]), float(row["stage_product"]), row.get("batch"))
+        for row in in_turn
+        if contestant.of(row)
+    ]
     return min(iterations, key=Iteration.seconds, default=None)
+
+
+def _put_together(case: Case, contestant: Contestant) -> Iteration | None:
+    record = case.campaign.problems.get(case.problem)
+    batches = record.facts.get(STUDY, {}).get("batches", {}).get("count") if record else None
+    inserted = update_of(case, contestant, "insert", Protocol("sorted", "unique" if contestant.routine else "add"))
+    product = product_of(case, contestant)
+    if not batches or inserted is None or product is None:
+        return None
+    return Iteration(inserted.seconds / batches, product.seconds, inserted.row.get("batch"))
+
+
+def product_of(case: Case, contestant: Contestant) -> Timed | None:
+    """Return the fastest product of the grown matrix by events: of a fragmented one, and of CSR the library's too."""
+    rows = [
+        row
+        for row in case.rows
+        if row.get("what") == "product" and row.get("format") == contestant.format and (row.get("devices") or 1) == 1
+        and (contestant is not DCSR or row.get("state") == "fragmented")
+    ]  # fmt: skip
+    library = baseline(case, CLOCK, form="csr") if contestant.format == "csr" else None
+    timed = [time for time in (fastest(rows, CLOCK), library) if time]
+    return min(timed, key=lambda time: time.seconds, default=None)
 
 
 # dynamic CSR or a rebuild --------------------------------------------------------------------------------------------
@@ -227,28 +266,24 @@ def _of_iterations(line: Line, case: Case) -> list[Trade]:
     if dynamic is None or not rebuilt:
         return []
     rebuild = min(rebuilt, key=Iteration.seconds)
-    entries = dynamic.row.get("batch")
     return [
         Trade(
-            line, case, int(entries) if entries else None, False,
+            line, case, dynamic.entries, False,
             dynamic.update, rebuild.update, dynamic.product, rebuild.product,
         )
     ]  # fmt: skip
 
 
 def _of_sweep(sweep: Sweep) -> Iterable[Trade]:
-    products = [row for row in sweep.case.rows if row.get("what") == "product" and (row.get("devices") or 1) == 1]
-    fragmented = fastest([row for row in products if row.get("state") == "fragmented"], CLOCK)
-    own = fastest([row for row in products if row.get("format") == "csr" and row["kind"] == "variant"], CLOCK)
-    csr = [timed.seconds for timed in (own, baseline(sweep.case, CLOCK, form="csr")) if timed]
-    if fragmented is None or not csr:
+    fragmented, csr = (product_of(sweep.case, contestant) for contestant in (DCSR, REBUILD))
+    if fragmented is None or csr is None:
         return
     for size in sweep.sizes:
         update = sweep.seconds(DCSR, Protocol("any", "add"), size)
         rebuild = sweep.seconds(REBUILD, Protocol("any", "add"), size)
         if update and rebuild:
             yield Trade(
-                sweep.line, sweep.case, size, True, update.seconds, rebuild.seconds, fragmented.seconds, min(csr)
+                sweep.line, sweep.case, size, True, update.seconds, rebuild.seconds, fragmented.seconds, csr.seconds
             )
 
 

@@ -49,7 +49,8 @@ def rates(campaign: Campaign, published: Published) -> Figure:
     """Small multiples with logarithmic axes."""
     sweeps = [sweep for sweep in sweeps_of(campaign, published) if sweep.sizes]
     caption = [
-        "Updates a second over the entries of a batch that is inserted alone into the matrix before the first batch:",
+        "Updates a second over the entries of a batch that is inserted alone into the matrix before the first batch,",
+        "in dynamic CSR into rows of one segment with room for the batch in the mean and some more:",
         "in the order of its rows or in any, where sorting counts; with entries of the same place beside each other",
         "(added) or each place once (unique). CSR rebuilt: counted, summed up and copied. HYB and COO: appended, then",
         "sorted by row.",

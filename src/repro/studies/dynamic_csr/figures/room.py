@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
 
 from repro.artifacts import style
 from repro.artifacts.data import Campaign
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Panels in a row, and inches of a row of them.
 ACROSS, ROW = 4, 1.5
+#: Of the axis of defragmentations, which is logarithmic above 1.
+TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 #: Colours by segments a row, marks by the slack in parts of the mean row size.
 COLOURS = {1: style.GREY, 2: HYB_COLOUR, 3: style.ACCENT, 4: style.DARK}
 MARKS = {0.0: ("o", "0"), 0.5: ("v", "µ/2"), 1.0: ("s", "µ"), 2.0: ("D", "2 µ"), 4.0: ("^", "4 µ")}
@@ -98,6 +100,10 @@ def _draw_panel(axes: Axes, line: Line) -> None:
             axes.plot([x], [y], linestyle="", marker=MARKS[multiple][0], markersize=3.2, color=colour, zorder=3)
     axes.set_title(line.label)
     axes.grid(axis="both")
-    axes.set_xlim(left=-0.04 * max(1, facts["batches"]["count"]))
-    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    batches = facts["batches"]["count"]
+    axes.set_xscale("symlog", linthresh=1)
+    axes.set_xlim(-0.25, 1.3 * batches)
+    axes.set_xticks([tick for tick in TICKS if tick <= batches])
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_locator(MaxNLocator(4))

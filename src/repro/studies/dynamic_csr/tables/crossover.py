@@ -20,10 +20,10 @@ EXPLANATION = (
     "What dynamic CSR gains over CSR that is made again with every batch: gain(n) = (R + n C) / (U + n F) with n "
     "products after each batch. U: inserting a batch; R: the rebuild with it; F: a product of the fragmented matrix; "
     "C: one with CSR. Both take the same time at n = (R − U) / (F − C): with more products dynamic CSR is the slower, "
-    "unless it is defragmented. Of graphs U, R, F and C are medians over the batches of the iterative test, R the "
-    "faster of counting, summing up and copying and of cuSPARSE’s csrgeam2. Of sweeps each batch is inserted alone, in "
-    "any order, R counts, sums up and copies, C is the fastest product with CSR, the library’s included, and F and C "
-    "are of the matrix with all batches."
+    "unless it is defragmented. Of graphs U, R, F and C are those of the iterative test, of which R is the faster of "
+    "counting, adding up and copying and of cuSPARSE’s csrgeam2. Of sweeps each batch is inserted alone, in any order, "
+    "R counts, adds up and copies, C is the fastest product with CSR, the library’s included, and F and C are of the "
+    "matrix with all batches."
 )
 
 

@@ -48,8 +48,9 @@ def rates(campaign: Campaign, published: Published) -> Table:
     rows = [row for sweep in sweeps for row in _rows(sweep)]
     caption = [
         "Updates a second: entries of a batch over the time of inserting it alone into the matrix before the first",
-        "batch. By row: the batch comes in the order of its rows; any order: what sorting there is counts. Added:",
-        "entries of the same place come beside each other; unique: one that is there already is not stored again.",
+        "batch, in dynamic CSR into rows of one segment with room for the batch in the mean and some more. By row: the",
+        "batch comes in the order of its rows; any order: what sorting there is counts. Added: entries of the same",
+        "place come beside each other; unique: one that is there already is not stored again.",
         "CSR rebuilt: rows counted, sizes added up, old rows copied, new entries behind them. CSR by csrgeam2:",
         "cuSPARSE’s sum of two matrices, the batch being a matrix already. HYB and COO: appended, then sorted by row.",
         "Nothing of this is published.",
