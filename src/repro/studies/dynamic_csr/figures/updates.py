@@ -146,7 +146,7 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         "batch. CSR is made again with every batch: rows are counted, sizes added up and rows copied, or cuSPARSE’s",
         "csrgeam2 adds the batch, whose waiting for counts is in its time. The paper’s graphs, and those in their",
         "place, have 50 batches of random entries, each 0.2 % of the matrix.",
-        "Right (its lower half): the grown matrix as one batch into an empty one, whose rows have a segment of the mean",
+        "Right (its lower half): the grown matrix as one batch into an empty one, whose rows have a segment of mean",
         "size; HYB’s time, its sort included, over dynamic CSR’s, the entries in the order of their rows or in any.",
         _means(cases),
         f"{PAPER} states, for a {GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much as",
