@@ -101,7 +101,7 @@ def _draw_panel(axes: Axes, line: Line) -> None:
     axes.set_title(line.label)
     axes.grid(axis="both")
     batches = facts["batches"]["count"]
-    axes.set_xscale("symlog", linthresh=1)
+    axes.set_xscale("symlog", linthresh=1, linscale=0.5)
     axes.set_xlim(-0.25, 1.3 * batches)
     axes.set_xticks([tick for tick in TICKS if tick <= batches])
     axes.xaxis.set_major_formatter(ScalarFormatter())
