@@ -134,6 +134,12 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     maker.record("untimed", kind="updates")
     maker.write("untimed", "single", "report", [other])
     maker.record("enron", kind="updates", status="unavailable", reason="no network", entry=None)
+    failed = [
+        maker.one("large", "rival", f"hyb/{what}", None, what=what, format="hyb", status="out_of_memory")
+        for what in ("stream", "iterate")
+    ]
+    maker.record("large", kind="updates")
+    maker.write("large", "single", "report", [*failed, maker.one("large", "variant", "v", 1.0, what="product")])
     return maker.load()
 
 
@@ -291,6 +297,7 @@ def test_updates_are_drawn_over_hyb(campaign):
     assert [bar.get_width() for bar in left.patches][:3] == pytest.approx([1240 / 560, 1240 / 800, 1240 / 1400])
     assert [bar.get_width() for bar in right.patches][:2] == pytest.approx([5.0, 3.0])
     assert {"like_cnr-2000†", "mine", "was not iterated with HYB", "was not streamed into both"} <= set(texts)
+    assert texts.count("HYB: out of memory") == 2
     assert "4.8×" in caption
     assert "2.5×" in caption
     assert "1000 updates" in caption

@@ -85,6 +85,16 @@ def by_host(timed: Timed | None) -> bool:
     return timed is not None and not timed.row[f"{CLOCK}_median"]
 
 
+def failure_of(case: Case, contestants: Iterable[Contestant], *whats: str) -> str | None:
+    """Return which of some formats could not be updated in one of some ways, and its status; None where all could."""
+    for contestant in contestants:
+        for row in case.rows:
+            asked = contestant.of(row) and row.get("what") in whats and row.get("mode") in (None, "add")
+            if asked and row["status"] not in TIMED:
+                return f"{contestant.label}: {row['status'].replace('_', ' ')}"
+    return None
+
+
 # batches of growing sizes --------------------------------------------------------------------------------------------
 
 
@@ -289,6 +299,7 @@ def _of_sweep(sweep: Sweep) -> Iterable[Trade]:
 
 def _why_not(case: Case) -> str:
     """Return why a problem has no trade: its own reason where it has one, else what was not timed."""
-    if any(row["status"] in TIMED for row in case.rows):
-        return "updates and products of both were not timed"
+    if case.measured:
+        failure = failure_of(case, (DCSR, REBUILD), "iterate", "insert", "batch")
+        return failure or "updates and products of both were not timed"
     return case.why_not()

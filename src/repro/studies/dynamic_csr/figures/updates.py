@@ -28,6 +28,7 @@ from repro.studies.dynamic_csr.update_times import (
     REBUILD,
     Contestant,
     Protocol,
+    failure_of,
     iteration_of,
     sweeps_of,
     update_of,
@@ -65,12 +66,15 @@ class Panel:
         Published numbers by problem of the paper.
     lines
         What the paper's text states, by what it is called.
+    whats
+        What the rows that it is made from are called.
     missing
-        What is said of a problem that was measured but has no bar.
+        What is said of a problem that was measured but has no bar, where nothing failed.
     """
 
     title: str
     series: tuple[Series, ...]
+    whats: tuple[str, ...]
     missing: str
     marks: Mapping[str, float] = field(default_factory=dict)
     lines: Mapping[str, float] = field(default_factory=dict)
@@ -127,12 +131,14 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         Panel(
             f"iterative: a batch and {PRODUCTS} products",
             ITERATIVE,
+            ("iterate", "insert"),
             "was not iterated with HYB",
             lines={f"published largest, {most}": float(most)} if on_gpu else {},
         ),
         Panel(
             "streaming: the whole matrix",
             STREAMING,
+            ("stream",),
             "was not streamed into both",
             marks=bars_of(published) if on_gpu else {},
             lines={f"published mean, {mean}, and largest, {best}": float(mean), "": float(best)} if on_gpu else {},
@@ -142,10 +148,10 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         "How many times faster than HYB. Left (the paper’s upper half): batch after batch is inserted, each followed",
         f"by {PRODUCTS} products; the time of a batch and {PRODUCTS} times that of a product, HYB’s over that of each",
         "format. They are medians of both in turn; where these were not timed, the time of all batches by row over",
-        "their number, and the fastest product of the grown matrix, fragmented. HYB sorts its coordinates with every",
-        "batch. CSR is made again with every batch: rows are counted, sizes added up and rows copied, or cuSPARSE’s",
-        "csrgeam2 adds the batch, whose waiting for counts is in its time. The paper’s graphs, and those in their",
-        "place, have 50 batches of random entries, each 0.2 % of the matrix.",
+        "their number, and the fastest product of the grown matrix, fragmented, or with CSR the library’s as well.",
+        "HYB sorts its coordinates with every batch. CSR is made again with every batch: rows are counted, sizes added",
+        "up and rows copied, or cuSPARSE’s csrgeam2 adds the batch, whose waiting for counts is in its time. The",
+        "paper’s graphs, and those in their place, have 50 batches of random entries, each 0.2 % of the matrix.",
         "Right (its lower half): the grown matrix as one batch into an empty one, whose rows have a segment of mean",
         "size; HYB’s time, its sort included, over dynamic CSR’s, the entries in the order of their rows or in any.",
         _means(cases),
@@ -221,7 +227,9 @@ def _draw_row(axes: Axes, panel: Panel, at: int, line: Line, case: Case) -> str 
         axes.plot([theirs], [at], **_DIAMOND)
     if shown:
         return None
-    why = panel.missing if case.measured else case.why_not()
+    if case.measured:
+        return failure_of(case, (DCSR, HYB), *panel.whats) or panel.missing
+    why = case.why_not()
     return "unavailable" if why.startswith("unavailable") else why
 
 
