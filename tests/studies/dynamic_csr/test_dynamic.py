@@ -3,41 +3,17 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from dynamic_matrices import assert_equal, plus, random_matrix
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
-from repro.studies.dynamic_csr import dynamic, layout, state
-from repro.studies.dynamic_csr.dynamic import NoRoom, Unfinished
-from repro.studies.dynamic_csr.render import LONG_ROW, SMALL
+from repro.studies.dynamic_csr import dynamic, layout
+from repro.studies.dynamic_csr.dynamic import NoRoom
+from repro.studies.dynamic_csr.render import SMALL
 from repro.studies.dynamic_csr.storage import Storage
-
-
-def canonical(matrix):
-    """Return a matrix without entries that are there twice."""
-    summed = sp.csr_array(matrix, copy=True)
-    summed.sum_duplicates()
-    return summed
-
-
-def assert_equal(matrix, expected):
-    """Expect the same entries, those of one place summed up; zeros are entries."""
-    actual, expected = canonical(matrix), canonical(expected)
-    np.testing.assert_array_equal(actual.indptr, expected.indptr)
-    np.testing.assert_array_equal(actual.indices, expected.indices)
-    np.testing.assert_allclose(actual.data, expected.data, rtol=1e-12, atol=1e-12)
-
-
-def random_matrix(rows, columns, density=0.1, seed=1):
-    return sp.csr_array(sp.random(rows, columns, density, format="csr", random_state=seed))
-
-
-def plus(matrix, rows, columns, values):
-    """Return a matrix with further entries, as they are added up."""
-    return canonical(sp.csr_array(sp.coo_array((values, (rows, columns)), shape=matrix.shape)) + matrix)
-
 
 # any operations in any order
 
@@ -167,11 +143,9 @@ def test_entries_of_a_row_stay_in_the_order_of_the_batch(on_cpu, make_batch):
     for m in (50, SMALL + 50):
         dynamic = on_cpu(layout.lay_out(sp.csr_array((4, m)), 4, 5 * m))
         dynamic.insert(make_batch(np.arange(m) % 4, np.arange(m), np.arange(m)))
-        np.testing.assert_array_equal(dynamic.to_csr().indices, np.arange(m).reshape(-1, 4).T.ravel()[: m]) if not (
-            m % 4
-        ) else None
-        for row, start, end in zip(range(4), *(lambda p: (p[:-1], p[1:]))(dynamic.to_csr().indptr), strict=True):
-            np.testing.assert_array_equal(dynamic.to_csr().indices[start:end], np.arange(row, m, 4))
+        grown = dynamic.to_csr()
+        for row, (start, end) in enumerate(zip(grown.indptr[:-1], grown.indptr[1:], strict=True)):
+            np.testing.assert_array_equal(grown.indices[start:end], np.arange(row, m, 4))
 
 
 def test_insertion_does_what_its_model_on_the_host_does(on_cpu, make_batch):
@@ -317,132 +291,3 @@ def test_more_entries_than_offsets_can_count_are_refused(on_cpu, make_batch, mon
     monkeypatch.setattr(dynamic, "MOST_ENTRIES", 12)
     with pytest.raises(ReproError, match="the batch is too large"):
         dynamic_matrix.insert(make_batch([0, 0, 0, 0, 1], range(5), np.ones(5)))
-
-
-# rows that are long enough to be changed by a block together
-
-
-@pytest.mark.parametrize("length", [LONG_ROW - 1, LONG_ROW, LONG_ROW + 1, 5 * LONG_ROW + 3])
-def test_long_rows_are_changed_like_short_ones(on_cpu, make_batch, length):
-    random = np.random.default_rng(length)
-    matrix = sp.csr_array(sp.vstack([random_matrix(3, 900), np.eye(1, 900), random_matrix(1, 900, length / 900)]))
-    dynamic = on_cpu(layout.lay_out(matrix, 4, 4 * matrix.nnz + 900), slack=3)
-    dense = matrix.toarray()
-    for existing in ("replace", "add"):
-        rows, columns = random.integers(3, 5, 300), random.integers(0, 900, 300)
-        values = random.random(300)
-        dynamic.insert(make_batch(rows, columns, values), existing)
-        for row, column, value in zip(rows, columns, values, strict=True):
-            dense[row, column] = value if existing == "replace" else dense[row, column] + value
-        np.testing.assert_allclose(dynamic.to_csr().toarray(), dense, rtol=1e-13)
-        assert dynamic.nnz == np.count_nonzero(dense)
-    rows, columns = random.integers(0, 5, 800), random.integers(0, 900, 800)
-    dynamic.delete(make_batch(rows, columns))
-    dense[rows, columns] = 0
-    np.testing.assert_allclose(dynamic.to_csr().toarray(), dense, rtol=1e-13)
-    dynamic.tidy(2)
-    np.testing.assert_allclose(dynamic.to_csr().toarray(), dense, rtol=1e-13)
-    assert dynamic.nnz == np.count_nonzero(dense)
-
-
-def test_many_entries_of_a_batch_for_one_place(on_cpu, make_batch):
-    for m in (100, 3 * SMALL):
-        matrix = on_cpu(layout.lay_out(sp.csr_array((2, 2)), 2, 10))
-        matrix.insert(make_batch(np.ones(m), np.zeros(m), np.arange(m)), "replace")
-        np.testing.assert_array_equal(matrix.to_csr().toarray(), [[0, 0], [m - 1, 0]])
-        matrix.insert(make_batch(np.ones(m), np.zeros(m), np.ones(m)), "add")
-        np.testing.assert_array_equal(matrix.to_csr().toarray(), [[0, 0], [2 * m - 1, 0]])
-        assert matrix.nnz == 1
-
-
-def test_places_that_are_there_twice_are_replaced_as_one(on_cpu, make_batch):
-    matrix = on_cpu(layout.lay_out(sp.csr_array((1, 4)), 2, 20))
-    matrix.insert(make_batch([0, 0, 0], [2, 2, 1], [1.0, 2.0, 4.0]))
-    matrix.insert(make_batch([0], [2], [7.0]), "replace")
-    np.testing.assert_array_equal(canonical(matrix.to_csr()).toarray(), [[0, 4, 7, 0]])
-    matrix.delete(make_batch([0], [2]))
-    assert matrix.nnz == 1
-
-
-# bringing together
-
-
-def test_tidying_keeps_within_the_buffer(on_cpu, make_batch):
-    matrix = on_cpu(layout.lay_out(sp.csr_array((4, 50)), 3, 40), slack=0)
-    for turn in range(3):
-        matrix.insert(make_batch([0, 1], [turn, turn], [1.0, 1.0]))
-    assert matrix.storage.download().fragments.tolist() == [3, 3, 0, 0]
-    before = matrix.to_csr()
-    matrix.tidy()
-    arrays = matrix.storage.download()
-    assert arrays.fragments.tolist() == [1, 1, 0, 0] and arrays.capacity == 40
-    assert_equal(matrix.to_csr(), before)
-
-
-def test_the_defragmented_matrix_is_csr(on_cpu, make_batch):
-    random, matrix = np.random.default_rng(5), random_matrix(700, 90)
-    dynamic_matrix = on_cpu(layout.lay_out(matrix, 4, matrix.nnz + 5000))
-    rows, columns, values = random.integers(0, 700, 3000), random.integers(0, 90, 3000), random.random(3000)
-    dynamic_matrix.insert(make_batch(rows, columns, values))
-    dynamic_matrix.defragment()
-    arrays = dynamic_matrix.storage.download()
-    starts, ends = arrays.pairs[0, :, 0], arrays.pairs[0, :, 1]
-    filled = starts < ends
-    np.testing.assert_array_equal(starts[filled][1:], ends[filled][:-1])
-    assert arrays.pointer == arrays.nnz == matrix.nnz + 3000
-
-
-# what is left in the middle
-
-
-def test_a_matrix_that_was_left_between_allocation_and_size_is_refused(on_cpu, make_batch):
-    matrix = on_cpu(layout.lay_out(sp.csr_array(np.eye(4)), 4, 2 * SMALL))
-    operations = matrix.operations
-    bound = []
-    over = operations._kernels.over
-
-    def remember(name, *arguments):
-        bound.append((name, over(name, *arguments)))
-        return bound[-1][1]
-
-    operations._kernels.over = remember
-    many = SMALL + 1  # fewer are inserted by one kernel
-    operations.insertion(make_batch(np.sort(np.arange(many) % 4), np.zeros(many), np.ones(many), grouped=True), 1)
-    for name, launch in bound:
-        if name in ("check_batch", "allocate"):
-            launch()
-    for refused in (matrix.check, matrix.to_csr, matrix.defragment, lambda: matrix.nnz,
-                    lambda: matrix.insert(make_batch([1], [0], [1.0])), lambda: matrix.delete(make_batch([1], [0]))):  # fmt: skip
-        with pytest.raises(Unfinished, match="left in the middle"):
-            refused()
-    with pytest.raises(Unfinished):
-        _ = matrix.storage
-
-
-def test_an_interruption_leaves_a_matrix_that_is_refused(on_cpu, make_batch, monkeypatch):
-    matrix = on_cpu(layout.lay_out(sp.csr_array(np.eye(4)), 4, 50))
-    monkeypatch.setattr(Storage, "report", interrupted(Storage.report, after=1))
-    with pytest.raises(KeyboardInterrupt):
-        matrix.insert(make_batch([1], [0], [1.0]))
-    monkeypatch.undo()
-    with pytest.raises(Unfinished, match="insert"):
-        matrix.to_csr()
-
-
-def interrupted(function, after):
-    """Return a function that is interrupted when it is called for another time than the first few."""
-    calls = []
-
-    def call(*arguments):
-        calls.append(arguments)
-        if len(calls) > after:
-            raise KeyboardInterrupt
-        return function(*arguments)
-
-    return call
-
-
-def test_the_words_of_the_state_are_apart():
-    words = [state.POINTER, state.OPENED, state.CLOSED, state.TOTAL, *state.COUNTERS]
-    words += [word + len(state.COUNTERS) for word in state.COUNTERS]
-    assert len(set(words)) == len(words) and max(words) < state.WORDS

@@ -6,13 +6,13 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from rival_problems import drawn, growing
 
 from repro.bench.runnable import Unsupported
 from repro.devices.cuda_buffer import CudaBuffer
 from repro.studies.dynamic_csr.csr_memory import CsrMemory
 from repro.studies.dynamic_csr.geam import Geam, _Addition
 from repro.studies.dynamic_csr.yardstick import CubSort, CubSums
+from rival_problems import drawn, growing
 
 pytest_plugins = ("rival_fixtures",)
 HANDLE, DESCRIPTION, STREAM = 11, 22, 33

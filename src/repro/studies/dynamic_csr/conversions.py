@@ -13,11 +13,12 @@ from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.coordinates import Entries, Resident
 from repro.studies.dynamic_csr.csr_memory import CsrMemory
 from repro.studies.dynamic_csr.hybrid import Hybrid, overflow
+from repro.studies.dynamic_csr.kernels import in_order
 from repro.studies.dynamic_csr.memory import width_of
 from repro.studies.dynamic_csr.operands import GraphOperands
 from repro.studies.dynamic_csr.rival import Rival
 from repro.studies.dynamic_csr.scan import Scan
-from repro.studies.dynamic_csr.work import Work, in_order
+from repro.studies.dynamic_csr.work import Work
 
 Source = Literal["coo", "csr"]
 Target = Literal["csr", "hyb"]

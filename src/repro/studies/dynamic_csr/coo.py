@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from repro.bench.runnable import not_prepared
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.coordinates import Entries, Resident, SortedCoordinates
+from repro.studies.dynamic_csr.kernels import in_order
 from repro.studies.dynamic_csr.rival import Order, Updates, Updating, What
-from repro.studies.dynamic_csr.work import Work, in_order
+from repro.studies.dynamic_csr.work import Work
 
 
 class CoordinateUpdate(Updates):

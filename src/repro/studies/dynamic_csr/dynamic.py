@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from repro.devices.base import Device, OutOfDeviceMemory, Program
 from repro.errors import ReproError
 from repro.studies.dynamic_csr.batch import Arranged, Batch
 from repro.studies.dynamic_csr.kernels import Scratch
 from repro.studies.dynamic_csr.layout import MOST_ENTRIES, Arrays, check_capacity
-from repro.studies.dynamic_csr.operations import Existing, Insertion, Operations
+from repro.studies.dynamic_csr.operations import Existing, Operations
 from repro.studies.dynamic_csr.state import Report
 from repro.studies.dynamic_csr.storage import Storage
 
@@ -47,7 +48,7 @@ class NoRoom(ReproError):
         Which entries of the batch are not in the matrix, int32 `(m,)`.
     """
 
-    def __init__(self, left: np.ndarray, of: int, reason: object) -> None:
+    def __init__(self, left: NDArray[np.int32], of: int, reason: object) -> None:
         self.left = left
         super().__init__(
             "there is no room on the device for all of a batch",
@@ -256,7 +257,7 @@ class DynamicMatrix:
         self._scratch.release()
         self._storage.release()
 
-    # making room -------------------------------------------------------------------------------------------------------
+    # making room ------------------------------------------------------------------------------------------------------
 
     def _make_room(self, left: Arranged, batch_count: int) -> None:
         try:
@@ -288,7 +289,7 @@ class DynamicMatrix:
         self._operations = Operations(new, *self._programs, self._scratch)
         old.release()
 
-    # staying whole -----------------------------------------------------------------------------------------------------
+    # staying whole ----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _operation(self, what: str) -> Iterator[None]:

@@ -1,19 +1,38 @@
-"""What the record of a problem holds for this study: its rows' lengths, and how large its matrix is in each format."""
+"""What the record of a problem holds for this study: its rows' lengths, its memory, its batches and their room."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+import numpy as np
 
 from repro.codegen.precisions import SCALARS
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Problem
 from repro.problems.updates import Updates
 from repro.studies.dynamic_csr.memory import all_bytes, deviation, papers_bytes, sizes_of
+from repro.studies.dynamic_csr.room import rooms_of
 
 
 def facts(problem: Problem) -> Mapping[str, object]:
-    """Return the facts of the matrix before the first batch; nothing of a problem of another kind."""
-    return describe(problem.base) if isinstance(problem, Updates) else {}
+    """Return the facts of the matrix before the first batch, and of its batches; nothing of another kind's problem.
+
+    Returns
+    -------
+    dict
+        As `describe`, and `batches`: how many (`count`), their entries in all (`entries`) and those of the smallest
+        and of the largest (`least`, `most`); and `room`, as of `repro.studies.dynamic_csr.room.rooms_of`.
+    """
+    if not isinstance(problem, Updates):
+        return {}
+    sizes = np.diff(problem.batch_pointers)
+    batches = {
+        "count": problem.batches,
+        "entries": problem.entries,
+        "least": int(sizes.min(initial=problem.entries)),
+        "most": int(sizes.max(initial=0)),
+    }
+    return {**describe(problem.base), "batches": batches, "room": rooms_of(problem)}
 
 
 def describe(matrix: Matrix) -> dict[str, object]:

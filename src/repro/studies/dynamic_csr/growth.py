@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from repro.bench.runnable import IncorrectError, Unsupported, in_turn
 from repro.devices.base import Buffer
@@ -15,14 +16,14 @@ from repro.studies.dynamic_csr.batch import Batch
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.coordinates import Entries, Resident
 from repro.studies.dynamic_csr.csr_memory import CsrMemory
-from repro.studies.dynamic_csr.kernels import Scratch
-from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, lay_out, pitch_of
+from repro.studies.dynamic_csr.kernels import Scratch, in_order
+from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, lay_out, pitch_of, room_for
 from repro.studies.dynamic_csr.operands import GraphOperands
 from repro.studies.dynamic_csr.operations import Operations
 from repro.studies.dynamic_csr.rival import Order, Rival, Updates, Updating, What
-from repro.studies.dynamic_csr.states import grow, slack_of
+from repro.studies.dynamic_csr.states import grow
 from repro.studies.dynamic_csr.storage import Storage
-from repro.studies.dynamic_csr.work import Work, in_order
+from repro.studies.dynamic_csr.work import Work
 
 KIND = "variant"
 FORMAT = "dcsr"
@@ -204,14 +205,16 @@ class DynamicConversion(Rival):
 
 def hold(work: Work, arrays: Arrays) -> Storage:
     """Bring a matrix to the device, its arrays between guard zones."""
-    names = {"columns": arrays.columns, "values": arrays.values, "table": arrays.table, "sizes": arrays.sizes}
-    buffers = [work.load(array, f"the {name} of the matrix") for name, array in names.items()]
-    versions = work.load(np.zeros_like(arrays.sizes), "the versions of rows")
-    words = work.load(_words(arrays), "the state of the matrix")
+    names: dict[str, NDArray[Any]] = {
+        "columns": arrays.columns,
+        "values": arrays.values,
+        "table": arrays.table,
+        "sizes": arrays.sizes,
+    }
+    names |= {"versions": np.zeros_like(arrays.sizes), "state": _words(arrays)}
+    buffers = (work.load(array, f"the {name} of the matrix") for name, array in names.items())
     dtype = arrays.values.dtype
-    return Storage(
-        work.device, arrays.shape, arrays.segments, arrays.capacity, dtype, *buffers, versions=versions, state=words
-    )
+    return Storage(work.device, arrays.shape, arrays.segments, arrays.capacity, dtype, *buffers)
 
 
 def operations_on(work: Work, storage: Storage) -> Operations:
@@ -229,20 +232,19 @@ def bring_together(operations: Operations, target: Storage) -> Callable[[], None
 def _before(plan: Updating, what: What) -> tuple[Arrays, int]:
     """Return the matrix before the first batch, and the slack: the mean row size of what the rows are to hold."""
     rows, start = plan.start.shape[0], plan.start
-    entries = plan.after - start.nnz
+    counts = [len(batch.rows) for batch in plan.batches]
+    mean = (plan.after if what == "stream" else start.nnz) // max(rows, 1)
+    coming = room_for(counts, rows, SEGMENTS, mean)
     if what == "stream":
-        mean = plan.after // max(rows, 1)
-        needed = rows * mean + plan.after + rows * mean
-        return lay_out(start, SEGMENTS, needed, width=mean), mean
-    slack = start.nnz // max(rows, 1)
+        return lay_out(start, SEGMENTS, rows * mean + coming, width=mean), mean
     if what == "insert":
-        return lay_out(start, SEGMENTS, start.nnz + (1 + slack) * entries), slack
-    # a batch of its own: as much room again as it takes in the mean, and some, so that rows drawn at random have it
-    room = 2 * (-(-entries // max(rows, 1))) + ROOM
-    return lay_out(start, SEGMENTS, start.nnz + rows * room + entries + slack * min(rows, entries), slack=room), slack
+        return lay_out(start, SEGMENTS, start.nnz + coming), mean
+    # a batch of its own: twice the room that it takes in the mean, and some, so that rows drawn at random have it
+    room = 2 * (-(-sum(counts) // max(rows, 1))) + ROOM
+    return lay_out(start, SEGMENTS, start.nnz + rows * room + coming, slack=room), mean
 
 
-def _words(arrays: Arrays) -> np.ndarray:
+def _words(arrays: Arrays) -> NDArray[np.int32]:
     words = np.zeros(state.WORDS, np.int32)
     words[state.POINTER] = arrays.pointer
     return words
@@ -266,4 +268,3 @@ def _exact(storage: Storage, nnz: int) -> sp.csr_array:
     if (arrays.fragments > 1).any() or arrays.pointer != nnz or int(arrays.room.sum()) != nnz:
         raise IncorrectError("rows have more than one segment, or room")
     return arrays.to_csr()
-

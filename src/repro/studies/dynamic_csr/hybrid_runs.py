@@ -16,10 +16,11 @@ from repro.sparse.operands import Multiplies, x_on, y_on
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.coordinates import Resident
 from repro.studies.dynamic_csr.hybrid import Hybrid, HybridArrays, overflow
+from repro.studies.dynamic_csr.kernels import in_order
 from repro.studies.dynamic_csr.memory import width_of
 from repro.studies.dynamic_csr.operands import GraphOperands, operands_of
 from repro.studies.dynamic_csr.rival import KIND, SEED, Order, Rival, Updates, Updating, What
-from repro.studies.dynamic_csr.work import Work, in_order
+from repro.studies.dynamic_csr.work import Work
 
 FORMAT = "hyb"
 MODULES = ("hybrid", "rebuild", "sort")

@@ -56,7 +56,7 @@ def in_order(launches: Sequence[Launch]) -> Launch:
     """Return a launch of all, one after the other."""
 
     def launch() -> None:
-        for each in launches:
-            each()
+        for part in launches:
+            part()
 
     return launch

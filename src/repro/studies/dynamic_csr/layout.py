@@ -8,6 +8,7 @@ the last segments is room. New segments are cut off at `pointer` (King 2017, sec
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,6 +121,20 @@ def check_capacity(capacity: int, where: str = "dynamic matrix") -> int:
             actual=f"{capacity:,}",
         )
     return capacity
+
+
+def room_for(batches: Iterable[int], rows: int, segments: int, slack: int) -> int:
+    """Return the entries that inserting batches cuts off at the most, without bringing the matrix together.
+
+    A batch cuts a segment off for each of its rows at the most, and a row has room for so many segments.
+
+    Parameters
+    ----------
+    batches
+        Entries of each.
+    """
+    counts = list(batches)
+    return sum(counts) + slack * min(sum(min(rows, count) for count in counts), rows * segments)
 
 
 def lay_out(

@@ -237,7 +237,9 @@ class GraphOperands(WithProduct):
         """Return the matrix before the first batch with one of them, a place as often as it comes."""
         rows, columns, values = self.problem.batch(i)
         pointers, ends = np.array([0, len(rows)]), values.astype(self.x.dtype)
-        alone = replace(self.problem, batch_pointers=pointers, batch_rows=rows, batch_columns=columns, batch_values=values)
+        alone = replace(
+            self.problem, batch_pointers=pointers, batch_rows=rows, batch_columns=columns, batch_values=values
+        )
         return _grow(self.base, alone, ends)
 
     def _compare(self, left: sp.csr_array, leaves: Leaves, sums: bool) -> float:

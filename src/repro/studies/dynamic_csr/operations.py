@@ -21,8 +21,8 @@ from repro.studies.dynamic_csr.scan import Scan
 from repro.studies.dynamic_csr.sort import KEY_BITS, RadixSort, bits_of
 from repro.studies.dynamic_csr.storage import Storage
 
-#: Bits of a key that four passes of seven sort by, and how many of them are those of a column's hash: the more these are,
-#: the fewer entries of a row with equal ones are looked through.
+#: Bits of a key that four passes of seven sort by, and how many of them are those of a column's hash: the more these
+#: are, the fewer entries of a row with equal ones are looked through.
 KEPT_BITS = 28
 LEAST_HASH_BITS, MOST_HASH_BITS = 8, 16
 #: What becomes of a value whose place has one already.
@@ -70,7 +70,7 @@ class Operations:
     def _device(self) -> Device:
         return self.storage.device
 
-    # inserting ---------------------------------------------------------------------------------------------------------
+    # inserting --------------------------------------------------------------------------------------------------------
 
     def insertion(self, batch: Batch, slack: int) -> Insertion:
         """Append entries; those whose place is there already come beside it.
@@ -129,15 +129,15 @@ class Operations:
         rows, order = self._ints("left rows", SMALL), self._ints("left order", SMALL)
         assert batch.values is not None
         arguments: list[Argument] = [
-            np.int32(batch.count), np.int32(shape[0]), np.int32(shape[1]), batch.rows, batch.columns, batch.values, rows,
-            order, np.int32(slack), np.int32(storage.capacity), *self._chain, storage.columns, storage.values,
+            np.int32(batch.count), np.int32(shape[0]), np.int32(shape[1]), batch.rows, batch.columns, batch.values,
+            rows, order, np.int32(slack), np.int32(storage.capacity), *self._chain, storage.columns, storage.values,
             storage.state,
         ]  # fmt: skip
         n_t = SMALL_N_T[self._device.backend]
         launch = self._kernels.blocks("insert_small", 1, arguments, n_t)
         return Insertion(launch, lambda count: Arranged(count, rows, order))
 
-    # changing ----------------------------------------------------------------------------------------------------------
+    # changing ---------------------------------------------------------------------------------------------------------
 
     def arranged(self, batch: Batch) -> tuple[Launch, Arranged]:
         """Return what checks a batch and sorts it by row and a hash of the column, and how it is arranged then."""
@@ -176,8 +176,9 @@ class Operations:
         hits, ranks, left = (self._ints(name, count) for name in ("hits", "ranks", "left"))
         merge = self._over(
             "merge", count, np.int32(count), arranged.rows, arranged.columns, np.int32(self._hash_bits),
-            np.int32(existing == "add"), np.int32(grow), arranged.order, batch.values, hits, ranks, left, np.int32(slack), np.int32(storage.capacity),
-            *self._chain, storage.columns, storage.values, storage.versions, storage.state,
+            np.int32(existing == "add"), np.int32(grow), arranged.order, batch.values, hits, ranks, left,
+            np.int32(slack), np.int32(storage.capacity), *self._chain, storage.columns, storage.values,
+            storage.versions, storage.state,
         )  # fmt: skip
         return Insertion(in_order([merge, self._settle()]), partial(self._left_of, batch, arranged, left))
 
@@ -192,7 +193,7 @@ class Operations:
         )  # fmt: skip
         return in_order([arrange, erase, self._settle()])
 
-    # bringing together -------------------------------------------------------------------------------------------------
+    # bringing together ------------------------------------------------------------------------------------------------
 
     def tidying(self, at_least: int, slack: int) -> Launch:
         """Bring rows of so many segments and more together, each into a new one, while the buffer has room."""
@@ -268,7 +269,7 @@ class Operations:
 
     def total(self, offsets: Buffer) -> Launch:
         """Put the last of the offsets where the report has it: the entries that a copy takes, slack included."""
-        arguments = [np.int32(self.storage.shape[0]), offsets, self.storage.state]
+        arguments: list[Argument] = [np.int32(self.storage.shape[0]), offsets, self.storage.state]
         return self._kernels.blocks("note_total", 1, arguments, n_t=32)
 
     def adoption(self, offsets: Buffer) -> Launch:
@@ -279,11 +280,18 @@ class Operations:
             storage.sizes, storage.state,
         )  # fmt: skip
 
-    # parts -------------------------------------------------------------------------------------------------------------
+    # parts ------------------------------------------------------------------------------------------------------------
 
     def _check(self, batch: Batch) -> Launch:
         rows, columns = map(np.int32, self.storage.shape)
-        arguments = [np.int32(batch.count), rows, columns, batch.rows, batch.columns, self.storage.state]
+        arguments: list[Argument] = [
+            np.int32(batch.count),
+            rows,
+            columns,
+            batch.rows,
+            batch.columns,
+            self.storage.state,
+        ]
         return self._kernels.over("check_batch", batch.count, arguments, SEVERAL)
 
     @property
@@ -305,7 +313,7 @@ class Operations:
         return self._scans[size].bind
 
     def _settle(self) -> Launch:
-        arguments = [np.int32(self.storage.capacity), self.storage.state]
+        arguments: list[Argument] = [np.int32(self.storage.capacity), self.storage.state]
         return self._kernels.blocks("settle_all", 1, arguments, n_t=32)
 
     def _over(self, name: str, count: int, *arguments: Argument) -> Launch:
@@ -321,8 +329,10 @@ class Operations:
 
     def release(self) -> None:
         """Give back what sorts and scans; the matrix and the scratch are their owner's."""
-        for primitive in (*self._sorts.values(), *self._scans.values()):
-            primitive.release()
+        for sort in self._sorts.values():
+            sort.release()
+        for scan in self._scans.values():
+            scan.release()
         self._sorts.clear()
         self._scans.clear()
 

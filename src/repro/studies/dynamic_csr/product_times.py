@@ -74,7 +74,8 @@ def all_times(campaign: Campaign, published: Published, precision: str) -> list[
 def times_of(line: Line, precision: str, campaign: Campaign) -> ProductTimes:
     """Return where the products stand on one problem at one precision."""
     case = Case(campaign, line.problem, precision)
-    rows = [row for row in case.rows if row["what"] == "product"]
+    # on one device: those on several say how many
+    rows = [row for row in case.rows if row["what"] == "product" and (row.get("devices") or 1) == 1]
 
     def best(rule: Rule) -> Timed | None:
         return fastest([row for row in rows if rule(row)], CLOCK)

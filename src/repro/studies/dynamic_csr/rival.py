@@ -83,6 +83,8 @@ class Rival(Rebuilds):
     """
 
     kind = KIND
+    #: What it reads, or most of it, is not what the launch before it read.
+    cold = False
     #: Modules that it needs.
     modules: tuple[str, ...] = ()
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-#: Where the next segment is cut off; operations begun and ended: where these differ, the last one was left in the middle.
+#: Where the next segment is cut off; operations begun and ended: where these differ, the last one was left in the
+#: middle.
 POINTER, OPENED, CLOSED = 0, 1, 2
 #: The entries of the matrix, or what it takes once it is brought together, where that was asked for.
 TOTAL = 3
-#: Counters of the operation under way, which ends by moving them on by so many words: rows whose chain was full, rows for
-#: which the buffer had no more segment, entries of the batch that were left, and entries outside of the matrix.
+#: Counters of the operation under way, which ends by moving them on by so many words: rows whose chain was full, rows
+#: for which the buffer had no more segment, entries of the batch that were left, and entries outside of the matrix.
 FULL, BEYOND, LEFT, BAD = COUNTERS = 4, 5, 6, 7
 WORDS = 16
 #: For templates.
@@ -60,6 +61,6 @@ class Report:
     @classmethod
     def of(cls, words: NDArray[np.int32]) -> Report:
         """Read the words of a state, int32 `(WORDS,)`."""
-        counted = (int(words[counter + len(COUNTERS)]) for counter in COUNTERS)
+        full, beyond, left, bad = (int(words[counter + len(COUNTERS)]) for counter in COUNTERS)
         whole = bool(words[OPENED] == words[CLOSED])
-        return cls(*counted, pointer=int(words[POINTER]), total=int(words[TOTAL]), whole=whole)
+        return cls(full, beyond, left, bad, int(words[POINTER]), int(words[TOTAL]), whole)

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from repro.studies.dynamic_csr.bins import PAPERS_LEAST, bin_rows, lay_out_sorted
-from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, defragment, insert, lay_out
+from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, defragment, insert, lay_out, room_for
 from repro.studies.dynamic_csr.operands import GraphOperands
 
 State = Literal["fragmented", "defragmented", "sorted"]
@@ -28,8 +28,9 @@ def grow(operands: GraphOperands, segments: int = SEGMENTS) -> Arrays:
     segment, with slack, and the entries that found no room are inserted again.
     """
     problem, slack = operands.problem, slack_of(operands)
-    # each entry may be the only one of its row and be given a segment with room
-    arrays = lay_out(operands.base, segments, operands.base.nnz + (1 + slack) * problem.entries)
+    counts = np.diff(problem.batch_pointers)
+    rows_of_all = operands.base.shape[0]
+    arrays = lay_out(operands.base, segments, operands.base.nnz + room_for(counts, rows_of_all, segments, slack))
     values = problem.batch_values.astype(operands.x.dtype, copy=False)
     for batch in range(problem.batches):
         begin, end = problem.batch_pointers[batch : batch + 2]
@@ -39,7 +40,7 @@ def grow(operands: GraphOperands, segments: int = SEGMENTS) -> Arrays:
             # where a chain has one segment, that has to have the room
             most = int(np.bincount(rows[left]).max())
             room = slack if segments > 1 else max(slack, most)
-            coming = (1 + slack) * int(problem.entries - begin)
+            coming = room_for(counts[batch:], rows_of_all, segments, slack)
             arrays = defragment(arrays, arrays.nnz + room * len(arrays.sizes) + coming, room)
             arrays, left = insert(arrays, rows[left], columns[left], added[left], slack)
         assert not left.any(), "there is room for all"

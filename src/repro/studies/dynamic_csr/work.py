@@ -100,13 +100,3 @@ class Work:
         blocks = min(-(-count // n_t), self.device.n_s * BLOCKS[self.device.backend])
         given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
         return self.device.bind(self.program(module).kernel(kernel), max(blocks, 1), n_t, given)
-
-
-def in_order(launches: list[Callable[[], None]]) -> Callable[[], None]:
-    """Return what queues one launch after the other."""
-
-    def launch() -> None:
-        for part in launches:
-            part()
-
-    return launch

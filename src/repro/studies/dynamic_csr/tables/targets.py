@@ -1,0 +1,69 @@
+"""What was aimed at in the study of dynamic CSR, and what was reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, median
+
+from repro.artifacts.data import Campaign
+from repro.artifacts.document import Cell, Column, Table
+from repro.artifacts.lineup import measured_on, sentences, unavailable
+from repro.artifacts.published import Published, Record
+from repro.artifacts.registry import table
+from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of
+from repro.studies.dynamic_csr.paper import STUDY
+from repro.studies.dynamic_csr.product_times import CLOCK as PRODUCT_CLOCK
+from repro.studies.dynamic_csr.reached import QUANTITIES, Measured, gather
+
+STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median}
+
+
+@table(STUDY, "table-targets", title="Targets, and what was reached", numbering="ours")
+def targets(campaign: Campaign, published: Published) -> Table:
+    """Each target with the wanted number, the measured one, and the worst case; or why there is none."""
+    measured = gather(campaign, published)
+    columns = (
+        Column("target", "target", numeric=False),
+        Column("wanted", "wanted"),
+        Column("measured", "measured", campaign.column),
+        Column("reached", "reached", campaign.column, numeric=False),
+        Column("cases", "cases", campaign.column),
+        Column("worst", "worst", campaign.column),
+        Column("worst_case", "worst case, or why there is none", campaign.column, numeric=False),
+    )
+    caption = [
+        "What was aimed at and what was reached. Updates: a batch alone into the matrix before the first batch; added:",
+        "entries of one place come beside each other; unique: each place once. HYB: the grown matrix as one batch into",
+        "an empty one, in the order of its rows. Rebuilding: counting, adding up and copying, in either order of the",
+        "entries, of batches alone and of all batches of a problem. Products: as in the table of products, where each",
+        "problem and precision is a case. Defragmentation: bytes moved in a second over those of a copy. Several",
+        "devices: over the fastest product on one.",
+        f"Updates, defragmentation and several devices: {precision_of(campaign)} precision.",
+        measured_on(campaign, CLOCK),
+        f"Products, and several devices where they have it: by the {PRODUCT_CLOCK} clock.",
+        "What was wanted is for a GPU: the CPU’s numbers are a rehearsal." * campaign.on_cpu,
+        unavailable(campaign),
+    ]
+    rows = [_row(item, measured[item["quantity"]]) for item in published.targets]
+    return Table(columns, rows, sentences(caption))
+
+
+def _row(item: Record, measured: Measured) -> tuple[Cell, ...]:
+    """Return the line of a target."""
+    quantity = QUANTITIES[item["quantity"]]
+    wanted = float(item["wanted"])
+    heads = (Cell(item["what"].replace("'", "’")), Cell(wanted, f"{'≤' if quantity.at_most else '≥'} {item['wanted']}"))
+    if not measured.numbers:
+        return (*heads, Cell(), Cell(None, " "), Cell(0), Cell(), Cell(measured.missing))
+    worst = (max if quantity.at_most else min)(measured.numbers, key=lambda number: number.value)
+    statistic = STATISTICS.get(quantity.statistic)
+    value = statistic([number.value for number in measured.numbers]) if statistic else worst.value
+    reached = value <= wanted if quantity.at_most else value >= wanted
+    return (
+        *heads,
+        Cell(value, f"{value:.2f}", measured.notes),
+        Cell("yes" if reached else "no"),
+        Cell(len(measured.numbers)),
+        Cell(worst.value, f"{worst.value:.2f}"),
+        Cell(worst.case, notes=worst.notes),
+    )

@@ -1,0 +1,327 @@
+"""Tables and figures of updates on a campaign that was never measured: each number can be worked out.
+
+Times are in microseconds by the event clock, of which the graph clock reads 0.8 and the host's 3.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+from matplotlib.text import Text
+
+from graph_bench import OWN
+from recorder import Recorder
+from repro.artifacts import style
+from repro.artifacts.data import Campaign
+from repro.artifacts.document import Cell, Figure, Table
+from repro.artifacts.published import Published
+from repro.artifacts.registry import get_artifact
+from repro.bench.rows import Row
+from repro.studies import load_artifacts
+from repro.studies.dynamic_csr import geam
+from repro.studies.dynamic_csr.figures.updates import bars_of
+from repro.studies.dynamic_csr.paper import STUDY
+from repro.studies.dynamic_csr.printed import PUBLISHED, TARGETS
+from repro.studies.dynamic_csr.reached import QUANTITIES
+from repro.studies.dynamic_csr.update_times import GEAM_ROUTINE, PROTOCOLS
+
+load_artifacts(STUDY)
+NUMBERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
+COLUMNS = {
+    **OWN, "to_format": str, "order": str, "mode": str, "batch": int, "devices": int, "exchange": str,
+    "stage_update": float, "stage_product": float, "stage_sort": float,
+}  # fmt: skip
+FIGURES = ("figure-5-3", "figure-rates", "figure-crossover", "figure-room")
+SIZES = (1, 1000, 10_000, 1_000_000, 10_000_000)
+#: Microseconds of a batch and of a product of the iterative test, by format and routine.
+ITERATED = {
+    ("dcsr", None): (10.0, 110.0), ("hyb", None): (190.0, 210.0), ("csr", None): (300.0, 100.0),
+    ("csr", GEAM_ROUTINE): (900.0, 100.0),
+}  # fmt: skip
+STREAMED = {("dcsr", "sorted"): 40.0, ("hyb", "sorted"): 200.0, ("dcsr", "any"): 50.0, ("hyb", "any"): 150.0}
+
+
+class Maker(Recorder):
+    """Writes the raw folder of a campaign of updates."""
+
+    def __init__(self, root: Path, backend: str = "cuda") -> None:
+        super().__init__(root, backend, STUDY, COLUMNS)
+        self.environment()
+
+    def one(self, problem: str, kind: str, name: str, micro: float, clocks=("event",), **columns) -> Row:
+        return self.row(problem, "single", kind, name, micro, clocks, phase="report", **columns)
+
+    def graph(self, problem: str, weight: float = 1.0, entries: int = 60_000, **origin) -> None:
+        rows = []
+        for (form, routine), (update, product) in ITERATED.items():
+            kind = "variant" if form == "dcsr" else "rival"
+            columns = {"stage_update": 1e-6 * update, "stage_product": 1e-6 * product * weight, "batch": 2000}
+            rows.append(
+                self.one(problem, kind, f"{routine or form}/iterate", 1.0, ("host",), what="iterate", format=form,
+                         routine=routine, **columns)
+            )  # fmt: skip
+        for (form, order), micro in STREAMED.items():
+            kind = "variant" if form == "dcsr" else "rival"
+            rows.append(
+                self.one(problem, kind, f"{form}/stream/{order}/add", micro * weight, what="stream", format=form,
+                         order=order, mode="add", batch=entries)
+            )  # fmt: skip
+        for form, micro in (("dcsr", 400.0), ("csr", 2600.0)):
+            rows.append(
+                self.one(problem, "variant", f"{form}/insert/any/add", micro, what="insert", format=form, order="any",
+                         mode="add", batch=2000)
+            )  # fmt: skip
+        self.record(problem, kind="updates", origin=origin, facts={STUDY: self.facts(entries, 2000, 2000)})
+        self.write(problem, "single", "report", rows)
+
+    def sweep(self, problem: str, weight: float = 1.0) -> None:
+        rows = []
+        for size in SIZES:
+            for order, mode in PROTOCOLS:
+                slower = (2.0 if order == "any" else 1.0) * (1.5 if mode == "unique" else 1.0) * weight
+                named = {"what": "batch", "batch": size, "order": order, "mode": mode}
+
+                def batch(form, micro, kind="rival", clocks=("event",), routine=None, named=named):
+                    name = f"{routine or form}/batch/{named['batch']}/{named['order']}/{named['mode']}"
+                    return self.one(problem, kind, name, micro, clocks, format=form, routine=routine, **named)
+
+                rows.append(batch("dcsr", slower * (4 + size / 10_000), "variant"))
+                if mode == "add":
+                    rows.append(batch("csr", 120 + size / 5000))
+                    rows.append(batch("hyb", 90 + size / 2000))
+                    rows.append(batch("coo", 150 + size / 1500))
+                elif order == "sorted":
+                    rows.append(batch("csr", 100 + size / 4000, clocks=("host",), routine=GEAM_ROUTINE))
+        for state, micro in (("fragmented", 70.0), ("defragmented", 55.0)):
+            rows.append(self.one(problem, "variant", f"dcsr-{state}", micro, what="product", format="dcsr",
+                                 state=state, schedule="vector", space="paper"))  # fmt: skip
+        rows.append(self.one(problem, "variant", "csr/v", 60.0, what="product", format="csr", schedule="vector",
+                             space="paper"))  # fmt: skip
+        rows.append(self.one(problem, "baseline", "cusparse/spmv", 50.0, format="csr", routine="spmv",
+                             representation="real", ordering="natural"))  # fmt: skip
+        for devices, exchange, micro in ((2, "none", 30.0), (2, "overlapped", 40.0)):
+            rows.append(self.one(problem, "variant", f"dcsr-{devices}-{exchange}", micro, what="product",
+                                 format="dcsr", devices=devices, exchange=exchange, state="sorted"))  # fmt: skip
+        rows.append(self.one(problem, "variant", "dcsr/defragment", 100.0, what="defragment", format="dcsr",
+                             bytes=400_000_000))  # fmt: skip
+        rows.append(self.one(problem, "copy", "copy/256-4", 100.0, bytes=500_000_000))
+        self.record(problem, kind="updates", facts={STUDY: self.facts(80_000_000, 1, SIZES[-1])})
+        self.write(problem, "single", "report", rows)
+
+    @staticmethod
+    def facts(nonzeros: int, least: int, most: int) -> dict[str, object]:
+        room = [
+            {"multiple": multiple, "slack": int(8 * multiple), "segments": segments,
+             "defragmentations": int(40 / segments / (1 + multiple)),
+             "allocated": int(nonzeros * (1.1 + multiple / 10 * segments**0.5))}
+            for multiple in (0.0, 0.5, 1.0, 2.0, 4.0)
+            for segments in (1, 2, 3, 4)
+        ]  # fmt: skip
+        batches = {"count": 50, "entries": nonzeros // 10, "least": least, "most": most}
+        return {"nonzeros": nonzeros, "batches": batches, "room": room}
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    maker = Maker(tmp_path_factory.mktemp("updates"))
+    maker.graph("like_cnr-2000", stand_in="cnr-2000")
+    maker.graph("mine", 2.0)
+    maker.sweep("large/sweep_uniform")
+    maker.sweep("large/sweep_skewed", 3.0)
+    other = maker.one("untimed", "variant", "other", 1.0, what="product", format="csr")
+    maker.record("untimed", kind="updates")
+    maker.write("untimed", "single", "report", [other])
+    maker.record("enron", kind="updates", status="unavailable", reason="no network", entry=None)
+    failed = [
+        maker.one("large", "rival", f"hyb/{what}", None, what=what, format="hyb", status="out_of_memory")
+        for what in ("stream", "iterate")
+    ]
+    maker.record("large", kind="updates")
+    maker.write("large", "single", "report", [*failed, maker.one("large", "variant", "v", 1.0, what="product")])
+    return maker.load()
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    """A campaign of the CPU that has one product."""
+    maker = Maker(tmp_path_factory.mktemp("bare"), "opencl")
+    maker.record("mine", kind="updates")
+    maker.write("mine", "single", "report", [maker.one("mine", "variant", "v", 1.0, what="product", format="csr")])
+    return maker.load()
+
+
+def made(campaign: Campaign, name: str) -> tuple[Table, list[dict[str, Cell]]]:
+    table = get_artifact(STUDY, name).make(campaign, NUMBERS)
+    assert isinstance(table, Table)
+    keys = [column.key for column in table.columns]
+    assert len(set(keys)) == len(keys)
+    return table, [dict(zip(keys, row, strict=True)) for row in table.rows]
+
+
+def drawn(campaign: Campaign, name: str):
+    figure = get_artifact(STUDY, name).make(campaign, NUMBERS)
+    assert isinstance(figure, Figure)
+    with mpl.rc_context(style.RC):
+        canvas = figure.draw()
+        return figure.caption, canvas, [text.get_text() for text in canvas.findobj(Text)]
+
+
+def test_the_name_of_the_librarys_sum_is_the_one_that_is_recorded():
+    assert GEAM_ROUTINE == geam.ROUTINE
+
+
+# tables --------------------------------------------------------------------------------------------------------------
+
+
+def test_rates_are_entries_over_time(campaign):
+    table, lines = made(campaign, "table-rates")
+    assert len(lines) == 2 * len(SIZES)
+    uniform = next(
+        line for line in lines if line["problem"].value == "large/sweep_uniform" and line["batch"].value == 1_000_000
+    )
+    assert uniform["dcsr_any_add"].value == pytest.approx(1 / (2 * 104e-6))
+    assert uniform["dcsr_sorted_add"].value == pytest.approx(1 / 104e-6)
+    assert uniform["dcsr_any_unique"].value == pytest.approx(1 / (3 * 104e-6))
+    assert uniform["rebuild_any_add"].value == pytest.approx(1 / 320e-6)
+    assert uniform["hyb_sorted_add"].value == pytest.approx(1 / 590e-6)
+    assert uniform["geam_sorted_unique"].value == pytest.approx(1 / (3 * 350e-6))
+    assert any("host’s clock" in note for note in uniform["geam_sorted_unique"].notes)
+    assert uniform["any_add_us"].value == pytest.approx(208)
+    assert "Nothing of this is published" in table.caption.replace("\n", " ")
+
+
+def test_a_sweep_that_was_not_timed_says_why(tmp_path):
+    maker = Maker(tmp_path)
+    maker.record("sweep/uniform", kind="updates", facts={STUDY: maker.facts(100, 1, 10)})
+    maker.record("other", kind="updates")
+    maker.write("other", "single", "report", [maker.one("other", "variant", "v", 1.0, what="product", format="csr")])
+    maker.problems.add("sweep/uniform")
+    _, lines = made(maker.load(), "table-rates")
+    assert [line["problem"].value for line in lines] == ["sweep/uniform"]
+    assert lines[0]["problem"].notes == ("not measured in this campaign",)
+
+
+def test_the_crossover_follows_from_four_times(campaign):
+    _, lines = made(campaign, "table-crossover")
+    by_name = {(line["problem"].value, line["batch"].value): line for line in lines}
+    graph = by_name["like_cnr-2000", 2000]
+    assert [graph[key].value for key in ("update_us", "rebuild_us", "fragmented_us", "csr_us")] == pytest.approx(
+        [10, 300, 110, 100]
+    )
+    assert graph["gain_0"].value == pytest.approx(30)
+    assert graph["gain_5"].value == pytest.approx(800 / 560)
+    assert graph["crossover"].value == pytest.approx(29)
+    sweep = by_name["large/sweep_uniform", 1000]
+    # the library's product is the faster, and is what counts
+    assert sweep["csr_us"].value == pytest.approx(50)
+    assert sweep["update_us"].value == pytest.approx(8.2)
+    assert sweep["crossover"].value == pytest.approx((120.2 - 8.2) / 20)
+    slow = by_name["large/sweep_skewed", 10_000_000]
+    assert (slow["crossover"].value, slow["crossover"].shown) == (None, "never")
+    assert by_name["untimed", None]["problem"].notes == ("updates and products of both were not timed",)
+    assert by_name["enron", None]["problem"].notes == ("unavailable: no network",)
+
+
+def test_without_turns_all_batches_and_a_product_of_the_grown_matrix_take_their_place(tmp_path):
+    maker = Maker(tmp_path)
+    rows = []
+    for form, update, product in (("dcsr", 500.0, 110.0), ("csr", 15_000.0, 100.0), ("hyb", 9500.0, 210.0)):
+        common = {"format": form, "state": "fragmented" if form == "dcsr" else None}
+        inserted = {"what": "insert", "order": "sorted", "mode": "add", "batch": 2000}
+        rows += [
+            maker.one("mine", "rival", f"{form}/insert/sorted", update, **common, **inserted),
+            maker.one("mine", "rival", f"{form}/product", product, what="product", **common),
+        ]
+    rows.append(maker.one("mine", "variant", "dcsr/exact", 1.0, what="product", format="dcsr", state="defragmented"))
+    maker.record("mine", kind="updates", facts={STUDY: maker.facts(1_000_000, 2000, 2000)})
+    maker.write("mine", "single", "report", rows)
+    campaign = maker.load()
+    _, canvas, _ = drawn(campaign, "figure-5-3")
+    assert [bar.get_width() for bar in canvas.axes[0].patches] == pytest.approx([1240 / 560, 1240 / 800])
+    _, lines = made(campaign, "table-crossover")
+    assert [lines[0][key].value for key in ("batch", "crossover")] == [2000, pytest.approx(29)]
+
+
+def test_every_target_has_a_number_or_a_reason(campaign):
+    assert {item["quantity"] for item in NUMBERS.targets} == set(QUANTITIES)
+    table, lines = made(campaign, "table-targets")
+    by_quantity = {item["quantity"]: line for item, line in zip(NUMBERS.targets, lines, strict=True)}
+    measured = {name: line["measured"].value for name, line in by_quantity.items()}
+    expected = {
+        "random_1e6_rate": 1e6 / 208e-6 / 1e9,
+        "random_1e7_rate": 1e7 / 2008e-6 / 1e9,
+        "unique_rate": 1e6 / 312e-6 / 1e9,
+        "batch_1e3_micro": 8.2,
+        "sorted_1e7_rate": 1e7 / 1004e-6 / 1e9,
+        "hybrid_mean": 5.0,
+        "rebuild_worst": 122 / 30,
+        "defragmentation_worst": 0.8,
+        "devices_2_worst": 55 / 30,
+        "overlapped_2_worst": 55 / 40,
+    }
+    assert {name: measured[name] for name in expected} == pytest.approx(expected)
+    assert by_quantity["hybrid_mean"]["measured"].notes == ("entries in any order: 3.00",)
+    assert by_quantity["batch_1e3_micro"]["reached"].value == "yes"
+    assert by_quantity["batch_1e3_micro"]["wanted"].shown == "≤ 12"
+    assert by_quantity["unique_rate"]["reached"].value == "no"
+    assert by_quantity["unique_rate"]["cases"].value == 2
+    worst = by_quantity["rebuild_worst"]
+    assert worst["worst_case"].value == "large/sweep_skewed, batches of 10,000, any order, added"
+    assert measured["devices_4_worst"] is None
+    assert "4 devices" in by_quantity["devices_4_worst"]["worst_case"].value
+    assert "single precision" in table.caption
+
+
+def test_targets_that_nothing_was_measured_of(bare):
+    _, lines = made(bare, "table-targets")
+    assert all(line["measured"].value is None for line in lines)
+    assert all(line["worst_case"].value for line in lines)
+    assert lines[0]["worst_case"].value == "large/sweep_uniform: not in this campaign"
+
+
+# figures -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_papers_bars_follow_from_its_table():
+    bars = bars_of(NUMBERS)
+    assert len(bars) == 15
+    assert bars["enron"] == pytest.approx(8.24, abs=0.01)
+    assert sum(bars.values()) / len(bars) == pytest.approx(4.82, abs=0.01)
+
+
+def test_updates_are_drawn_over_hyb(campaign):
+    caption, canvas, texts = drawn(campaign, "figure-5-3")
+    left, right = canvas.axes[:2]
+    assert [bar.get_width() for bar in left.patches][:3] == pytest.approx([1240 / 560, 1240 / 800, 1240 / 1400])
+    assert [bar.get_width() for bar in right.patches][:2] == pytest.approx([5.0, 3.0])
+    assert {"like_cnr-2000†", "mine", "was not iterated with HYB", "was not streamed into both"} <= set(texts)
+    assert texts.count("HYB: out of memory") == 2
+    assert "4.8×" in caption
+    assert "2.5×" in caption
+    assert "1000 updates" in caption
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_can_be_drawn_from_nothing(bare, name):
+    _, _, texts = drawn(bare, name)
+    assert any("campaign" in text for text in texts)
+
+
+def test_rates_have_a_panel_a_problem_and_protocol(campaign):
+    _, canvas, texts = drawn(campaign, "figure-rates")
+    assert len(canvas.axes) == 8
+    assert {"any order, added", "by row, unique", "DCSR", "CSR by csrgeam2"} <= set(texts)
+
+
+def test_the_crossover_has_a_row_a_graph_and_a_batch(campaign):
+    _, _, texts = drawn(campaign, "figure-crossover")
+    assert {"like_cnr-2000†", "n = 100", "29", "never", "unavailable"} <= set(texts)
+    assert "large/sweep_uniform, 10\N{NO-BREAK SPACE}000" in texts
+
+
+def test_room_has_a_panel_a_problem(campaign):
+    caption, canvas, _ = drawn(campaign, "figure-room")
+    assert sum(axes.axison for axes in canvas.axes) == 4
+    assert "simulated" in caption
