@@ -30,7 +30,7 @@ from repro.studies.dynamic_csr.update_times import GEAM_ROUTINE, PROTOCOLS
 load_artifacts(STUDY)
 NUMBERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
 COLUMNS = {
-    **OWN, "to_format": str, "order": str, "mode": str, "batch": int, "devices": int, "exchange": str,
+    **OWN, "to_format": str, "order": str, "mode": str, "batch": int, "devices": int, "exchange": str, "steps": int,
     "stage_update": float, "stage_product": float, "stage_sort": float,
 }  # fmt: skip
 FIGURES = ("figure-5-3", "figure-rates", "figure-crossover", "figure-room")
@@ -101,9 +101,9 @@ class Maker(Recorder):
                              space="paper"))  # fmt: skip
         rows.append(self.one(problem, "baseline", "cusparse/spmv", 50.0, format="csr", routine="spmv",
                              representation="real", ordering="natural"))  # fmt: skip
-        for devices, exchange, micro in ((2, "none", 30.0), (2, "overlapped", 40.0)):
-            rows.append(self.one(problem, "variant", f"dcsr-{devices}-{exchange}", micro, what="product",
-                                 format="dcsr", devices=devices, exchange=exchange, state="sorted"))  # fmt: skip
+        for devices, exchange, micro in ((1, "none", 55.0), (2, "none", 30.0), (2, "overlapped", 40.0)):
+            rows.append(self.one(problem, "several", f"product-{devices}-{exchange}", 10 * micro, ("event", "graph"),
+                                 what="product", devices=devices, exchange=exchange, steps=10))  # fmt: skip
         rows.append(self.one(problem, "variant", "dcsr/defragment", 100.0, what="defragment", format="dcsr",
                              bytes=400_000_000))  # fmt: skip
         rows.append(self.one(problem, "copy", "copy/256-4", 100.0, bytes=500_000_000))

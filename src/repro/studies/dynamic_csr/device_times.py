@@ -24,6 +24,11 @@ class Step(NamedTuple):
     row: Mapping[str, Any]
 
     @property
+    def timed(self) -> Timed:
+        """The same as tables and their notes take times."""
+        return Timed(str(self.row["name"]), self.seconds, self.row["status"] == "noisy", (), self.row)
+
+    @property
     def way(self) -> str:
         """How the result got to all devices."""
         return WAYS.get(self.row["exchange"], "")

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from repro.artifacts.case import Case, Timed, fastest
+from repro.artifacts.case import Case, Timed
 from repro.artifacts.data import Campaign
 from repro.artifacts.lineup import ABBREVIATIONS, Line, ours
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
+from repro.studies.dynamic_csr.device_times import devices_of
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of, timed
 from repro.studies.dynamic_csr.printed import facts_of
-from repro.studies.dynamic_csr.product_times import CLOCK as PRODUCT_CLOCK
 from repro.studies.dynamic_csr.product_times import ProductTimes, all_times
 from repro.studies.dynamic_csr.update_times import (
     BY_HOST,
@@ -204,28 +204,20 @@ def _over_ours(times: ProductTimes) -> float | None:
 
 
 def _devices(devices: int, exchange: str, least: int, records: Records) -> Measured:
-    """Measure one device over several, by events or by the host's clock, as both were timed."""
+    """Measure the fastest product on one device over one of the steps on several."""
     numbers = []
     for line, case in records.cases:
         if entries_of(line) < least:
             continue
-        for clock in (PRODUCT_CLOCK, CLOCK, "host"):
-            one = fastest([row for row in case.rows if _on(row, 1, exchange)], clock)
-            several = fastest([row for row in case.rows if _on(row, devices, exchange)], clock)
-            if one and several:
-                numbers.append(Number(one.seconds / several.seconds, *_named(line, one, several)))
-                break
+        times = devices_of(line, case)
+        step = times.overlapped(devices) if exchange == "overlapped" else times.alone(devices)
+        alone = times.alone(1)
+        ones = [one for one in (times.variant, alone.timed if alone else None) if one]
+        if step and ones:
+            one = min(ones, key=lambda timed: timed.seconds)
+            numbers.append(Number(one.seconds / step.seconds, *_named(line, one, step.timed)))
     missing = f"of no matrix of {least:,} entries both one and {devices} devices were timed, exchange {exchange}"
     return Measured(numbers, missing)
-
-
-def _on(row: Mapping[str, Any], devices: int, exchange: str) -> bool:
-    """Return whether a row is a product on so many devices, of dynamic CSR; one device has nothing to exchange."""
-    if row["kind"] != "variant" or row.get("what") not in ("product", "exchange") or row.get("format") != "dcsr":
-        return False
-    if devices == 1:
-        return (row.get("devices") or 1) == 1 and (row.get("exchange") or "none") in ("none", exchange)
-    return row.get("devices") == devices and row.get("exchange") == exchange
 
 
 # words ---------------------------------------------------------------------------------------------------------------

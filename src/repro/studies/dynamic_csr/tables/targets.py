@@ -40,7 +40,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "devices: over the fastest product on one.",
         f"Updates, defragmentation and several devices: {precision_of(campaign)} precision.",
         measured_on(campaign, CLOCK),
-        f"Products, and several devices where they have it: by the {PRODUCT_CLOCK} clock.",
+        f"Products, also over several devices: by the {PRODUCT_CLOCK} clock.",
         "What was wanted is for a GPU: the CPU’s numbers are a rehearsal." * campaign.on_cpu,
         unavailable(campaign),
     ]
