@@ -45,10 +45,12 @@ class NoRoom(ReproError):
     ----------
     left
         Which entries of the batch are not in the matrix, int32 `(m,)`.
+    reason
+        Why no room could be made.
     """
 
     def __init__(self, left: np.ndarray, of: int, reason: object) -> None:
-        self.left = left
+        self.left, self.reason = left, reason
         super().__init__(
             "there is no room on the device for all of a batch",
             expected=f"room for {of:,} entries",
@@ -103,6 +105,23 @@ class DynamicMatrix:
         if self._under_way is not None:
             raise Unfinished(self._under_way)
         return self._storage
+
+    def hold(self) -> Storage:
+        """Return its arrays as they are now, also during an operation, kept until they are released by who asked.
+
+        They stay a sound matrix for a reader that looks at the versions of rows, if not the newest one.
+
+        Raises
+        ------
+        ReproError
+            The matrix was released.
+        """
+        while True:
+            storage = self._storage
+            if storage.hold():
+                return storage
+            if storage is self._storage:
+                raise ReproError("the matrix was released", todo="make a new one")
 
     @property
     def operations(self) -> Operations:

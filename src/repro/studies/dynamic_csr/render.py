@@ -12,7 +12,7 @@ from repro.studies.dynamic_csr import state
 from repro.studies.dynamic_csr.paper import STUDY
 
 #: What there is a module of: a template of that name in `kernels/dynamic_csr/`.
-MODULES = ("matrix", "sort", "product", "hybrid", "rebuild")
+MODULES = ("matrix", "sort", "product", "hybrid", "rebuild", "reader", "arrays")
 #: Threads of a block, where a kernel needs no other number.
 N_T = {"cuda": 256, "opencl": 64}
 #: The largest batch that one block inserts, and its threads.
