@@ -13,7 +13,7 @@ from repro.operators.base import StrictOperator
 from repro.operators.runtime import Runtime
 from repro.studies.dynamic_csr.bins import widths_of
 from repro.studies.dynamic_csr.dynamic import DynamicMatrix
-from repro.studies.dynamic_csr.reading import bind_reading
+from repro.studies.dynamic_csr.reading import Reading
 
 
 class Reader(StrictOperator):
@@ -41,10 +41,8 @@ class Reader(StrictOperator):
         self, runtime: Runtime, kind: Kind, matrix: DynamicMatrix, load: Callable[[], Program], mean: float
     ) -> None:
         super().__init__(runtime, kind, matrix.storage.shape)
-        self._matrix = matrix
         self._side = runtime.device.beside()
-        self._width = _width(runtime.device.target, mean)
-        self._program = load()
+        self._reading = Reading(self._side, load(), _width(runtime.device.target, mean), matrix)
         with self._side.current():
             _ = self._staging  # made in this thread: the one that multiplies may have no context
 
@@ -64,13 +62,7 @@ class Reader(StrictOperator):
             return super().matvec(x, out, stream=stream)
 
     def _multiply(self, x: Any, y: Any) -> None:
-        storage = self._matrix.hold()
-        try:
-            if storage.shape[0]:
-                bind_reading(self._side, self._program, self._width, storage, x.buffer, y.buffer)()
-                self._side.synchronize()
-        finally:
-            storage.release()
+        self._reading.multiply(x.buffer, y.buffer)
 
     def __repr__(self) -> str:
         return f"<{'x'.join(map(str, self.shape))} {type(self).__name__} on {self.device_name}>"
