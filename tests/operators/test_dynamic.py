@@ -257,7 +257,7 @@ def changes(draw):
     return shape, draw(st.lists(st.tuples(word, st.lists(places, max_size=20)), max_size=8))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(changes(), st.sampled_from(TYPES), st.integers(1, 3), st.sampled_from([None, 0, 2]))
 def test_changes_in_any_order_are_those_of_a_dictionary(drawn, dtype, segments, slack):
     shape, steps = drawn
@@ -471,8 +471,8 @@ def test_entries_that_there_is_no_memory_for_are_named(monkeypatch):
         return allocate(nbytes)
 
     rows = np.repeat(np.arange(10), 20)
-    A.insert([0], [0], 1.0)
-    A.insert(rows[:64], 0, 0.0)  # what passes between kernels is there
+    A.insert(rows[:64], 0, 0.0)  # memory for what passes between kernels is there
+    A.update(rows, 0, 0.0)
     A.delete(rows, 0)
     with monkeypatch.context() as patch:
         patch.setattr(runtime.device, "allocate", full)
@@ -483,6 +483,30 @@ def test_entries_that_there_is_no_memory_for_are_named(monkeypatch):
     assert A.nnz == 200 - len(left)
     A.insert(rows[left], np.tile(np.arange(10), 20)[left], 1.0)
     assert A.nnz == 200
+
+
+def test_a_batch_that_there_is_no_memory_to_sort_leaves_the_matrix_as_it_was(monkeypatch):
+    A = repro.DynamicCSR.from_csr(drawn(), device=DEVICE)
+    rows, columns, values = batch(A.shape, 100)
+    A.insert([], [], [])
+    device = open_runtime(DEVICE).device
+    allocate, calls = device.allocate, []
+
+    def full(nbytes):
+        calls.append(nbytes)
+        if len(calls) > 3:  # the batch itself has come there
+            raise OutOfDeviceMemory("all is taken")
+        return allocate(nbytes)
+
+    for change in (lambda: A.insert(rows, columns, values, "unique"), lambda: A.delete(rows, columns)):
+        calls.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(device, "allocate", full)
+            with pytest.raises(ReproError, match="nothing was done|no room"):
+                change()
+        assert_same(A, drawn())
+    change()
+    assert A.nnz < drawn().nnz
 
 
 def test_a_full_device_is_one_message(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,8 +76,8 @@ class Batches:
 
     # looking ---------------------------------------------------------------------------------------------------------
 
-    def look(self, rows: Any, columns: Any, values: Any = None) -> tuple[list[Given], int]:
-        """Return the arrays of a batch, those that there are, and how many entries it has.
+    def look(self, rows: Any, columns: Any, *values: Any) -> tuple[list[Given], int]:
+        """Return the arrays of a batch, with values or without, and how many entries it has.
 
         Raises
         ------
@@ -84,8 +85,7 @@ class Batches:
             They cannot be such arrays; nothing was queued.
         """
         given = [self.index(rows, "rows", self._shape[0]), self.index(columns, "columns", self._shape[1])]
-        if values is not None:
-            given.append(self.value(values))
+        given += map(self.value, values)
         counts = {array.count for array in given if array.count is not None}
         if len(counts) > 1:
             raise ReproError(
@@ -268,16 +268,12 @@ def precision_of(dtype: DTypeLike, dtypes: dict[str, type[np.floating]]) -> str:
     ------
     ReproError
     """
-    try:
+    with suppress(TypeError):
         asked = np.dtype(dtype)
-    except TypeError:
-        asked = None
-    for name, known in dtypes.items():
-        if asked == np.dtype(known):
-            return name
-    raise ReproError(
-        "a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=asked or dtype
-    )
+        for name, known in dtypes.items():
+            if asked == np.dtype(known):
+                return name
+    raise ReproError("a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=dtype)
 
 
 def _count(host: NDArray[Any]) -> int | None:

@@ -272,12 +272,12 @@ class DynamicCSR(StrictOperator):
         _one_of(mode, "mode", ("add", "unique"))
         _one_of(existing, "existing", ("replace", "add"))
         how = existing if mode == "unique" else None
-        self._change(rows, columns, values, lambda batch: self._matrix.insert(batch, how))
+        self._change(lambda batch: self._matrix.insert(batch, how), rows, columns, values)
 
     def update(self, rows: Any, columns: Any, values: Any, existing: Existing = "replace") -> None:
         """Change the values of entries that are there, and ignore the others; as `insert` in the mode `unique`."""
         _one_of(existing, "existing", ("replace", "add"))
-        self._change(rows, columns, values, lambda batch: self._matrix.insert(batch, existing, grow=False))
+        self._change(lambda batch: self._matrix.insert(batch, existing, grow=False), rows, columns, values)
 
     def delete(self, rows: Any, columns: Any) -> None:
         """Take all entries of some places out, and ignore places that have none.
@@ -292,10 +292,10 @@ class DynamicCSR(StrictOperator):
         ReproError
             These are no places of the matrix; nothing was done.
         """
-        self._change(rows, columns, None, self._matrix.delete)
+        self._change(self._matrix.delete, rows, columns)
 
-    def _change(self, rows: Any, columns: Any, values: Any, change: Callable[[Batch], object]) -> None:
-        given, count = self._batches.look(rows, columns, values)
+    def _change(self, change: Callable[[Batch], object], *arrays: Any) -> None:
+        given, count = self._batches.look(*arrays)
         if not count:
             return
         with self._changing(streams_of(given)):

@@ -70,6 +70,17 @@ class Unfinished(ReproError):
         )
 
 
+@contextmanager
+def _preparing() -> Iterator[None]:
+    """Refuse a batch that there is no memory to arrange: nothing has been done to the matrix yet."""
+    try:
+        yield
+    except OutOfDeviceMemory as error:
+        raise ReproError(
+            "there is no memory to sort a batch in; nothing was done", actual=error, todo="insert or delete it in parts"
+        ) from None
+
+
 class DynamicMatrix:
     """A matrix on a device that entries are inserted into and deleted from.
 
@@ -165,12 +176,15 @@ class DynamicMatrix:
         if not batch.count or not self._storage.shape[0]:
             return self._refuse_all(batch)
         with self._operation("insert"):
-            if existing is None:
-                arranged, insertion = None, self._operations.insertion(batch, self.slack)
-            else:
-                arrange, arranged = self._operations.arranged(batch)
+            with _preparing():
+                arrange, arranged = (None, None) if existing is None else self._operations.arranged(batch)
+                insertion = (
+                    self._operations.insertion(batch, self.slack)
+                    if existing is None or arranged is None
+                    else self._operations.unique_insertion_of(batch, arranged, self.slack, existing, grow)
+                )
+            if arrange is not None:
                 arrange()
-                insertion = self._operations.unique_insertion_of(batch, arranged, self.slack, existing, grow)
             insertion.launch()
             report = self._report()
             if report.bad:
@@ -202,7 +216,9 @@ class DynamicMatrix:
             self._refuse_all(batch)
             return
         with self._operation("delete"):
-            self._operations.deletion(batch)()
+            with _preparing():
+                deletion = self._operations.deletion(batch)
+            deletion()
             if bad := self._report().bad:
                 raise self._outside(bad)
 
