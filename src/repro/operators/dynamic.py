@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, cached_property
 from threading import RLock
 from typing import Any, Literal
 
@@ -341,7 +342,11 @@ class DynamicCSR(StrictOperator):
     def _multiply(self, x: Any, y: Any) -> None:
         with self._lock:
             if self.shape[0]:
-                bind_product(self._load("product"), self._schedule(), self._matrix.storage, x.buffer, y.buffer)()
+                bind_product(self._multiplying, self._schedule(), self._matrix.storage, x.buffer, y.buffer)()
+
+    @cached_property
+    def _multiplying(self) -> Program:
+        return _Reused(self._load("product"))
 
     def _schedule(self) -> Schedule:
         """Return a schedule for rows of about the mean length, counted again where that may have doubled."""
@@ -396,6 +401,13 @@ class DynamicCSR(StrictOperator):
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
         return f"<{size} {type(self).__name__}: {self.dtype}, {self.segments} segments on {self.device_name}>"
+
+
+class _Reused:
+    """A program that gives the same kernel each time, as OpenCL takes long to make one: launched before it is bound anew."""
+
+    def __init__(self, program: Program) -> None:
+        self.kernel = cache(program.kernel)
 
 
 def check_shape(shape: Any, segments: int) -> tuple[int, int]:
