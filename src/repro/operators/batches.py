@@ -105,8 +105,8 @@ class Batches:
             raise ReproError("NaN is no index", where=what, expected="whole numbers", actual=host.dtype)
         if host.size and host.dtype.kind not in "iu":
             raise ReproError("an index is no whole number", where=what, expected="integers", actual=host.dtype)
-        wrong = np.flatnonzero((host < 0) | (host >= limit)) if host.size else ()
-        if len(wrong):
+        wrong = np.flatnonzero((host < 0) | (host >= limit)) if host.size else np.empty(0, np.intp)
+        if wrong.size:
             raise ReproError(
                 "entries lie outside of the matrix; nothing was done",
                 where=f"{what}[{wrong[0]}]",
@@ -160,16 +160,14 @@ class Batches:
         # the device looks at the indices of a batch before it takes any, but at those of one batch at a time
         buffers = [self.buffer(array, count, look=count > most) for array in given]
         if count <= most:
-            yield 0, Batch(count, *buffers)
+            yield 0, _batch(count, buffers)
             return
         device = self._runtime.device
         for first in range(0, count, most):
             here = min(most, count - first)
             sizes = (4, 4, self._dtype.itemsize)
-            cut = [
-                device.part(buffer, first * size, here * size) for buffer, size in zip(buffers, sizes, strict=False)
-            ]
-            yield first, Batch(here, *cut)
+            cut = [device.part(buffer, first * size, here * size) for buffer, size in zip(buffers, sizes, strict=False)]
+            yield first, _batch(here, cut)
 
     def buffer(self, array: Given, count: int, look: bool = False) -> Buffer:
         """Return so many numbers on the device in the type of the matrix: where they lie, if they are of that type.
@@ -231,6 +229,11 @@ class Batches:
     def release(self) -> None:
         """Give memory back."""
         self._scratch.release()
+
+
+def _batch(count: int, buffers: list[Buffer]) -> Batch:
+    rows, columns, *values = buffers
+    return Batch(count, rows, columns, *values[:1])
 
 
 def described(array: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:

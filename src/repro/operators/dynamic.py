@@ -208,10 +208,12 @@ class DynamicCSR(StrictOperator):
         self._batches = Batches(runtime, matrix.shape, self.dtype, precision)
         try:
             with runtime.after():
-                self._matrix = DynamicMatrix(runtime.device, *map(self._load, ("matrix", "sort")), arrays, slack)
+                matrix_module, sort_module = self._load("matrix"), self._load("sort")
+                self._matrix = DynamicMatrix(runtime.device, matrix_module, sort_module, arrays, slack)
         except OutOfDeviceMemory as error:
             raise runtime.no_room(error) from None
-        self._entries, self._since = matrix.nnz, 0
+        self._entries: int = matrix.nnz
+        self._since = 0
 
     def _adopt(self, data: Any, indices: Any, offsets: Any) -> None:
         """Take arrays of CSR on the device for the entries."""
@@ -356,13 +358,14 @@ class DynamicCSR(StrictOperator):
 
     @property
     def _mean(self) -> float:
-        return self._entries / max(self.shape[0], 1)
+        """Entries of a row, those counted in that were inserted since they were last counted."""
+        rows: int = self.shape[0]
+        return (self._entries + self._since) / max(rows, 1)
 
     def reader(self) -> Reader:
         """Return what multiplies while this matrix is changed, also from another thread, on a queue of its own."""
         with self._lock:
-            mean = (self._entries + self._since) / max(self.shape[0], 1)
-            return Reader(self._runtime, self._kind, self._matrix, lambda: self._load("reader"), mean)
+            return Reader(self._runtime, self._kind, self._matrix, lambda: self._load("reader"), self._mean)
 
     def to_scipy(self) -> sp.csr_array:
         """Return the matrix as CSR on the host: rows in the order of columns, entries of one place added up."""
@@ -376,7 +379,7 @@ class DynamicCSR(StrictOperator):
         """Entries, those of one place counted one by one; waits for the device."""
         with self._changing(set()):
             self._entries, self._since = self._matrix.nnz, 0
-        return self._entries
+            return self._entries
 
     @property
     def segments(self) -> int:
