@@ -1,8 +1,8 @@
 """The transitive closure of a program's graph, as an analysis that asks what can reach what derives it, edge by edge.
 
-Blocks of a program are vertices; control flows from a block to its successors, from a call to the function's first block,
-and from its last block back behind the call. Column j of the matrix R has the blocks that j can be reached from. As long
-as the product of R and such a column has blocks that the column lacks, these are inserted. The matrix changes after every
+Blocks of a program are vertices; control flows from a block to its successors, from a call to the function's first
+block, and from its last block back behind the call. Column j of the matrix R has the blocks that reach j. As long as
+the product of R and such a column has blocks that the column lacks, these are inserted. The matrix changes after every
 few products, so it is kept twice: as `repro.DynamicCSR`, which takes the derived edges in where it lies, and as CSR of
 SciPy, which is built anew for each insertion.
 """

@@ -269,21 +269,20 @@ def test_changes_in_any_order_are_those_of_a_dictionary(drawn, dtype, segments, 
             getattr(A, word)()
             continue
         there = set(model)
-        for *place, value in entries:
-            place = tuple(place)
+        for row, column, value in entries:
+            place = row, column
             if word == "delete":
                 model.pop(place, None)
             elif word in ("add", "sum"):
                 model[place] = model.get(place, 0) + value
             elif word == "replace" or place in there:
                 model[place] = value
-        {
-            "add": lambda: A.insert(rows, columns, values),
-            "replace": lambda: A.insert(rows, columns, values, "unique"),
-            "sum": lambda: A.insert(rows, columns, values, "unique", "add"),
-            "update": lambda: A.update(rows, columns, values),
-            "delete": lambda: A.delete(rows, columns),
-        }[word]()
+        if word == "delete":
+            A.delete(rows, columns)
+        elif word == "update":
+            A.update(rows, columns, values)
+        else:
+            A.insert(rows, columns, values, *{"add": (), "replace": ("unique",), "sum": ("unique", "add")}[word])
     expected = sp.lil_array(shape)
     for place, value in model.items():
         expected[place] = value
@@ -453,7 +452,7 @@ def test_words_that_there_are_none_of():
         lambda: A.insert(0, 0, 1.0, mode="unique", existing="keep"),
         lambda: A.update(0, 0, 1.0, existing=None),
     ):
-        with pytest.raises(ReproError, match="unknown (mode|existing)"):
+        with pytest.raises(ReproError, match=r"unknown (mode|existing)"):
             call()
     with pytest.raises(ReproError, match="slack"):
         A.defragment(-1)
@@ -502,7 +501,7 @@ def test_a_batch_that_there_is_no_memory_to_sort_leaves_the_matrix_as_it_was(mon
         calls.clear()
         with monkeypatch.context() as patch:
             patch.setattr(device, "allocate", full)
-            with pytest.raises(ReproError, match="nothing was done|no room"):
+            with pytest.raises(ReproError, match=r"nothing was done|no room"):
                 change()
         assert_same(A, drawn())
     change()
@@ -516,7 +515,7 @@ def test_a_full_device_is_one_message(monkeypatch):
         raise OutOfDeviceMemory("all is taken")
 
     monkeypatch.setattr(runtime.device, "upload", full)
-    with pytest.raises(ReproError, match="no room[\\s\\S]*all is taken"):
+    with pytest.raises(ReproError, match=r"no room[\s\S]*all is taken"):
         repro.DynamicCSR((3, 3), device=DEVICE)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer
 from repro.errors import ReproError
@@ -233,7 +232,7 @@ class Batches:
 
 def _batch(count: int, buffers: list[Buffer]) -> Batch:
     rows, columns, *values = buffers
-    return Batch(count, rows, columns, *values[:1])
+    return Batch(count, rows, columns, values[0] if values else None)
 
 
 def described(array: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
@@ -247,36 +246,6 @@ def described(array: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
 def streams_of(given: list[Given]) -> set[int | None]:
     """Return the streams that arrays of a batch are valid on."""
     return {array.seen.stream for array in given if array.seen is not None}
-
-
-def whole_number(value: Any, what: str, least: int, most: int) -> int:
-    """Return a whole number of a user's within limits.
-
-    Raises
-    ------
-    ReproError
-    """
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not least <= value <= most:
-        raise ReproError(
-            "this is no such number", where=what, expected=f"a whole number from {least:,} to {most:,}", actual=value
-        )
-    return int(value)
-
-
-def precision_of(dtype: DTypeLike, dtypes: dict[str, type[np.floating]]) -> str:
-    """Return the name of a dtype that a matrix can have.
-
-    Raises
-    ------
-    ReproError
-    """
-    with suppress(TypeError):
-        asked = np.dtype(dtype)
-        for name, known in dtypes.items():
-            if asked == np.dtype(known):
-                return name
-    raise ReproError("a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=dtype)
 
 
 def _count(host: NDArray[Any]) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, cached_property
 from threading import RLock
 from typing import Any, Literal
@@ -19,43 +18,18 @@ from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
 from repro.operators.arrays import Kind, on_device
 from repro.operators.base import StrictOperator
-from repro.operators.batches import Batches, described, precision_of, streams_of, whole_number
+from repro.operators.batches import Batches, described, streams_of
 from repro.operators.matrix import precision_of_values
 from repro.operators.reader import Reader
+from repro.operators.room import MOST_SLACK, Room, check_shape, one_of, precision_of, whole_number
 from repro.operators.runtime import Runtime, open_runtime, templates
 from repro.studies.dynamic_csr.batch import Batch
-from repro.studies.dynamic_csr.dynamic import GROWTH, DynamicMatrix, NoRoom
+from repro.studies.dynamic_csr.dynamic import DynamicMatrix, NoRoom
 from repro.studies.dynamic_csr.layout import MOST_ENTRIES, SEGMENTS, lay_out
 from repro.studies.dynamic_csr.operations import Existing
 from repro.studies.dynamic_csr.products import bind_product
 from repro.studies.dynamic_csr.render import render_key
 from repro.studies.dynamic_csr.schedules import Schedule, usual_schedule
-
-#: The least room that a new segment has beside its entries, and limits of what can be asked for.
-LEAST_SLACK, MOST_SLACK, MOST_SEGMENTS = 4, 1 << 20, 64
-MOST_COLUMNS = (1 << 31) - 1
-
-
-@dataclass(frozen=True)
-class Room:
-    """How much room a matrix has, as `DynamicCSR` explains it."""
-
-    segments: int = SEGMENTS
-    slack: int | None = None
-    capacity: int | None = None
-    width: int = 0
-
-    def __post_init__(self) -> None:
-        whole_number(self.segments, "segments", 1, MOST_SEGMENTS)
-        whole_number(self.width, "width", 0, MOST_ENTRIES)
-        if self.slack is not None:
-            whole_number(self.slack, "slack", 0, MOST_SLACK)
-        if self.capacity is not None:
-            whole_number(self.capacity, "capacity", 0, MOST_ENTRIES)
-
-    def for_entries(self, entries: int) -> int:
-        """Return the capacity for so many entries at first: that asked for, or half as much again."""
-        return max(entries, min(int(GROWTH * entries), MOST_ENTRIES)) if self.capacity is None else self.capacity
 
 
 class DynamicCSR(StrictOperator):
@@ -63,8 +37,8 @@ class DynamicCSR(StrictOperator):
 
     Rows are chains of segments in one buffer: dynamic CSR (King 2017). Insertions append to a row, in a new segment
     where the last one is full; where a chain or the buffer is full the matrix is brought together in a larger buffer.
-    Methods wait for the device, but for products of arrays that lie there. One thread at a time changes a matrix, others
-    wait; who wants to multiply meanwhile takes a `reader`.
+    Methods wait for the device, but for products of arrays that lie there. One thread at a time changes a matrix, the
+    others wait; who wants to multiply meanwhile takes a `reader`.
 
     Parameters
     ----------
@@ -106,7 +80,7 @@ class DynamicCSR(StrictOperator):
         device: str = "auto",
     ) -> None:
         room = Room(segments, slack, capacity, width)
-        precision = precision_of(dtype, DTYPES)
+        precision = precision_of(dtype)
         empty = sp.csr_array(check_shape(shape, segments), dtype=DTYPES[precision])
         self._begin(open_runtime(device), precision, empty, room)
 
@@ -165,7 +139,7 @@ class DynamicCSR(StrictOperator):
         check_shape(matrix.shape, segments)
         if matrix.dtype.kind not in "fiub":
             raise ReproError("the matrix is not real", expected="real numbers", actual=matrix.dtype)
-        precision = precision_of_values(matrix.dtype) if dtype is None else precision_of(dtype, DTYPES)
+        precision = precision_of_values(matrix.dtype) if dtype is None else precision_of(dtype)
         rows = sp.csr_array(matrix, dtype=DTYPES[precision])
         try:
             rows.check_format(full_check=True)
@@ -185,15 +159,14 @@ class DynamicCSR(StrictOperator):
             raise ReproError("a width is for matrices of the host", expected=0, actual=room.width)
         data, indices, offsets = arrays
         own = described(data)[0]
-        precision = precision_of_values(own) if dtype is None else precision_of(dtype, DTYPES)
+        precision = precision_of_values(own) if dtype is None else precision_of(dtype)
         count, runtime = math.prod(described(data)[1]), open_runtime(device)
         capacity = room.for_entries(count)
         if count > capacity or capacity > MOST_ENTRIES:
             raise ReproError("the matrix does not fit into its buffer", expected=f"at most {capacity:,}", actual=count)
         made = cls.__new__(cls)
-        slack = max(LEAST_SLACK, -(-count // max(shape[0], 1))) if room.slack is None else room.slack
         empty = sp.csr_array(shape, dtype=DTYPES[precision])
-        made._begin(runtime, precision, empty, Room(room.segments, slack, capacity))
+        made._begin(runtime, precision, empty, Room(room.segments, room.slack_of(count, shape[0]), capacity))
         made._adopt(data, indices, offsets)
         return made
 
@@ -201,8 +174,7 @@ class DynamicCSR(StrictOperator):
         super().__init__(runtime, Kind("real", precision), matrix.shape)
         self._precision = precision
         self._lock = RLock()
-        mean = -(-matrix.nnz // max(matrix.shape[0], 1))
-        slack = max(LEAST_SLACK, mean) if room.slack is None else room.slack
+        slack = room.slack_of(matrix.nnz, matrix.shape[0])
         held = np.maximum(np.diff(matrix.indptr), room.width).sum(dtype=np.int64)
         arrays = lay_out(matrix, room.segments, room.for_entries(int(held)), room.width)
         self._batches = Batches(runtime, matrix.shape, self.dtype, precision)
@@ -240,7 +212,7 @@ class DynamicCSR(StrictOperator):
             device.synchronize()
         self._entries = int(host[-1])
 
-    # changing ----------------------------------------------------------------------------------------------------------
+    # changing ---------------------------------------------------------------------------------------------------------
 
     def insert(
         self,
@@ -272,14 +244,14 @@ class DynamicCSR(StrictOperator):
         ReproError
             The batch is none that can be inserted; nothing was done.
         """
-        _one_of(mode, "mode", ("add", "unique"))
-        _one_of(existing, "existing", ("replace", "add"))
+        one_of(mode, "mode", ("add", "unique"))
+        one_of(existing, "existing", ("replace", "add"))
         how = existing if mode == "unique" else None
         self._change(lambda batch: self._matrix.insert(batch, how), rows, columns, values)
 
     def update(self, rows: Any, columns: Any, values: Any, existing: Existing = "replace") -> None:
         """Change the values of entries that are there, and ignore the others; as `insert` in the mode `unique`."""
-        _one_of(existing, "existing", ("replace", "add"))
+        one_of(existing, "existing", ("replace", "add"))
         self._change(lambda batch: self._matrix.insert(batch, existing, grow=False), rows, columns, values)
 
     def delete(self, rows: Any, columns: Any) -> None:
@@ -339,7 +311,7 @@ class DynamicCSR(StrictOperator):
         except OutOfDeviceMemory as error:
             raise self._runtime.no_room(error) from None
 
-    # reading -----------------------------------------------------------------------------------------------------------
+    # reading ----------------------------------------------------------------------------------------------------------
 
     def _multiply(self, x: Any, y: Any) -> None:
         with self._lock:
@@ -407,31 +379,7 @@ class DynamicCSR(StrictOperator):
 
 
 class _Reused:
-    """A program that gives the same kernel each time, as OpenCL takes long to make one: launched before it is bound anew."""
+    """A program that makes each kernel once, as OpenCL is slow to: for who launches it before it is bound anew."""
 
     def __init__(self, program: Program) -> None:
         self.kernel = cache(program.kernel)
-
-
-def check_shape(shape: Any, segments: int) -> tuple[int, int]:
-    """Return the shape of a matrix, if there can be one.
-
-    Raises
-    ------
-    ReproError
-    """
-    try:
-        rows, columns = shape
-    except (TypeError, ValueError):
-        raise ReproError(
-            "this is no shape of a matrix", where="shape", expected="two whole numbers", actual=shape
-        ) from None
-    return (
-        whole_number(rows, "shape[0], rows", 0, MOST_ENTRIES // segments),
-        whole_number(columns, "shape[1], columns", 0, MOST_COLUMNS),
-    )
-
-
-def _one_of(word: Any, what: str, words: tuple[str, ...]) -> None:
-    if word not in words:
-        raise ReproError(f"unknown {what}", where=what, expected=" or ".join(words), actual=repr(word))

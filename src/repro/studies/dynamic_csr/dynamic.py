@@ -14,7 +14,7 @@ from repro.errors import ReproError
 from repro.studies.dynamic_csr.batch import Arranged, Batch
 from repro.studies.dynamic_csr.kernels import Scratch
 from repro.studies.dynamic_csr.layout import MOST_ENTRIES, Arrays, check_capacity
-from repro.studies.dynamic_csr.operations import Existing, Insertion, Operations
+from repro.studies.dynamic_csr.operations import Existing, Operations
 from repro.studies.dynamic_csr.state import Report
 from repro.studies.dynamic_csr.storage import Storage
 
