@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from repro.devices.base import Device, Program
+from repro.devices.base import Buffer, Device, Program, Queue
 from repro.studies.dynamic_csr.batch import Batch
 from repro.studies.dynamic_csr.dynamic import DynamicMatrix
 from repro.studies.dynamic_csr.reading import Reading
@@ -75,19 +75,20 @@ class Readers:
     matrix: DynamicMatrix
     width: int
     legal: Callable[[np.ndarray], np.ndarray]
-    shape: tuple[int, int] = field(init=False)
     products: int = 0
     seen: set[float] = field(default_factory=set)
     torn: list[float] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.shape = self.matrix.storage.shape
-
     def run(self, change: Iterator[Any], seconds: float, count: int = 2) -> Readers:
         """Change the matrix in this thread for so long, or until a torn row was seen, while others read."""
         stop = threading.Event()
-        threads = [threading.Thread(target=self._read, args=(stop,)) for _ in range(count)]
+        rows, columns = self.matrix.storage.shape
+        threads = []
+        for _ in range(count):
+            queue, x, y = self.device.beside(), self.device.allocate(8 * columns), self.device.allocate(8 * rows)
+            queue.write(x, np.ones(columns))
+            threads.append(threading.Thread(target=self._read, args=(stop, queue, x, y)))
         for thread in threads:
             thread.start()
         try:
@@ -100,14 +101,10 @@ class Readers:
                 thread.join()
         return self
 
-    def _read(self, stop: threading.Event) -> None:
+    def _read(self, stop: threading.Event, queue: Queue, x: Buffer, y: Buffer) -> None:
         try:
-            queue = self.device.beside()
             reading = Reading(queue, self.program, self.width, self.matrix)
-            rows, columns = self.shape
-            with queue.current():
-                x, y = (self.device.upload(np.ones(n)) for n in (columns, rows))
-            sums = np.empty(rows)
+            sums = np.empty(y.nbytes // 8)
             while not stop.is_set():
                 reading.multiply(x, y)
                 queue.download(y, sums)

@@ -19,9 +19,9 @@ from repro.studies.dynamic_csr.reading import Reading
 class Reader(StrictOperator):
     """A matrix as others see it who multiply while it is changed; made by `DynamicCSR.reader`.
 
-    Each row of a product is that of the matrix before a change of the row or after it, never of half a change; which of
-    them may differ from row to row. A product sees all changes that were done when it began. A reader has a queue of its own
-    and is for one thread, any one; a matrix can have several. Its products wait for their end.
+    Each row of a product is that of the matrix before a change of the row or after it, never of half a change; which
+    of them may differ from row to row. A product sees all changes that were done when it began. A reader has a queue of
+    its own and is for one thread, any one; a matrix can have several. Its products wait for their end.
 
     Parameters
     ----------

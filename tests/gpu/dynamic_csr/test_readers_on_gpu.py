@@ -1,4 +1,4 @@
-"""Products on a stream of their own while the matrix is changed on another: every row as before a change or after it."""
+"""Products on a stream of their own while the matrix is changed on another: each row as before a change or after it."""
 
 import numpy as np
 import pytest
