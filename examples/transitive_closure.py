@@ -178,7 +178,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Closure]:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--functions", type=int, default=50, help="functions of the program")
     parser.add_argument("--blocks", type=int, default=12, help="blocks of a function, about")
-    parser.add_argument("--at-once", type=int, default=16, help="columns multiplied before an insertion")
+    parser.add_argument("--columns", type=int, default=16, help="columns multiplied before an insertion")
     parser.add_argument("--seed", type=int, default=1, help="of the program")
     parser.add_argument("--device", default="auto", help="auto, cuda:N or opencl:N")
     options = parser.parse_args(arguments)
@@ -200,7 +200,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Closure]:
     print(f"{'':44}{'rounds':>8}{'insertions':>12}{'products':>12}{'insertions':>12}")
     closures = {}
     for name, begin in ways.items():
-        closures[name] = closure = close(begin(), n, options.at_once)
+        closures[name] = closure = close(begin(), n, options.columns)
         if ((closure.matrix.toarray() > 0) != reached).any():
             raise SystemExit(f"error: {name}: this is not the closure that scipy.sparse.csgraph has")
         seconds = f"{closure.products:10.3f} s{closure.changes:10.3f} s"

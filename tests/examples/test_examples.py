@@ -87,7 +87,7 @@ def test_the_eigenvector_is_one(tmp_path):
 
 def test_the_closure_is_that_of_a_search(capsys):
     example = import_module("transitive_closure")
-    closures = example.main(["--functions", "8", "--blocks", "5", "--at-once", "9", *DEVICE])
+    closures = example.main(["--functions", "8", "--blocks", "5", "--columns", "9", *DEVICE])
     dynamic, rebuilt = closures.values()
     assert (dynamic.rounds, dynamic.insertions) == (rebuilt.rounds, rebuilt.insertions)
     assert dynamic.rounds > 1
