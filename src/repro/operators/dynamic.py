@@ -37,8 +37,8 @@ class DynamicCSR(StrictOperator):
 
     Rows are chains of segments in one buffer: dynamic CSR (King 2017). Insertions append to a row, in a new segment
     where the last one is full; where a chain or the buffer is full the matrix is brought together in a larger buffer.
-    Methods wait for the device, but for products of arrays that lie there. One thread at a time changes a matrix, the
-    others wait; who wants to multiply meanwhile takes a `reader`.
+    Methods wait for the device, but for products of arrays that lie there. One thread at a time works with a matrix, the
+    others wait; on a GPU it is the thread that first used it. Who wants to multiply meanwhile takes a `reader`.
 
     Parameters
     ----------
@@ -313,10 +313,14 @@ class DynamicCSR(StrictOperator):
 
     # reading ----------------------------------------------------------------------------------------------------------
 
-    def _multiply(self, x: Any, y: Any) -> None:
+    def matvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
+        """Return A x with all that was inserted and deleted until now; see `DeviceOperator.matvec`."""
         with self._lock:
-            if self.shape[0]:
-                bind_product(self._multiplying, self._schedule(), self._matrix.storage, x.buffer, y.buffer)()
+            return super().matvec(x, out, stream=stream)
+
+    def _multiply(self, x: Any, y: Any) -> None:
+        if self.shape[0]:
+            bind_product(self._multiplying, self._schedule(), self._matrix.storage, x.buffer, y.buffer)()
 
     @cached_property
     def _multiplying(self) -> Program:
