@@ -37,8 +37,8 @@ class DynamicCSR(StrictOperator):
 
     Rows are chains of segments in one buffer: dynamic CSR (King 2017). Insertions append to a row, in a new segment
     where the last one is full; where a chain or the buffer is full the matrix is brought together in a larger buffer.
-    Methods wait for the device, but for products of arrays that lie there. One thread at a time works with a matrix, the
-    others wait; on a GPU it is the thread that first used it. Who wants to multiply meanwhile takes a `reader`.
+    Methods wait for the device, but for products of arrays that lie there. One thread at a time works with a matrix,
+    the others wait; on a GPU it is the thread that first used it. Who wants to multiply meanwhile takes a `reader`.
 
     Parameters
     ----------
