@@ -76,8 +76,8 @@ def make_pycuda(machine):
     """Return `pycuda.driver` of that machine."""
 
     class Stream:
-        def __init__(self):
-            self.gpu, self.now = machine.current, 0
+        def __init__(self, flags=0):
+            self.gpu, self.now, self.flags = machine.current, 0, flags
             self.handle = 1000 + len(machine.streams)
             machine.streams[self.handle] = self
 
@@ -164,6 +164,8 @@ def make_pycuda(machine):
         mem_alloc=Allocation,
         mem_get_info=lambda: (machine.current, 0),
         memset_d8_async=lambda pointer, byte, nbytes, stream: stream.add(FLUSH),
+        memcpy_htod_async=lambda pointer, array, stream: stream.add(array.nbytes / BYTES_PER_MS),
+        memcpy_dtoh_async=lambda array, pointer, stream: stream.add(array.nbytes / BYTES_PER_MS),
         module_from_file=lambda path: Program(),
     )
     return driver

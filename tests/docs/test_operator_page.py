@@ -1,4 +1,4 @@
-"""The Python of docs/operator.md runs as written; what needs another library only where that is installed."""
+"""The Python of the operators' pages runs as written; what needs another library only where that is installed."""
 
 import importlib.util
 import re
@@ -9,27 +9,32 @@ from importlib import import_module
 import pytest
 from pages import REPOSITORY, blocks
 
-PAGE = REPOSITORY / "docs/operator.md"
+PAGE, DYNAMIC = REPOSITORY / "docs/operator.md", REPOSITORY / "docs/dynamic.md"
 
 
-def test_the_code_runs_from_top_to_bottom(monkeypatch, tmp_path):
+@pytest.mark.parametrize(("page", "count"), [(PAGE, 3), (DYNAMIC, 2)], ids=lambda value: getattr(value, "stem", None))
+def test_the_code_runs_from_top_to_bottom(monkeypatch, tmp_path, page, count):
     monkeypatch.setenv("REPRO_CACHE", str(tmp_path))
     scope = {}
-    found = [block for block in blocks(PAGE) if block.language == "python"]
-    assert len(found) == 3
+    found = [block for block in blocks(page) if block.language == "python"]
+    assert len(found) == count
     for block in found:
         needed = set(re.findall(r"^(?:import|from) (\w+)", block.text, re.MULTILINE))
         if all(importlib.util.find_spec(name) for name in needed):
-            exec(compile(block.text, str(PAGE), "exec"), scope)
+            exec(compile(block.text, str(page), "exec"), scope)
 
 
-@pytest.mark.parametrize("example", ["conjugate_gradients", "spin_transformation"])
-def test_the_examples_have_the_options_that_are_shown(example, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("page", "example"),
+    [(PAGE, "conjugate_gradients"), (PAGE, "spin_transformation"), (DYNAMIC, "transitive_closure")],
+    ids=lambda value: getattr(value, "stem", value),
+)
+def test_the_examples_have_the_options_that_are_shown(page, example, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(REPOSITORY / "examples"))
     with pytest.raises(SystemExit):
         import_module(example).main(["--help"])
     known = set(re.findall(r"--\w+", capsys.readouterr().out))
-    lines = [line for block in blocks(PAGE) for line in block.text.splitlines() if f"examples/{example}.py" in line]
+    lines = [line for block in blocks(page) for line in block.text.splitlines() if f"examples/{example}.py" in line]
     assert lines
     for line in lines:
         assert {word for word in shlex.split(line) if word.startswith("--")} <= known

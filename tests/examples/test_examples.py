@@ -85,6 +85,34 @@ def test_the_eigenvector_is_one(tmp_path):
     assert np.isclose((area[:, None] * turn**2).sum() / area.sum(), 1)
 
 
+def test_the_closure_is_that_of_a_search(capsys):
+    example = import_module("transitive_closure")
+    closures = example.main(["--functions", "8", "--blocks", "5", "--columns", "9", *DEVICE])
+    dynamic, rebuilt = closures.values()
+    assert (dynamic.rounds, dynamic.insertions) == (rebuilt.rounds, rebuilt.insertions)
+    assert dynamic.rounds > 1
+    np.testing.assert_array_equal(dynamic.matrix.toarray() > 0, rebuilt.matrix.toarray() > 0)
+    edges = example.program_graph(8, 5, 1).toarray() > 0
+    reached = edges
+    for _ in range(len(edges)):
+        reached = reached | (reached.astype(int) @ edges > 0)
+    np.testing.assert_array_equal(dynamic.matrix.toarray() > 0, reached)
+    assert dynamic.matrix.nnz == reached.sum() > edges.sum()
+    assert "times as long" in capsys.readouterr().out
+
+
+def test_a_wrong_closure_is_told(monkeypatch):
+    example = import_module("transitive_closure")
+    monkeypatch.setattr(example, "expected", lambda edges: edges.toarray() > 0)
+    with pytest.raises(SystemExit, match="not the closure"):
+        example.main(["--functions", "3", "--blocks", "3", *DEVICE])
+
+
+def test_a_device_that_there_is_not_is_one_message():
+    with pytest.raises(SystemExit, match="error: "):
+        import_module("transitive_closure").main(["--functions", "2", "--device", "opencl:77"])
+
+
 def test_a_wish_that_cannot_be_is_one_message(tmp_path):
     for name in ("conjugate_gradients", "spin_transformation"):
         with pytest.raises(SystemExit, match="error: unknown layout"):

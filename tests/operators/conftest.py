@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from repro.operators.arrays import DeviceArray
+from repro.operators.runtime import open_runtime
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import expand
 
@@ -34,3 +37,9 @@ def as_scipy() -> Callable[[Matrix], Any]:
         return matrix.tocsr() if problem.entry in ("real", "pattern") else matrix
 
     return convert
+
+
+@pytest.fixture
+def put() -> Callable[[Any], DeviceArray]:
+    """Bring an array to the device."""
+    return lambda array: open_runtime(DEVICE).put(np.asarray(array))

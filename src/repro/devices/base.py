@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -152,7 +153,36 @@ class Clock(Protocol):
         """Return the current SM clock in MHz and the reasons for throttling (None: not throttled or unknown)."""
 
 
-class Device(Clock, Protocol):
+class Queue(Protocol):
+    """What launches and copies are queued on, one after the other."""
+
+    def current(self) -> AbstractContextManager[None]:
+        """Make the device the thread's own, for what goes past the queue: memory, and kernels of a program."""
+
+    def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Copy a host array to the start of a buffer, behind what is queued; wait for it."""
+
+    def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Wait for the queue, then copy the first bytes of a buffer into a host array."""
+
+    def bind(self, kernel: Kernel, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
+        """Return what puts one launch of `grid` blocks of `block` threads into the queue.
+
+        The arguments are packed once, so that a launch costs the host as little as can be. The launch raises
+        `LaunchError`.
+        """
+
+    def synchronize(self) -> None:
+        """Wait for all that is queued.
+
+        Raises
+        ------
+        LaunchError
+            Something that was queued failed.
+        """
+
+
+class Device(Clock, Queue, Protocol):
     """One GPU, or the CPU through OpenCL. One in-order queue; launches are asynchronous.
 
     Attributes
@@ -193,9 +223,6 @@ class Device(Clock, Protocol):
         OutOfDeviceMemory
         """
 
-    def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        """Copy a host array to the start of a buffer, behind what is queued; wait for it."""
-
     def allocate(self, nbytes: int) -> Buffer:
         """Return new, uninitialised device memory.
 
@@ -218,18 +245,8 @@ class Device(Clock, Protocol):
             The device does not take it for a buffer.
         """
 
-    def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        """Wait for the queue, then copy the first bytes of a buffer into a host array."""
-
     def fill(self, buffer: Buffer, byte: int) -> None:
         """Set every byte, asynchronously; 0xFF makes every floating-point number NaN."""
-
-    def bind(self, kernel: Kernel, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
-        """Return what puts one launch of `grid` blocks of `block` threads into the queue.
-
-        The arguments are packed once, so that a launch costs the host as little as can be. The launch raises
-        `LaunchError`.
-        """
 
     def bind_concurrent(self, launches: Sequence[Launch]) -> Callable[[], None]:
         """Return what queues several launches with no order among themselves: as one, behind what is queued before.
@@ -237,6 +254,9 @@ class Device(Clock, Protocol):
         On a GPU each is queued on a stream of its own, which a graph captures as well; on the CPU they run one after
         the other.
         """
+
+    def beside(self) -> Queue:
+        """Return another queue of the device, with no order between it and the device's own; for any one thread."""
 
     def use_common(self, program: Program) -> None:
         """Take what the device itself needs from the common module (the kernel that blocks a stream)."""

@@ -18,7 +18,8 @@ from repro.codegen.targets import get_target
 from repro.devices.base import Argument, Buffer, Launch, LaunchError, OutOfDeviceMemory, Program
 from repro.devices.cuda_blocker import Blocker, may_block
 from repro.devices.cuda_buffer import CudaBuffer
-from repro.devices.cuda_launch import bind_launch
+from repro.devices.cuda_launch import bind_launch, pointer_of, values_of
+from repro.devices.cuda_queue import CudaQueue
 from repro.devices.cuda_streams import SideStreams
 from repro.devices.cuda_timing import Timer
 from repro.devices.cuda_versions import cusparse_version, dotted, package_version, runtime_version
@@ -140,6 +141,10 @@ class CudaDevice:
 
         return inside
 
+    def beside(self) -> CudaQueue:
+        """Return a stream of its own."""
+        return CudaQueue(self._cuda, self._context, self.failure)
+
     def environment(self) -> dict[str, Any]:
         """Describe GPU, driver, its settings, and the libraries between it and Python."""
         api = dotted(self._cuda.get_driver_version())
@@ -190,7 +195,7 @@ class CudaDevice:
         """Wait for the stream, then copy a host array to the start of a buffer."""
         self.synchronize()
         with self._mapped():
-            self._cuda.memcpy_htod(_pointer(buffer), np.ascontiguousarray(array))
+            self._cuda.memcpy_htod(pointer_of(buffer), np.ascontiguousarray(array))
 
     def allocate(self, nbytes: int) -> CudaBuffer:
         """Return new memory, aligned to 256 bytes."""
@@ -199,31 +204,31 @@ class CudaDevice:
 
     def part(self, buffer: Buffer, offset: int, nbytes: int) -> CudaBuffer:
         """Return some bytes of a buffer as one of their own."""
-        return CudaBuffer(_pointer(buffer) + offset, nbytes)
+        return CudaBuffer(pointer_of(buffer) + offset, nbytes)
 
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
         """Wait for the stream, then copy the first bytes of a buffer into a host array."""
         self.synchronize()
         with self._mapped():
-            self._cuda.memcpy_dtoh(array, _pointer(buffer))
+            self._cuda.memcpy_dtoh(array, pointer_of(buffer))
 
     def fill(self, buffer: Buffer, byte: int) -> None:
         """Set every byte."""
         try:
-            self._memset(_pointer(buffer), byte, buffer.nbytes, self._stream)
+            self._memset(pointer_of(buffer), byte, buffer.nbytes, self._stream)
         except self._cuda.Error as error:
             raise self.failure(error) from None
 
     def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
         """Return what queues one launch."""
-        return self._guarded(bind_launch(kernel, grid, block, self._stream, _values(arguments)))
+        return self._guarded(bind_launch(kernel, grid, block, self._stream, values_of(arguments)))
 
     def bind_concurrent(self, launches: Sequence[Launch]) -> Callable[[], None]:
         """Return what queues several launches, each on a stream of its own."""
         with self._mapped():
             streams = self._side_streams.take(len(launches))
         runs = [
-            bind_launch(kernel, grid, block, stream, _values(arguments))
+            bind_launch(kernel, grid, block, stream, values_of(arguments))
             for stream, (kernel, grid, block, arguments) in zip(streams, launches, strict=True)
         ]
         return self._guarded(self._side_streams.side_by_side(runs))
@@ -375,15 +380,6 @@ def open_cuda(ordinal: int) -> CudaDevice:
             actual=error,
             todo="see with `nvidia-smi` whether another process has it to itself or has filled its memory",
         ) from None
-
-
-def _values(arguments: Sequence[Argument]) -> list[np.generic]:
-    """Return arguments as they are packed, a buffer as its address."""
-    return [a if isinstance(a, np.generic) else np.uintp(_pointer(a)) for a in arguments]
-
-
-def _pointer(buffer: Any) -> int:
-    return int(buffer.pointer)
 
 
 def _uuid(ordinal: int) -> str:

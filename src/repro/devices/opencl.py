@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -94,6 +95,17 @@ class OpenClDevice:
             self.uuid += f"/{part.index}of{part.count}"
         self.n_s = int(self._device.max_compute_units)
         self.l2_bytes = _last_level_cache() or _FALLBACK_CACHE
+
+    def beside(self) -> OpenClDevice:
+        """Return the same device with another queue."""
+        other = copy(self)
+        with self._mapped():
+            other._queue = self._cl.CommandQueue(self._context)
+        return other
+
+    def current(self) -> AbstractContextManager[None]:
+        """Do nothing: OpenCL's calls name their context."""
+        return nullcontext()
 
     def environment(self) -> dict[str, Any]:
         """Describe processor, runtime and Python."""

@@ -1,7 +1,9 @@
 """Taking a tuned kernel away: an operator for SciPy and for arrays on the GPU, and what solvers do with vectors."""
 
 from repro.operators.arrays import DeviceArray
+from repro.operators.dynamic import DynamicCSR
 from repro.operators.linear import SpmvOperator, operator
+from repro.operators.reader import Reader
 from repro.operators.vectors import Vectors, vectors
 
-__all__ = ["DeviceArray", "SpmvOperator", "Vectors", "operator", "vectors"]
+__all__ = ["DeviceArray", "DynamicCSR", "Reader", "SpmvOperator", "Vectors", "operator", "vectors"]

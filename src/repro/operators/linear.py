@@ -6,12 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator
-
-from repro.errors import ReproError
-from repro.operators.arrays import DeviceArray, on_device
+from repro.operators.arrays import DeviceArray
+from repro.operators.base import DeviceOperator
 from repro.operators.choice import fastest, find_variant
 from repro.operators.matrix import as_problem
 from repro.operators.product import Product
@@ -20,7 +16,7 @@ from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 
 
-class SpmvOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
+class SpmvOperator(DeviceOperator):
     """y = A x by one of our kernels; made by `repro.operator`.
 
     Shape and dtype are those of the matrix as SciPy has it: a matrix of n×n blocks of 3×3 is 3n×3n, one of quaternions
@@ -43,10 +39,9 @@ class SpmvOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
     def __init__(self, problem: Matrix, product: Product) -> None:
         kind = product.vectors.kind
         size = problem.n * kind.numbers
-        super().__init__(kind.dtype, (size, size))
-        self._product, self._kind, self._runtime = product, kind, product.runtime
+        super().__init__(product.runtime, kind, (size, size))
+        self._product = product
         self.name = str(product.id)
-        self.device_name = self._runtime.device.name
         self.entry, self.precision, self.n, self.nbytes = problem.entry, kind.precision, problem.n, product.nbytes
 
     @cached_property
@@ -54,96 +49,17 @@ class SpmvOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
         """Vectors that it multiplies as they are: on the same device, in natural order, members side by side."""
         return self._product.vectors if self._product.direct else Vectors(self._runtime, self.n, self._kind)
 
-    def matvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
-        """Return A x.
-
-        Parameters
-        ----------
-        x
-            A NumPy array `(N,)` or `(N, 1)`; or an array on the device, a `DeviceArray` or, on a GPU, one with
-            `__cuda_array_interface__`: contiguous, of the operator's dtype, N numbers in any shape. It is read where
-            it lies.
-        out
-            Where to write the product, an array of the same kind that does not overlap with x. Without it there is a
-            new NumPy array, or `DeviceArray` of x's shape.
-        stream
-            Handle of the CUDA stream that x was computed on and the product will be used on. Without it, it is what x
-            says in its interface, else the default stream (the case of PyTorch, whose arrays do not say).
-            The product is only queued, behind that stream's work, and what comes later on that stream waits for it.
-
-        Raises
-        ------
-        ReproError
-            An array on the device is of another type, size or layout, or overlaps with the other one.
-        """
-        if on_device(x):
-            return self._on_device(x, out, stream)
-        if out is not None and on_device(out):
-            raise ReproError("x and out have to be on the same side", expected="both on the device, or both NumPy's")
-        y = super().matvec(np.asarray(x))
-        if out is None:
-            return y
-        out[...] = y
-        return out
-
-    def dot(self, x: Any) -> Any:
-        """Return A x, as `matvec`; of anything else what SciPy returns."""
-        return self.matvec(x) if on_device(x) else super().dot(x)
-
-    def __matmul__(self, x: Any) -> Any:
-        return self.dot(x)
-
-    def __mul__(self, x: Any) -> Any:
-        return self.matvec(x) if on_device(x) else super().__mul__(x)
-
-    def __call__(self, x: Any) -> Any:
-        """Return A x."""
-        return self.dot(x)
-
-    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Multiply a host array."""
-        if np.iscomplexobj(x) and self.dtype.kind != "c":
-            return self._matvec(x.real) + 1j * self._matvec(x.imag)
-        plain = self._kind.members(x)
-        from_host, to_host = self._staging
-        self._runtime.device.write(from_host.buffer, plain)
-        with self._runtime.after():
-            self._multiply(from_host, to_host)
-        return to_host.get()
-
-    @cached_property
-    def _staging(self) -> tuple[DeviceArray, DeviceArray]:
-        """Arrays on the device for what comes from the host and goes back."""
-        first, second = (self._runtime.empty((self.shape[0],), self._kind.dtype) for _ in range(2))
-        return first, second
-
-    def _on_device(self, x: Any, out: Any, stream: int | None) -> Any:
-        if out is not None and not on_device(out):
-            raise ReproError("x and out have to be on the same side", expected="both on the device, or both NumPy's")
-        size = self.shape[0]
-        entry = self._kind.algebra.size * self._kind.scalar.itemsize
-        aligned = min(entry & -entry, 16)
-        from_x = self._runtime.view(x, "x", self._kind.dtype, size, aligned)
-        y = self._runtime.empty(from_x.shape, self._kind.dtype) if out is None else out
-        to_y = self._runtime.view(y, "out", self._kind.dtype, size, aligned, write=True)
-        if _overlap(from_x.buffer, to_y.buffer):
-            raise ReproError("x and out overlap", expected="two arrays", todo="give another `out`, or none")
-        streams = (from_x.stream, to_y.stream) if stream is None else (stream,)
-        with self._runtime.after(*streams):
-            self._multiply(from_x, to_y)
-        return y
-
     def _multiply(self, x: Any, y: Any) -> None:
         if self._product.direct:
             self._product.multiply(x.buffer, y.buffer)
             return
-        ordered_x, ordered_y = self._ordered
+        ordered_x, ordered_y = self._in_order
         self._product.vectors.arrange(x.buffer, ordered_x.buffer)
         self._product.multiply(ordered_x.buffer, ordered_y.buffer)
         self._product.vectors.restore(ordered_y.buffer, y.buffer)
 
     @cached_property
-    def _ordered(self) -> tuple[DeviceArray, DeviceArray]:
+    def _in_order(self) -> tuple[DeviceArray, DeviceArray]:
         """Arrays in the layout's own order, where that is not the user's."""
         return self._product.vectors.empty(), self._product.vectors.empty()
 
@@ -195,11 +111,3 @@ def operator(
     else:
         variant = find_variant(tuned, problem, precision, runtime.device.target, Path(results))
     return SpmvOperator(problem, Product(runtime, problem, precision, variant))
-
-
-def _overlap(x: Any, y: Any) -> bool:
-    if x is y:
-        return True
-    if not hasattr(x, "pointer") or not hasattr(y, "pointer"):
-        return False
-    return bool(x.pointer < y.pointer + y.nbytes and y.pointer < x.pointer + x.nbytes)

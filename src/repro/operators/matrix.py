@@ -55,7 +55,7 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
     if stored not in entries():
         raise ReproError("unknown entry", expected=f"one of {', '.join(sorted(entries()))}", actual=stored)
     problem = _from_blocks(matrix) if stored == "block3" and _blocks(matrix) == (3, 3) else _folded(matrix, stored)
-    return problem.validate().require_product(), precision or _precision_of(matrix.dtype)
+    return problem.validate().require_product(), precision or precision_of_values(matrix.dtype)
 
 
 def _blocks(matrix: Any) -> tuple[int, int] | None:
@@ -68,7 +68,8 @@ def _entry_of(matrix: Any) -> str:
     return BLOCKS.get(_blocks(matrix) or (1, 1), "real")
 
 
-def _precision_of(dtype: np.dtype[Any]) -> str:
+def precision_of_values(dtype: np.dtype[Any]) -> str:
+    """Return the precision to multiply values of a dtype in: single for single, else double."""
     return PRECISIONS.get(np.empty(0, dtype).real.dtype, "double")
 
 

@@ -132,6 +132,12 @@ class Runtime:
         with self._streams.ordered({s for s in streams if s is not None}):
             yield
 
+    def finish(self, *streams: int | None) -> None:
+        """Wait for what is queued on our stream and on others; None is the default stream."""
+        self.device.synchronize()
+        if self._streams is not None:
+            self._streams.finish({LEGACY_DEFAULT_STREAM if s is None else s for s in streams})
+
 
 class _Streams:
     """Our stream among others of the GPU.
@@ -159,17 +165,28 @@ class _Streams:
 
     @contextmanager
     def ordered(self, streams: set[int]) -> Iterator[None]:
-        driver = self._driver
         foreign = streams - {0, LEGACY_DEFAULT_STREAM, self._ours}
-        elsewhere = int(self._call(driver.cuCtxGetCurrent)) != int(self._context)
-        if elsewhere:  # another library, or another thread, works on another GPU or on none
-            self._call(driver.cuCtxPushCurrent, self._context)
-        try:
+        with self._current():
             for stream in foreign:
                 self._wait(self._ours, stream)
             yield
             for stream in foreign:
                 self._wait(stream, self._ours)
+
+    def finish(self, streams: set[int]) -> None:
+        """Wait for streams."""
+        with self._current():
+            for stream in streams - {self._ours}:
+                self._call(self._driver.cuStreamSynchronize, stream)
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        driver = self._driver
+        elsewhere = int(self._call(driver.cuCtxGetCurrent)) != int(self._context)
+        if elsewhere:  # another library, or another thread, works on another GPU or on none
+            self._call(driver.cuCtxPushCurrent, self._context)
+        try:
+            yield
         finally:
             if elsewhere:
                 self._call(driver.cuCtxPopCurrent)

@@ -46,10 +46,12 @@ class NoRoom(ReproError):
     ----------
     left
         Which entries of the batch are not in the matrix, int32 `(m,)`.
+    reason
+        Why no room could be made.
     """
 
     def __init__(self, left: NDArray[np.int32], of: int, reason: object) -> None:
-        self.left = left
+        self.left, self.reason = left, reason
         super().__init__(
             "there is no room on the device for all of a batch",
             expected=f"room for {of:,} entries",
@@ -67,6 +69,17 @@ class Unfinished(ReproError):
             actual=operation,
             todo="build it again",
         )
+
+
+@contextmanager
+def _preparing() -> Iterator[None]:
+    """Refuse a batch that there is no memory to arrange: nothing has been done to the matrix yet."""
+    try:
+        yield
+    except OutOfDeviceMemory as error:
+        raise ReproError(
+            "there is no memory to sort a batch in; nothing was done", actual=error, todo="insert or delete it in parts"
+        ) from None
 
 
 class DynamicMatrix:
@@ -104,6 +117,23 @@ class DynamicMatrix:
         if self._under_way is not None:
             raise Unfinished(self._under_way)
         return self._storage
+
+    def hold(self) -> Storage:
+        """Return its arrays as they are now, also during an operation, kept until they are released by who asked.
+
+        They stay a sound matrix for a reader that looks at the versions of rows, if not the newest one.
+
+        Raises
+        ------
+        ReproError
+            The matrix was released.
+        """
+        while True:
+            storage = self._storage
+            if storage.hold():
+                return storage
+            if storage is self._storage:
+                raise ReproError("the matrix was released", todo="make a new one")
 
     @property
     def operations(self) -> Operations:
@@ -147,12 +177,15 @@ class DynamicMatrix:
         if not batch.count or not self._storage.shape[0]:
             return self._refuse_all(batch)
         with self._operation("insert"):
-            if existing is None:
-                arranged, insertion = None, self._operations.insertion(batch, self.slack)
-            else:
-                arrange, arranged = self._operations.arranged(batch)
+            with _preparing():
+                arrange, arranged = (None, None) if existing is None else self._operations.arranged(batch)
+                insertion = (
+                    self._operations.insertion(batch, self.slack)
+                    if existing is None or arranged is None
+                    else self._operations.unique_insertion_of(batch, arranged, self.slack, existing, grow)
+                )
+            if arrange is not None:
                 arrange()
-                insertion = self._operations.unique_insertion_of(batch, arranged, self.slack, existing, grow)
             insertion.launch()
             report = self._report()
             if report.bad:
@@ -184,7 +217,9 @@ class DynamicMatrix:
             self._refuse_all(batch)
             return
         with self._operation("delete"):
-            self._operations.deletion(batch)()
+            with _preparing():
+                deletion = self._operations.deletion(batch)
+            deletion()
             if bad := self._report().bad:
                 raise self._outside(bad)
 

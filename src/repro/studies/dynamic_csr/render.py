@@ -13,6 +13,8 @@ from repro.studies.dynamic_csr.paper import STUDY
 
 #: What there is a module of: a template of that name in `kernels/dynamic_csr/`.
 MODULES = ("matrix", "sort", "product", "hybrid", "rebuild", "exchange")
+#: What only a matrix that is taken away needs: readers beside its changes, and batches in other types.
+OPERATOR_MODULES = ("reader", "arrays")
 #: Threads of a block, where a kernel needs no other number.
 N_T = {"cuda": 256, "opencl": 64}
 #: The largest batch that one block inserts, and its threads.
@@ -37,11 +39,12 @@ def render_key(templates: Path, key: str, target: Target) -> str:
         The key is none, or a template is missing or wrong.
     """
     precision, _, module = key.partition("/")
-    if precision not in DTYPES or module not in MODULES:
+    if precision not in DTYPES or module not in (*MODULES, *OPERATOR_MODULES):
         raise ReproError(
             "unknown module",
             where=f"study {STUDY}",
-            expected=f"PRECISION/MODULE with a precision of {', '.join(DTYPES)} and a module of {', '.join(MODULES)}",
+            expected=f"PRECISION/MODULE with a precision of {', '.join(DTYPES)} and a module of "
+            f"{', '.join((*MODULES, *OPERATOR_MODULES))}",
             actual=key,
         )
     scalar, scalar_bytes = SCALARS[precision]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 
 import numpy as np
 
@@ -43,6 +44,8 @@ class Storage:
     sizes: Buffer
     versions: Buffer
     state: Buffer
+    _holders: int = field(default=1, init=False, repr=False)
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
     @classmethod
     def upload(cls, device: Device, arrays: Arrays) -> Storage:
@@ -125,7 +128,19 @@ class Storage:
     def _buffers(self) -> tuple[Buffer, ...]:
         return self.columns, self.values, self.table, self.sizes, self.versions, self.state
 
+    def hold(self) -> bool:
+        """Keep the memory until `release` is called once more; False where it has been given back already."""
+        with self._lock:
+            self._holders += self._holders > 0
+            return self._holders > 0
+
     def release(self) -> None:
-        """Give the memory back."""
+        """Give the memory back, once all who hold it have let go."""
+        with self._lock:
+            if not self._holders:
+                return
+            self._holders -= 1
+            if self._holders:
+                return
         for buffer in self._buffers:
             buffer.release()

@@ -1,0 +1,169 @@
+"""What all operators share: a product on a device as a SciPy `LinearOperator` that also takes arrays lying there."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
+
+from repro.devices.base import Queue
+from repro.errors import ReproError
+from repro.operators.arrays import DeviceArray, Kind, on_device
+from repro.operators.runtime import Runtime
+
+
+class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
+    """y = A x on a device.
+
+    Parameters
+    ----------
+    runtime
+        The device.
+    kind
+        What the numbers of x and y are.
+    shape
+        Of the matrix as SciPy has it.
+
+    Attributes
+    ----------
+    device_name
+        What it runs on.
+    """
+
+    def __init__(self, runtime: Runtime, kind: Kind, shape: tuple[int, int]) -> None:
+        super().__init__(kind.dtype, shape)
+        self._runtime, self._kind = runtime, kind
+        self.device_name = runtime.device.name
+
+    @abstractmethod
+    def _multiply(self, x: Any, y: Any) -> None:
+        """Queue y = A x; both have a `buffer` on the device."""
+
+    @property
+    def _queue(self) -> Queue:
+        """What the product, and the copies between it and the host, are queued on."""
+        return self._runtime.device
+
+    def _ordered(self, *streams: int | None) -> AbstractContextManager[None]:
+        """Order the body's product among what others queued on these streams."""
+        return self._runtime.after(*streams)
+
+    def matvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
+        """Return A x.
+
+        Parameters
+        ----------
+        x
+            A NumPy array `(columns,)` or `(columns, 1)`; or an array on the device, a `DeviceArray` or, on a GPU, one
+            with `__cuda_array_interface__`: contiguous, of the operator's dtype, so many numbers in any shape. It is
+            read where it lies.
+        out
+            Where to write the product, an array of the same kind that does not overlap with x. Without it there is a
+            new NumPy array, or `DeviceArray`: of x's shape where the matrix is square, else `(rows,)`.
+        stream
+            Handle of the CUDA stream that x was computed on and the product will be used on. Without it, it is what x
+            says in its interface, else the default stream (the case of PyTorch, whose arrays do not say).
+            The product is only queued, behind that stream's work, and what comes later on that stream waits for it.
+
+        Raises
+        ------
+        ReproError
+            An array on the device is of another type, size or layout, or overlaps with the other one.
+        """
+        if on_device(x):
+            return self._on_device(x, out, stream)
+        if out is not None and on_device(out):
+            raise ReproError("x and out have to be on the same side", expected="both on the device, or both NumPy's")
+        y = super().matvec(np.asarray(x))
+        if out is None:
+            return y
+        if np.shape(out) != y.shape:
+            raise ReproError("out has another shape", expected=y.shape, actual=np.shape(out))
+        out[...] = y
+        return out
+
+    def dot(self, x: Any) -> Any:
+        """Return A x, as `matvec`; of anything else what SciPy returns."""
+        return self.matvec(x) if on_device(x) else super().dot(x)
+
+    def __matmul__(self, x: Any) -> Any:
+        return self.dot(x)
+
+    def __mul__(self, x: Any) -> Any:
+        return self.matvec(x) if on_device(x) else super().__mul__(x)
+
+    def __call__(self, x: Any) -> Any:
+        """Return A x."""
+        return self.dot(x)
+
+    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Multiply a host array."""
+        if np.iscomplexobj(x) and self.dtype.kind != "c":
+            return self._matvec(x.real) + 1j * self._matvec(x.imag)
+        members = self._kind.members(x)
+        from_host, to_host = self._staging
+        if members.size:
+            self._queue.write(from_host.buffer, members)
+        with self._ordered():
+            self._multiply(from_host, to_host)
+        y = np.empty(to_host.shape, to_host.dtype)
+        if y.size:
+            self._queue.download(to_host.buffer, y)
+        return y
+
+    @cached_property
+    def _staging(self) -> tuple[DeviceArray, DeviceArray]:
+        """Arrays on the device for what comes from the host and goes back."""
+        rows, columns = self.shape
+        return self._runtime.empty((columns,), self._kind.dtype), self._runtime.empty((rows,), self._kind.dtype)
+
+    def _on_device(self, x: Any, out: Any, stream: int | None) -> Any:
+        if out is not None and not on_device(out):
+            raise ReproError("x and out have to be on the same side", expected="both on the device, or both NumPy's")
+        rows, columns = self.shape
+        entry = self._kind.algebra.size * self._kind.scalar.itemsize
+        aligned = min(entry & -entry, 16)
+        from_x = self._runtime.view(x, "x", self._kind.dtype, columns, aligned)
+        shape = from_x.shape if rows == columns else (rows,)
+        y = self._runtime.empty(shape, self._kind.dtype) if out is None else out
+        to_y = self._runtime.view(y, "out", self._kind.dtype, rows, aligned, write=True)
+        if _overlap(from_x.buffer, to_y.buffer):
+            raise ReproError("x and out overlap", expected="two arrays", todo="give another `out`, or none")
+        streams = (from_x.stream, to_y.stream) if stream is None else (stream,)
+        with self._ordered(*streams):
+            self._multiply(from_x, to_y)
+        return y
+
+
+class StrictOperator(DeviceOperator):
+    """One that refuses host arrays of another length in our words, where SciPy's are a ValueError."""
+
+    def matvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
+        """Return A x; see `DeviceOperator.matvec`."""
+        self._check(x)
+        return super().matvec(x, out, stream=stream)
+
+    def dot(self, x: Any) -> Any:
+        """Return A x, or A X for a NumPy array of several columns."""
+        self._check(x)
+        return super().dot(x)
+
+    def _check(self, x: Any) -> None:
+        shape, columns = (() if on_device(x) else np.shape(x)), self.shape[1]
+        if len(shape) > 2 or (shape and shape[0] != columns):
+            raise ReproError("x has another length", where="x", expected=columns, actual=f"shape {shape}")
+        if shape and np.asarray(x).dtype.kind not in "fiubc":
+            raise ReproError("x is not made of numbers", where="x", actual=np.asarray(x).dtype)
+
+
+def _overlap(x: Any, y: Any) -> bool:
+    if x is y:
+        return True
+    if not hasattr(x, "pointer") or not hasattr(y, "pointer"):
+        return False
+    return bool(x.pointer < y.pointer + y.nbytes and y.pointer < x.pointer + x.nbytes)

@@ -1,0 +1,252 @@
+"""From what a user has, arrays, lists and numbers, on the host or on the device, to batches of entries of a matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.devices.base import PART_ALIGNMENT, Argument, Buffer
+from repro.errors import ReproError
+from repro.operators.arrays import INTERFACE, DeviceArray, View, on_device
+from repro.operators.runtime import Runtime, templates
+from repro.studies.dynamic_csr.batch import Batch
+from repro.studies.dynamic_csr.kernels import Kernels, Scratch
+from repro.studies.dynamic_csr.layout import MOST_ENTRIES
+from repro.studies.dynamic_csr.render import render_key
+
+#: Entries that are inserted or deleted at once, at most.
+LARGEST = 1 << 26
+#: What arrays on the device may be of.
+INDEX_TYPES = ("int32", "int64")
+VALUE_TYPES = ("float32", "float64", "int32", "int64")
+INT32 = np.dtype(np.int32)
+
+
+@dataclass(frozen=True)
+class Given:
+    """One of the arrays of a batch, after it was looked at.
+
+    Attributes
+    ----------
+    what
+        `rows`, `columns` or `values`.
+    count
+        How many; None: one number for all entries.
+    dtype
+        Of the numbers.
+    host
+        On the host, in the type of the matrix; None where they lie on the device.
+    seen
+        Where they lie on the device.
+    limit
+        Of indices: how many rows or columns there are.
+    """
+
+    what: str
+    count: int | None
+    dtype: np.dtype[Any]
+    host: NDArray[Any] | None = None
+    seen: View | None = None
+    limit: int | None = None
+
+
+class Batches:
+    """Brings batches of entries to the device of a matrix.
+
+    Parameters
+    ----------
+    runtime
+        The device.
+    shape, dtype
+        Of the matrix.
+    precision
+        The name of the dtype.
+    """
+
+    def __init__(self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], precision: str) -> None:
+        self._runtime, self._shape, self._dtype, self._precision = runtime, shape, dtype, precision
+        self._scratch = Scratch(runtime.device)
+        self._made: Kernels | None = None
+
+    # looking ---------------------------------------------------------------------------------------------------------
+
+    def look(self, rows: Any, columns: Any, *values: Any) -> tuple[list[Given], int]:
+        """Return the arrays of a batch, with values or without, and how many entries it has.
+
+        Raises
+        ------
+        ReproError
+            They cannot be such arrays; nothing was queued.
+        """
+        given = [self.index(rows, "rows", self._shape[0]), self.index(columns, "columns", self._shape[1])]
+        given += map(self.value, values)
+        counts = {array.count for array in given if array.count is not None}
+        if len(counts) > 1:
+            raise ReproError(
+                "the arrays of a batch are of unequal length",
+                where=" and ".join(array.what for array in given),
+                expected="as many of each, or one number for all",
+                actual=", ".join(f"{array.what}: {array.count}" for array in given),
+            )
+        return given, counts.pop() if counts else 1
+
+    def index(self, array: Any, what: str, limit: int) -> Given:
+        """Look at indices below a limit."""
+        if on_device(array):
+            return self._on_device(array, what, INDEX_TYPES, limit)
+        host = self._array(array, what)
+        if host.dtype.kind == "f" and np.isnan(host).any():
+            raise ReproError("NaN is no index", where=what, expected="whole numbers", actual=host.dtype)
+        if host.size and host.dtype.kind not in "iu":
+            raise ReproError("an index is no whole number", where=what, expected="integers", actual=host.dtype)
+        wrong = np.flatnonzero((host < 0) | (host >= limit)) if host.size else np.empty(0, np.intp)
+        if wrong.size:
+            raise ReproError(
+                "entries lie outside of the matrix; nothing was done",
+                where=f"{what}[{wrong[0]}]",
+                expected=f"{what} from 0 to {limit - 1}" if limit else f"none: the matrix has no {what}",
+                actual=f"{host.ravel()[wrong[0]]}, and {len(wrong) - 1:,} more",
+            )
+        return Given(what, _count(host), host.dtype, host=host.astype(np.int32, copy=False), limit=limit)
+
+    def value(self, array: Any) -> Given:
+        """Look at values."""
+        if on_device(array):
+            return self._on_device(array, "values", VALUE_TYPES, None)
+        host = self._array(array, "values")
+        if host.dtype.kind not in "fiub":
+            raise ReproError("values are no real numbers", where="values", expected="real numbers", actual=host.dtype)
+        return Given("values", _count(host), host.dtype, host=host.astype(self._dtype, copy=False))
+
+    def _array(self, array: Any, what: str) -> NDArray[Any]:
+        try:
+            host = np.asarray(array)
+        except (TypeError, ValueError) as error:
+            raise ReproError("this is no array", where=what, actual=error) from None
+        if host.ndim > 1:
+            raise ReproError("an array of a batch has more than one axis", where=what, actual=f"shape {host.shape}")
+        return host
+
+    def _on_device(self, array: Any, what: str, types: tuple[str, ...], limit: int | None) -> Given:
+        dtype, shape = described(array)
+        if dtype.name not in types or not dtype.isnative:
+            raise ReproError(
+                "an array on the device has another dtype", where=what, expected=" or ".join(types), actual=dtype
+            )
+        if len(shape) != 1:
+            raise ReproError("an array on the device has more than one axis", where=what, actual=f"shape {shape}")
+        seen = self._runtime.view(array, what, dtype, shape[0], dtype.itemsize)
+        return Given(what, shape[0], dtype, seen=seen, limit=limit)
+
+    # bringing --------------------------------------------------------------------------------------------------------
+
+    def parts(self, given: list[Given], count: int, slack: int) -> Iterator[tuple[int, Batch]]:
+        """Queue what brings a batch there; return parts of it that can be inserted at once, and where they begin.
+
+        Raises
+        ------
+        ReproError
+            Entries lie outside of the matrix.
+        OutOfDeviceMemory
+        """
+        aligned = PART_ALIGNMENT // 4
+        most = max(min(LARGEST, MOST_ENTRIES // (1 + slack)) // aligned, 1) * aligned
+        # the device looks at the indices of a batch before it takes any, but at those of one batch at a time
+        buffers = [self.buffer(array, count, look=count > most) for array in given]
+        if count <= most:
+            yield 0, _batch(count, buffers)
+            return
+        device = self._runtime.device
+        for first in range(0, count, most):
+            here = min(most, count - first)
+            sizes = (4, 4, self._dtype.itemsize)
+            cut = [device.part(buffer, first * size, here * size) for buffer, size in zip(buffers, sizes, strict=False)]
+            yield first, _batch(here, cut)
+
+    def buffer(self, array: Given, count: int, look: bool = False) -> Buffer:
+        """Return so many numbers on the device in the type of the matrix: where they lie, if they are of that type.
+
+        Parameters
+        ----------
+        look
+            Indices that lie on the device are looked at, whatever their type.
+        """
+        wanted = self._dtype if array.limit is None else INT32
+        buffer = self._scratch.take(array.what, max(count, 1) * wanted.itemsize)
+        if array.host is not None:
+            host = np.broadcast_to(array.host.reshape(-1), (count,)) if array.count is None else array.host
+            if count:
+                self._runtime.device.write(buffer, host)
+            return buffer
+        assert array.seen is not None
+        if array.dtype == wanted and not (look and array.limit is not None):
+            return array.seen.buffer
+        self.convert(array, buffer)
+        return buffer
+
+    def convert(self, array: Given, target: Buffer) -> None:
+        """Copy an array on the device into memory of the matrix's type.
+
+        Raises
+        ------
+        ReproError
+            Indices are none of the matrix.
+        """
+        assert array.seen is not None and array.count is not None
+        if not array.count:
+            return
+        m = np.int32(array.count)
+        if array.limit is None:
+            self._over(f"values_{array.dtype.name}", array.count, m, array.seen.buffer, target)
+            return
+        outside = self._scratch.take("outside", 4)
+        self._runtime.device.fill(outside, 0)
+        limit = np.int32(array.limit)
+        self._over(f"indices_{array.dtype.name}", array.count, m, limit, array.seen.buffer, target, outside)
+        wrong = np.empty(1, np.int32)
+        self._runtime.device.download(outside, wrong)
+        if wrong[0]:
+            raise ReproError(
+                "entries lie outside of the matrix; nothing was done",
+                where=array.what,
+                expected=f"{array.what} from 0 to {array.limit - 1}",
+                actual=f"{wrong[0]:,} elsewhere",
+            )
+
+    def _over(self, name: str, count: int, *arguments: Argument) -> None:
+        if self._made is None:
+            source = render_key(templates(), f"{self._precision}/arrays", self._runtime.device.target)
+            program = self._runtime.program(source, f"dynamic_csr/{self._precision}-arrays")
+            self._made = Kernels(self._runtime.device, program)
+        self._made.over(name, count, arguments)()
+
+    def release(self) -> None:
+        """Give memory back."""
+        self._scratch.release()
+
+
+def _batch(count: int, buffers: list[Buffer]) -> Batch:
+    rows, columns, *values = buffers
+    return Batch(count, rows, columns, values[0] if values else None)
+
+
+def described(array: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Return dtype and shape of an array on the device."""
+    if isinstance(array, DeviceArray):
+        return array.dtype, array.shape
+    interface = getattr(array, INTERFACE)
+    return np.dtype(interface["typestr"]), tuple(interface["shape"])
+
+
+def streams_of(given: list[Given]) -> set[int | None]:
+    """Return the streams that arrays of a batch are valid on."""
+    return {array.seen.stream for array in given if array.seen is not None}
+
+
+def _count(host: NDArray[Any]) -> int | None:
+    return math.prod(host.shape) if host.ndim else None

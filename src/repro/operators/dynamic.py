@@ -1,0 +1,389 @@
+"""A sparse matrix on a device that entries are inserted into and deleted from between products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, cached_property
+from threading import RLock
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, DTypeLike
+
+from repro.codegen.precisions import DTYPES
+from repro.devices.base import OutOfDeviceMemory, Program
+from repro.errors import ReproError
+from repro.operators.arrays import Kind, on_device
+from repro.operators.base import StrictOperator
+from repro.operators.batches import Batches, described, streams_of
+from repro.operators.matrix import precision_of_values
+from repro.operators.reader import Reader
+from repro.operators.room import MOST_SLACK, Room, check_shape, one_of, precision_of, whole_number
+from repro.operators.runtime import Runtime, open_runtime, templates
+from repro.studies.dynamic_csr.batch import Batch
+from repro.studies.dynamic_csr.dynamic import DynamicMatrix, NoRoom
+from repro.studies.dynamic_csr.layout import MOST_ENTRIES, SEGMENTS, lay_out
+from repro.studies.dynamic_csr.operations import Existing
+from repro.studies.dynamic_csr.products import bind_product
+from repro.studies.dynamic_csr.render import render_key
+from repro.studies.dynamic_csr.schedules import Schedule, usual_schedule
+
+
+class DynamicCSR(StrictOperator):
+    """A real sparse matrix on a device that grows and shrinks there, and a SciPy `LinearOperator`.
+
+    Rows are chains of segments in one buffer: dynamic CSR (King 2017). Insertions append to a row, in a new segment
+    where the last one is full; where a chain or the buffer is full the matrix is brought together in a larger buffer.
+    Methods wait for the device, but for products of arrays that lie there. One thread at a time works with a matrix,
+    the others wait; on a GPU it is the thread that first used it. Who wants to multiply meanwhile takes a `reader`.
+
+    Parameters
+    ----------
+    shape
+        Rows and columns of a matrix without entries.
+    dtype
+        float32 or float64.
+    segments
+        The most that a row's chain can have. More of them put off bringing the matrix together, and slow products.
+    slack
+        Room of a new segment beside the entries that it is made for; None: the mean length of a row, at least 4.
+    capacity
+        Entries that the buffer has room for at first; None: half as many again as there are. It grows by itself.
+    width
+        Entries that each row has room for at first, at the least.
+    device
+        `auto` (a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
+
+    Attributes
+    ----------
+    device_name
+        What it runs on.
+
+    Raises
+    ------
+    ReproError
+        There cannot be such a matrix, or no such device, or not on that device.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        dtype: DTypeLike = np.float64,
+        *,
+        segments: int = SEGMENTS,
+        slack: int | None = None,
+        capacity: int | None = None,
+        width: int = 0,
+        device: str = "auto",
+    ) -> None:
+        room = Room(segments, slack, capacity, width)
+        precision = precision_of(dtype)
+        empty = sp.csr_array(check_shape(shape, segments), dtype=DTYPES[precision])
+        self._begin(open_runtime(device), precision, empty, room)
+
+    @classmethod
+    def from_csr(
+        cls,
+        matrix: Any,
+        shape: tuple[int, int] | None = None,
+        dtype: DTypeLike | None = None,
+        *,
+        segments: int = SEGMENTS,
+        slack: int | None = None,
+        capacity: int | None = None,
+        width: int = 0,
+        device: str = "auto",
+    ) -> DynamicCSR:
+        """Return a matrix with entries.
+
+        Parameters
+        ----------
+        matrix
+            A SciPy sparse matrix or array of real numbers; or data, indices and offsets of CSR as a tuple, on the host
+            or on the device, where they are copied without passing the host.
+        shape
+            Of the tuple's matrix.
+        dtype
+            None: float32 for values of that type, else float64.
+        segments, slack, capacity, width, device
+            As of `DynamicCSR`; there is no width for arrays on the device.
+
+        Raises
+        ------
+        ReproError
+            This is no such matrix, or it does not fit.
+        """
+        room = Room(segments, slack, capacity, width)
+        if isinstance(matrix, (tuple, list)):
+            if shape is None or len(matrix) != 3:
+                raise ReproError("these are no arrays of CSR", expected="(data, indices, offsets), and a shape")
+            shape = check_shape(shape, segments)
+            if any(on_device(array) for array in matrix):
+                return cls._from_device(tuple(matrix), shape, dtype, room, device)
+            try:
+                matrix = sp.csr_array(tuple(matrix), shape=shape)
+            except (TypeError, ValueError) as error:
+                raise ReproError("these are no arrays of CSR", actual=error) from None
+        if not sp.issparse(matrix):
+            raise ReproError(
+                "this is no sparse matrix",
+                expected="a SciPy sparse matrix or array",
+                actual=type(matrix).__name__,
+                todo="wrap a dense matrix in scipy.sparse.csr_array",
+            )
+        if matrix.ndim != 2:
+            raise ReproError("this is no matrix", expected="rows and columns", actual=f"shape {matrix.shape}")
+        check_shape(matrix.shape, segments)
+        if matrix.dtype.kind not in "fiub":
+            raise ReproError("the matrix is not real", expected="real numbers", actual=matrix.dtype)
+        precision = precision_of_values(matrix.dtype) if dtype is None else precision_of(dtype)
+        rows = sp.csr_array(matrix, dtype=DTYPES[precision])
+        try:
+            rows.check_format(full_check=True)
+        except ValueError as error:
+            raise ReproError("the matrix is damaged", actual=error) from None
+        made = cls.__new__(cls)
+        made._begin(open_runtime(device), precision, rows, room)
+        return made
+
+    @classmethod
+    def _from_device(
+        cls, arrays: tuple[Any, Any, Any], shape: tuple[int, int], dtype: DTypeLike | None, room: Room, device: str
+    ) -> DynamicCSR:
+        if not all(on_device(array) for array in arrays):
+            raise ReproError("the arrays of CSR have to be on the same side", expected="all on the device, or NumPy's")
+        if room.width:
+            raise ReproError("a width is for matrices of the host", expected=0, actual=room.width)
+        data, indices, offsets = arrays
+        own = described(data)[0]
+        precision = precision_of_values(own) if dtype is None else precision_of(dtype)
+        count, runtime = math.prod(described(data)[1]), open_runtime(device)
+        capacity = room.for_entries(count)
+        if count > capacity or capacity > MOST_ENTRIES:
+            raise ReproError("the matrix does not fit into its buffer", expected=f"at most {capacity:,}", actual=count)
+        made = cls.__new__(cls)
+        empty = sp.csr_array(shape, dtype=DTYPES[precision])
+        made._begin(runtime, precision, empty, Room(room.segments, room.slack_of(count, shape[0]), capacity))
+        made._adopt(data, indices, offsets)
+        return made
+
+    def _begin(self, runtime: Runtime, precision: str, matrix: sp.csr_array, room: Room) -> None:
+        super().__init__(runtime, Kind("real", precision), matrix.shape)
+        self._precision = precision
+        self._lock = RLock()
+        slack = room.slack_of(matrix.nnz, matrix.shape[0])
+        held = np.maximum(np.diff(matrix.indptr), room.width).sum(dtype=np.int64)
+        arrays = lay_out(matrix, room.segments, room.for_entries(int(held)), room.width)
+        self._batches = Batches(runtime, matrix.shape, self.dtype, precision)
+        try:
+            with runtime.after():
+                matrix_module, sort_module = self._load("matrix"), self._load("sort")
+                self._matrix = DynamicMatrix(runtime.device, matrix_module, sort_module, arrays, slack)
+        except OutOfDeviceMemory as error:
+            raise runtime.no_room(error) from None
+        self._entries: int = matrix.nnz
+        self._since = 0
+
+    def _adopt(self, data: Any, indices: Any, offsets: Any) -> None:
+        """Take arrays of CSR on the device for the entries."""
+        rows, columns = self.shape
+        values, places = self._batches.value(data), self._batches.index(indices, "columns", columns)
+        ends = self._batches.index(offsets, "offsets", MOST_ENTRIES + 1)
+        if places.count != values.count or ends.count != rows + 1 or ends.seen is None:
+            raise ReproError(
+                "the arrays of CSR do not fit each other",
+                expected=f"as many data as indices, and {rows + 1} offsets",
+                actual=f"{values.count} data, {places.count} indices, {ends.count} offsets",
+            )
+        with self._changing({array.seen.stream for array in (values, places, ends) if array.seen is not None}):
+            device, storage = self._runtime.device, self._matrix.storage
+            host = np.empty(rows + 1, ends.dtype)
+            device.download(ends.seen.buffer, host)
+            if host[0] or host[-1] != values.count or (np.diff(host) < 0).any():
+                raise ReproError(
+                    "these are no offsets of CSR", expected=f"numbers that ascend from 0 to {values.count}"
+                )
+            self._batches.convert(places, storage.columns)
+            self._batches.convert(values, storage.values)
+            self._matrix.operations.adoption(self._batches.buffer(ends, rows + 1))()
+            device.synchronize()
+        self._entries = int(host[-1])
+
+    # changing ---------------------------------------------------------------------------------------------------------
+
+    def insert(
+        self,
+        rows: ArrayLike | Any,
+        columns: ArrayLike | Any,
+        values: ArrayLike | Any,
+        mode: Literal["add", "unique"] = "add",
+        existing: Existing = "replace",
+    ) -> None:
+        """Insert a batch of entries in any order.
+
+        Parameters
+        ----------
+        rows, columns, values
+            Arrays `(m,)`, lists, or one number for all entries. On a GPU arrays of CuPy, PyTorch or Numba are read
+            where they lie if they are int32 and of the matrix's dtype; int64 indices and other real numbers are
+            converted there.
+        mode
+            `add`: entries are appended, and those of one place count as their sum. `unique`: a place has one entry at
+            the most, and what is there already decides `existing`.
+        existing
+            In the mode `unique`: the new value takes the old one's place (`replace`; of several in the batch the last)
+            or is added to it (`add`).
+
+        Raises
+        ------
+        NoRoom
+            The device has no memory for all of them; its `left` says which entries are not in the matrix.
+        ReproError
+            The batch is none that can be inserted; nothing was done.
+        """
+        one_of(mode, "mode", ("add", "unique"))
+        one_of(existing, "existing", ("replace", "add"))
+        how = existing if mode == "unique" else None
+        self._change(lambda batch: self._matrix.insert(batch, how), rows, columns, values)
+
+    def update(self, rows: Any, columns: Any, values: Any, existing: Existing = "replace") -> None:
+        """Change the values of entries that are there, and ignore the others; as `insert` in the mode `unique`."""
+        one_of(existing, "existing", ("replace", "add"))
+        self._change(lambda batch: self._matrix.insert(batch, existing, grow=False), rows, columns, values)
+
+    def delete(self, rows: Any, columns: Any) -> None:
+        """Take all entries of some places out, and ignore places that have none.
+
+        Parameters
+        ----------
+        rows, columns
+            As of `insert`.
+
+        Raises
+        ------
+        ReproError
+            These are no places of the matrix; nothing was done.
+        """
+        self._change(self._matrix.delete, rows, columns)
+
+    def _change(self, change: Callable[[Batch], object], *arrays: Any) -> None:
+        given, count = self._batches.look(*arrays)
+        if not count:
+            return
+        with self._changing(streams_of(given)):
+            for first, batch in self._batches.parts(given, count, self._matrix.slack):
+                try:
+                    change(batch)
+                except NoRoom as error:
+                    later = np.arange(first + batch.count, count)
+                    left = np.concatenate([first + error.left.astype(np.int64), later]).astype(np.int32)
+                    raise NoRoom(left, count, error.reason) from None
+        self._since += count
+
+    def defragment(self, slack: int = 0) -> None:
+        """Bring each row back into one segment, with room for so many entries more, in a new buffer.
+
+        Products are as fast then as can be. It happens by itself where an insertion finds no room.
+
+        Raises
+        ------
+        ReproError
+            There is no memory for a second buffer; the matrix is as it was.
+        """
+        slack = whole_number(slack, "slack", 0, MOST_SLACK)
+        with self._changing(set()):
+            self._matrix.defragment(slack)
+
+    def tidy(self) -> None:
+        """Bring rows together whose chains are almost full, within the buffer, as far as it has room."""
+        with self._changing(set()):
+            self._matrix.tidy()
+
+    @contextmanager
+    def _changing(self, streams: set[int | None]) -> Iterator[None]:
+        """Let one thread at a time at the matrix, behind what others queued; a full device is one message."""
+        try:
+            with self._lock, self._runtime.after(*streams):
+                yield
+        except OutOfDeviceMemory as error:
+            raise self._runtime.no_room(error) from None
+
+    # reading ----------------------------------------------------------------------------------------------------------
+
+    def matvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
+        """Return A x with all that was inserted and deleted until now; see `DeviceOperator.matvec`."""
+        with self._lock:
+            return super().matvec(x, out, stream=stream)
+
+    def _multiply(self, x: Any, y: Any) -> None:
+        if self.shape[0]:
+            bind_product(self._multiplying, self._schedule(), self._matrix.storage, x.buffer, y.buffer)()
+
+    @cached_property
+    def _multiplying(self) -> Program:
+        return _Reused(self._load("product"))
+
+    def _schedule(self) -> Schedule:
+        """Return a schedule for rows of about the mean length, counted again where that may have doubled."""
+        if self._since > self._entries:
+            self._entries, self._since = self._matrix.nnz, 0
+        return usual_schedule(self._runtime.device.target, self._mean)
+
+    @property
+    def _mean(self) -> float:
+        """Entries of a row, those counted in that were inserted since they were last counted."""
+        rows: int = self.shape[0]
+        return (self._entries + self._since) / max(rows, 1)
+
+    def reader(self) -> Reader:
+        """Return what multiplies while this matrix is changed, also from another thread, on a queue of its own."""
+        with self._lock:
+            return Reader(self._runtime, self._kind, self._matrix, lambda: self._load("reader"), self._mean)
+
+    def to_scipy(self) -> sp.csr_array:
+        """Return the matrix as CSR on the host: rows in the order of columns, entries of one place added up."""
+        with self._changing(set()):
+            matrix = self._matrix.to_csr()
+        matrix.sum_duplicates()
+        return matrix
+
+    @property
+    def nnz(self) -> int:
+        """Entries, those of one place counted one by one; waits for the device."""
+        with self._changing(set()):
+            self._entries, self._since = self._matrix.nnz, 0
+            return self._entries
+
+    @property
+    def segments(self) -> int:
+        """The most segments that a row can have."""
+        return self._matrix.storage.segments
+
+    @property
+    def capacity(self) -> int:
+        """Entries that there is memory for now."""
+        return self._matrix.storage.capacity
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the matrix on the device, room included."""
+        return self._matrix.storage.nbytes
+
+    def _load(self, module: str) -> Program:
+        device = self._runtime.device
+        source = render_key(templates(), f"{self._precision}/{module}", device.target)
+        return self._runtime.program(source, f"dynamic_csr/{self._precision}-{module}")
+
+    def __repr__(self) -> str:
+        size = "x".join(map(str, self.shape))
+        return f"<{size} {type(self).__name__}: {self.dtype}, {self.segments} segments on {self.device_name}>"
+
+
+class _Reused:
+    """A program that makes each kernel once, as OpenCL is slow to: for who launches it before it is bound anew."""
+
+    def __init__(self, program: Program) -> None:
+        self.kernel = cache(program.kernel)

@@ -1,0 +1,74 @@
+"""Products of a matrix while others change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from repro.codegen.targets import Target
+from repro.devices.base import Program, Queue
+from repro.operators.arrays import Kind
+from repro.operators.base import StrictOperator
+from repro.operators.runtime import Runtime
+from repro.studies.dynamic_csr.bins import widths_of
+from repro.studies.dynamic_csr.dynamic import DynamicMatrix
+from repro.studies.dynamic_csr.reading import Reading
+
+
+class Reader(StrictOperator):
+    """A matrix as others see it who multiply while it is changed; made by `DynamicCSR.reader`.
+
+    Each row of a product is that of the matrix before a change of the row or after it, never of half a change; which
+    of them may differ from row to row. A product sees all changes that were done when it began. A reader has a queue of
+    its own and is for one thread, any one; a matrix can have several. Its products wait for their end.
+
+    Parameters
+    ----------
+    runtime
+        The device.
+    kind
+        What the numbers of x and y are.
+    matrix
+        What is read.
+    load
+        Loads the module `reader` in the matrix's precision.
+    mean
+        Entries of a row, about.
+    """
+
+    def __init__(
+        self, runtime: Runtime, kind: Kind, matrix: DynamicMatrix, load: Callable[[], Program], mean: float
+    ) -> None:
+        super().__init__(runtime, kind, matrix.storage.shape)
+        self._side = runtime.device.beside()
+        self._reading = Reading(self._side, load(), _width(runtime.device.target, mean), matrix)
+        with self._side.current():
+            _ = self._staging  # made in this thread: the one that multiplies may have no context
+
+    @property
+    def _queue(self) -> Queue:
+        return self._side
+
+    def _ordered(self, *streams: int | None) -> AbstractContextManager[None]:
+        """Wait for what the arrays come from; nobody has to wait for a product that is waited for."""
+        if streams:
+            self._runtime.finish(*streams)
+        return nullcontext()
+
+    def matvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
+        """Return A x, as `DynamicCSR.matvec`, but wait for it, and for what the arrays on the device come from."""
+        with self._side.current():
+            return super().matvec(x, out, stream=stream)
+
+    def _multiply(self, x: Any, y: Any) -> None:
+        self._reading.multiply(x.buffer, y.buffer)
+
+    def __repr__(self) -> str:
+        return f"<{'x'.join(map(str, self.shape))} {type(self).__name__} on {self.device_name}>"
+
+
+def _width(target: Target, mean: float) -> int:
+    """Return threads of a row: each has about four entries of one of the mean size."""
+    widths = widths_of(target)
+    return next((width for width in widths if 4 * width >= mean), widths[-1])

@@ -1,0 +1,182 @@
+"""A matrix that grows on a GPU, with arrays of other libraries taken where they lie, and on streams of theirs."""
+
+import importlib.util
+import threading
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import repro
+from repro.errors import ReproError
+from repro.operators.arrays import INTERFACE
+from repro.operators.runtime import open_runtime
+
+pytestmark = pytest.mark.gpu
+
+TYPES = [np.float32, np.float64]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runtime(gpu, tmp_path_factory):
+    """The operators' own opening of the GPU, with a cache of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPRO_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield open_runtime("cuda:0")
+
+
+class Foreign:
+    """Another library's array: it shows the interface and nothing else."""
+
+    def __init__(self, array, **changes):
+        self.array = array
+        setattr(self, INTERFACE, {**getattr(array, INTERFACE), **changes})
+
+
+def drawn(dtype=np.float64, rows=3000, columns=2000, seed=1):
+    random = np.random.default_rng(seed)
+    matrix = sp.random_array((rows, columns), density=0.005, rng=random, format="csr", dtype=dtype)
+    matrix.data[:] = random.integers(1, 9, matrix.nnz)
+    return matrix
+
+
+def batch(shape, count, seed=2):
+    random = np.random.default_rng(seed)
+    return (
+        random.integers(0, shape[0], count),
+        random.integers(0, shape[1], count),
+        random.integers(1, 9, count).astype(float),
+    )
+
+
+def assert_same(A, expected):
+    """Expect SciPy's entries and product; sums of small whole numbers are exact."""
+    assert abs(A.to_scipy() - expected).max() == 0
+    x = np.random.default_rng(3).integers(-4, 4, A.shape[1]).astype(A.dtype)
+    for multiplies in (A, A.reader()):
+        np.testing.assert_array_equal(multiplies @ x, expected @ x)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("count", [1, 2000, 100_000])
+def test_arrays_of_others_are_inserted_where_they_lie(runtime, monkeypatch, dtype, count):
+    base = drawn(dtype)
+    rows, columns, values = batch(base.shape, count)
+    expected = sp.csr_array(base + sp.coo_array((values, (rows, columns)), shape=base.shape))
+    A = repro.DynamicCSR.from_csr(base, device="cuda:0")
+    own = [runtime.put(array) for array in (rows.astype(np.int32), columns.astype(np.int32), values.astype(dtype))]
+
+    def copied(*_):
+        raise AssertionError("an array was copied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime.device, "write", copied)
+        patch.setattr(A._batches, "convert", copied)
+        A.insert(*map(Foreign, own))
+    assert_same(A, expected)
+    wide = [runtime.put(array) for array in (rows, columns, values)]
+    A.insert(*map(Foreign, wide), mode="unique")
+    A.delete(*map(Foreign, wide[:2]))
+    left = expected.tolil()
+    left[rows, columns] = 0
+    assert_same(A, left.tocsr())
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("indices", [np.int32, np.int64])
+def test_arrays_of_csr_stay_on_the_gpu(runtime, dtype, indices):
+    matrix = drawn(dtype)
+    parts = matrix.data, matrix.indices.astype(indices), matrix.indptr.astype(indices)
+    A = repro.DynamicCSR.from_csr(tuple(Foreign(runtime.put(part)) for part in parts), matrix.shape, device="cuda:0")
+    assert_same(A, matrix)
+
+
+def test_what_does_not_fit_is_refused(runtime):
+    A = repro.DynamicCSR.from_csr(drawn(), device="cuda:0")
+    rows = runtime.put(np.array([0, 3000], np.int32))
+    with pytest.raises(ReproError, match="outside"):
+        A.insert(Foreign(rows), 0, 1.0)
+    with pytest.raises(ReproError, match="another device"):
+        A.insert(Foreign(rows, data=(np.zeros(2, np.int32).ctypes.data, False)), 0, 1.0)
+    with pytest.raises(ReproError, match="contiguous"):
+        A.insert(Foreign(rows, strides=(8,)), 0, 1.0)
+    x = runtime.put(np.zeros(2000))
+    with pytest.raises(ReproError, match="another size"):
+        A.matvec(Foreign(x), out=Foreign(x))
+    assert_same(A, drawn())
+
+
+def test_streams_of_others_are_waited_for(runtime):
+    """Rows that are still being written on another stream when they are given are those that are inserted."""
+    from cuda.bindings import driver
+
+    A = repro.DynamicCSR((100, 100), device="cuda:0")
+    _, stream = driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
+    large = runtime.device.allocate(1 << 30)
+    rows, columns = (runtime.put(np.full(64, 99, np.int32)) for _ in range(2))
+    for _ in range(50):
+        driver.cuMemsetD8Async(large.pointer, 0, 1 << 30, stream)
+    for array in (rows, columns):
+        driver.cuMemsetD8Async(array.buffer.pointer, 0, array.nbytes, stream)
+    A.insert(Foreign(rows, stream=int(stream)), Foreign(columns, stream=int(stream)), 1.0)
+    assert (A.nnz, A.to_scipy()[0, 0]) == (64, 64)
+    driver.cuStreamDestroy(stream)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="CuPy is not installed")
+def test_cupys_arrays():
+    import cupy
+
+    A = repro.DynamicCSR((50, 40), np.float32, device="cuda:0")
+    rows = cupy.arange(40, dtype=cupy.int32)
+    A.insert(rows, rows, cupy.ones(40, cupy.float32))
+    A.insert(cupy.arange(10), cupy.zeros(10, int), 2.0, mode="unique", existing="add")
+    x, y = cupy.ones(40, cupy.float32), cupy.empty(50, cupy.float32)
+    A.matvec(x, out=y)
+    expected = np.array([3.0] * 10 + [1.0] * 30 + [0.0] * 10)
+    cupy.testing.assert_array_equal(y, cupy.asarray(expected))
+    cupy.testing.assert_array_equal(cupy.asarray(A.reader() @ x), cupy.asarray(expected))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+def test_pytorchs_arrays():
+    import torch
+
+    A = repro.DynamicCSR((50, 40), device="cuda:0")
+    rows = torch.arange(40, device="cuda")
+    A.insert(rows, rows, torch.ones(40, device="cuda"))
+    x = torch.ones(40, dtype=torch.float64, device="cuda")
+    y = torch.as_tensor(A @ x, device="cuda")
+    assert y.sum().item() == 40
+
+
+def test_readers_of_several_threads_see_whole_rows(runtime):
+    length = 40
+    A = repro.DynamicCSR.from_csr(sp.csr_array(np.ones((5000, length))), segments=2, device="cuda:0")
+    torn, errors, stop = [], [], threading.Event()
+
+    def read(reader, x):
+        try:
+            while not stop.is_set():
+                sums = np.asarray(reader @ x)
+                torn.extend(sums[sums % length != 0])
+        except BaseException as error:
+            errors.append(error)
+
+    readers = [A.reader() for _ in range(3)]
+    threads = [threading.Thread(target=read, args=(reader, np.ones(length))) for reader in readers]
+    for thread in threads:
+        thread.start()
+    places = np.repeat(np.arange(5000), length), np.tile(np.arange(length), 5000)
+    for n in range(2, 20):
+        A.insert(*places, 1.0)
+        A.insert(*places, float(n), mode="unique")
+        A.delete(*places)
+        A.insert(*places, float(n))
+        A.defragment()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert not torn
+    np.testing.assert_array_equal(A.reader() @ np.ones(length), np.full(5000, 19.0 * length))

@@ -1,0 +1,238 @@
+"""What cannot be done with a matrix that grows is one message by name, and leaves it as it was."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from grown_matrices import DEVICE, assert_same, batch, drawn
+
+import repro
+from repro.devices.base import OutOfDeviceMemory
+from repro.errors import ReproError
+from repro.operators import batches
+from repro.operators.arrays import INTERFACE
+from repro.operators.runtime import open_runtime
+from repro.studies.dynamic_csr.dynamic import NoRoom
+from repro.studies.dynamic_csr.layout import MOST_ENTRIES
+
+
+class Foreign:
+    """An array of a GPU."""
+
+    def __init__(self, typestr="<i4"):
+        setattr(self, INTERFACE, {"shape": (2,), "typestr": typestr, "data": (4096, False), "version": 3})
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (([0, 1], [0], [1.0, 2.0]), "unequal length[\\s\\S]*rows: 2, columns: 1"),
+        (([0, 1], [0, 1], [1.0]), "unequal length"),
+        (([0, -1], [0, 1], 1.0), "outside of the matrix[\\s\\S]*rows\\[1\\][\\s\\S]*-1"),
+        (([0, 1], [0, 30], 1.0), "outside of the matrix[\\s\\S]*columns\\[1\\][\\s\\S]*from 0 to 29"),
+        (([0, 40], [0, 1], 1.0), "outside"),
+        (([0, 1 << 31], [0, 1], 1.0), "outside"),
+        (([0, 1 << 33], [0, 1], 1.0), "outside"),
+        ((np.array([1 << 63], np.uint64), 0, 1.0), "outside"),
+        (([0, 1 << 70], [0, 1], 1.0), "no whole number"),
+        (([0.0, np.nan], [0, 1], 1.0), "NaN"),
+        (([0.0, 1.0], [0, 1], 1.0), "no whole number"),
+        (([True, False], [0, 1], 1.0), "no whole number"),
+        (([0, "a"], [0, 1], 1.0), "no whole number"),
+        (([[0, 1]], [0, 1], 1.0), "more than one axis"),
+        (([[0], [0, 1]], [0, 1], 1.0), "no array"),
+        (([0, 1], [0, 1], [1j, 2]), "no real numbers"),
+        (([0, 1], [0, 1], ["a", "b"]), "no real numbers"),
+        (([0, 1], [0, 1], None), "no real numbers"),
+        ((Foreign(), [0, 1], 1.0), "another device"),
+        ((Foreign("<f8"), [0, 1], 1.0), "another dtype"),
+        ((Foreign(">i4"), [0, 1], 1.0), "another dtype"),
+        (([0, 1], [0, 1], Foreign("<c16")), "another dtype"),
+    ],
+)
+def test_a_batch_that_cannot_be_is_one_message_and_changes_nothing(entries, message):
+    A = repro.DynamicCSR.from_csr(drawn(), device=DEVICE)
+    with pytest.raises(ReproError, match=message):
+        A.insert(*entries)
+    if message != "no real numbers":
+        with pytest.raises(ReproError, match=message):
+            A.update(*entries)
+    assert_same(A, drawn())
+
+
+@pytest.mark.parametrize("wrong", [-1, 40, 1 << 40])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_indices_on_the_device_are_looked_at_there(put, dtype, wrong):
+    A = repro.DynamicCSR.from_csr(drawn(), device=DEVICE)
+    rows = put(np.array([0, wrong]).astype(dtype if wrong < 1 << 31 else np.int64))
+    for change in (lambda: A.insert(rows, [0, 1], 1.0), lambda: A.delete(rows, [0, 1])):
+        with pytest.raises(ReproError, match="outside of the matrix; nothing was done"):
+            change()
+    with pytest.raises(ReproError, match="more than one axis"):
+        A.delete(put(np.zeros((2, 2), dtype)), 0)
+    assert_same(A, drawn())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((5,), {}, "no shape"),
+        (((1, 2, 3),), {}, "no shape"),
+        (((1.5, 2),), {}, "shape\\[0\\]"),
+        (((-1, 2),), {}, "shape\\[0\\]"),
+        (((1, -2),), {}, "shape\\[1\\]"),
+        (((1, 1 << 31),), {}, "shape\\[1\\]"),
+        (((MOST_ENTRIES, 2),), {}, "shape\\[0\\]"),
+        (((1, True),), {}, "shape\\[1\\]"),
+        (((3, 3), complex), {}, "dtype"),
+        (((3, 3), int), {}, "dtype"),
+        (((3, 3), "no dtype"), {}, "dtype"),
+        (((3, 3),), {"segments": 0}, "segments"),
+        (((3, 3),), {"segments": 65}, "segments"),
+        (((3, 3),), {"slack": -1}, "slack"),
+        (((3, 3),), {"width": 1.0}, "width"),
+        (((3, 3),), {"capacity": MOST_ENTRIES + 1}, "capacity"),
+        (((3, 3),), {"capacity": 5, "width": 2}, "does not fit"),
+        (((3, 3),), {"device": "opencl:77"}, "opencl"),
+    ],
+)
+def test_a_matrix_that_cannot_be_is_one_message(arguments, options, message):
+    with pytest.raises(ReproError, match=message):
+        repro.DynamicCSR(*arguments, **{"device": DEVICE, **options})
+
+
+@pytest.mark.parametrize(
+    ("matrix", "options", "message"),
+    [
+        (np.eye(3), {}, "no sparse matrix"),
+        (sp.eye_array(3, dtype=complex), {}, "not real"),
+        (sp.coo_array(np.ones(3)), {}, "no matrix"),
+        ((np.ones(1), np.zeros(1, int), np.array([0, 1])), {}, "and a shape"),
+        ((np.ones(1), np.zeros(2, int), np.array([0, 2])), {"shape": (1, 3)}, "no arrays of CSR"),
+        ((np.ones(1), np.array([3]), np.array([0, 1])), {"shape": (1, 3)}, "CSR|damaged"),
+        (sp.eye_array(30, format="csr"), {"capacity": 29}, "does not fit"),
+        (sp.eye_array(3), {"dtype": np.int32}, "dtype"),
+    ],
+)
+def test_what_is_no_such_matrix_is_one_message(matrix, options, message):
+    with pytest.raises(ReproError, match=message):
+        repro.DynamicCSR.from_csr(matrix, device=DEVICE, **options)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "message"),
+    [
+        (([1.0, 2], [0, 1], [0, 1]), {}, "do not fit each other"),
+        (([1.0, 2], [0], [0, 1, 2]), {}, "do not fit each other"),
+        (([1.0, 2], [0, 1], [0, 1, 1]), {}, "no offsets"),
+        (([1.0, 2], [0, 1], [0, 3, 2]), {}, "no offsets"),
+        (([1.0, 2], [0, 3], [0, 1, 2]), {}, "outside"),
+        (([1.0, 2], [0, -1], [0, 1, 2]), {}, "outside"),
+        (([1.0, 2], [0, 1], [0, 1, 2]), {"width": 3}, "width"),
+        (([1.0, 2], [0, 1], [0, 1, 2]), {"capacity": 1}, "does not fit"),
+    ],
+)
+def test_arrays_of_csr_on_the_device_are_looked_at(put, arrays, options, message):
+    with pytest.raises(ReproError, match=message):
+        repro.DynamicCSR.from_csr(tuple(map(put, arrays)), (2, 3), device=DEVICE, **options)
+    with pytest.raises(ReproError, match="same side"):
+        repro.DynamicCSR.from_csr((put(arrays[0]), *arrays[1:]), (2, 3), device=DEVICE)
+
+
+def test_vectors_that_cannot_be_multiplied(put):
+    for A in (made := repro.DynamicCSR.from_csr(sp.eye_array(4), device=DEVICE), made.reader()):
+        x = put(np.ones(4))
+        for wrong in (np.ones(5), np.ones((5, 2)), np.ones((4, 1, 1)), []):
+            with pytest.raises(ReproError, match="another length"):
+                A @ wrong
+            with pytest.raises(ReproError, match="another length"):
+                A.matvec(wrong)
+        with pytest.raises(ReproError, match="not made of numbers"):
+            A @ np.array(["a"] * 4)
+        with pytest.raises(ReproError, match="another size"):
+            A @ put(np.ones(5))
+        with pytest.raises(ReproError, match="another dtype"):
+            A @ put(np.ones(4, np.float32))
+        with pytest.raises(ReproError, match="overlap"):
+            A.matvec(x, out=x)
+        with pytest.raises(ReproError, match="same side"):
+            A.matvec(x, out=np.ones(4))
+        with pytest.raises(ReproError, match="same side"):
+            A.matvec(np.ones(4), out=x)
+        with pytest.raises(ReproError, match="another shape"):
+            A.matvec(np.ones(4), out=np.ones((2, 4)))
+        with pytest.raises(ReproError, match="another device"):
+            A @ type("", (), {INTERFACE: {"shape": (4,), "typestr": "<f8", "data": (4096, False)}})()
+
+
+def test_words_that_there_are_none_of():
+    A = repro.DynamicCSR((3, 3), device=DEVICE)
+    for call in (
+        lambda: A.insert(0, 0, 1.0, mode="max"),
+        lambda: A.insert(0, 0, 1.0, mode="unique", existing="keep"),
+        lambda: A.update(0, 0, 1.0, existing=None),
+    ):
+        with pytest.raises(ReproError, match=r"unknown (mode|existing)"):
+            call()
+    with pytest.raises(ReproError, match="slack"):
+        A.defragment(-1)
+
+
+def test_entries_that_there_is_no_memory_for_are_named(monkeypatch):
+    monkeypatch.setattr(batches, "LARGEST", 64)
+    A = repro.DynamicCSR((10, 10), capacity=100, slack=0, device=DEVICE)
+    runtime = open_runtime(DEVICE)
+    allocate = runtime.device.allocate
+
+    def full(nbytes):
+        if nbytes >= 4 * 100:
+            raise OutOfDeviceMemory("all is taken")
+        return allocate(nbytes)
+
+    rows = np.repeat(np.arange(10), 20)
+    A.insert(rows[:64], 0, 0.0)  # memory for what passes between kernels is there
+    A.update(rows, 0, 0.0)
+    A.delete(rows, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime.device, "allocate", full)
+        with pytest.raises(NoRoom) as caught:
+            A.insert(rows, np.tile(np.arange(10), 20), 1.0)
+    left = caught.value.left
+    assert 0 < len(left) < 200
+    assert A.nnz == 200 - len(left)
+    A.insert(rows[left], np.tile(np.arange(10), 20)[left], 1.0)
+    assert A.nnz == 200
+
+
+def test_a_batch_that_there_is_no_memory_to_sort_leaves_the_matrix_as_it_was(monkeypatch):
+    A = repro.DynamicCSR.from_csr(drawn(), device=DEVICE)
+    rows, columns, values = batch(A.shape, 100)
+    A.insert([], [], [])
+    device = open_runtime(DEVICE).device
+    allocate, calls = device.allocate, []
+
+    def full(nbytes):
+        calls.append(nbytes)
+        if len(calls) > 3:  # the batch itself has come there
+            raise OutOfDeviceMemory("all is taken")
+        return allocate(nbytes)
+
+    for change in (lambda: A.insert(rows, columns, values, "unique"), lambda: A.delete(rows, columns)):
+        calls.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(device, "allocate", full)
+            with pytest.raises(ReproError, match=r"nothing was done|no room"):
+                change()
+        assert_same(A, drawn())
+    change()
+    assert A.nnz < drawn().nnz
+
+
+def test_a_full_device_is_one_message(monkeypatch):
+    runtime = open_runtime(DEVICE)
+
+    def full(_):
+        raise OutOfDeviceMemory("all is taken")
+
+    monkeypatch.setattr(runtime.device, "upload", full)
+    with pytest.raises(ReproError, match=r"no room[\s\S]*all is taken"):
+        repro.DynamicCSR((3, 3), device=DEVICE)
