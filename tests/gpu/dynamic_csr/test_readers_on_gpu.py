@@ -86,7 +86,8 @@ def test_entries_go_and_come_together(modules, on_gpu, make_batch, gpu, rows, wi
     assert not sound.errors
     assert not sound.torn
     assert len(sound.seen) == 3
-    assert race(modules["careless"], PATIENCE).torn
+    if rows is LONG:  # a thread is done with a short row before a careless reader is between two of its steps
+        assert race(modules["careless"], PATIENCE).torn
 
 
 @pytest.mark.parametrize("width", WIDTHS)
