@@ -15,7 +15,9 @@ import yaml
 from repro.campaign import starting
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan, make_plan
+from repro.campaign.receipts import making
 from repro.campaign.starting import begin
+from repro.campaign.steps import presenting
 from repro.config import resolve
 from repro.errors import ReproError
 
@@ -68,6 +70,30 @@ def test_the_configuration_is_named_by_its_content_and_resolves_to_itself() -> N
     assert written["device"] == "opencl:0"
     assert make_plan(resolve(written)).config_file == one.config_file != other.config_file
     assert Path(one.results, "config.yaml").read_text() == Path(one.config_file).read_text()
+
+
+def test_artifacts_that_are_not_asked_for_any_more_are_taken_away() -> None:
+    asked = plan(studies={"compound_spmv": {"artifacts": ["table-1", "table-7", "figure-3"]}})
+    step = presenting(asked, "compound_spmv", "tables")
+    own = Path(asked.results, "tables/compound_spmv/mine.csv")
+    with making(step):
+        for path in (*step.outputs, own):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("a table")
+    start(plan(studies={"compound_spmv": {"artifacts": ["table-1", "figure-3"]}}))
+    left = sorted(path.name for path in own.parent.iterdir())
+    assert left == ["mine.csv", "table-1.csv", "table-1.md", "table-1.tex"]
+
+
+def test_no_table_at_all_is_left_where_none_is_asked_for(held: list[int]) -> None:
+    asked = plan(studies={"compound_spmv": {"artifacts": ["table-1"]}})
+    step = presenting(asked, "compound_spmv", "tables")
+    with making(step):
+        for path in step.outputs:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("a table")
+    start(plan(studies={"compound_spmv": {"artifacts": ["figure-3"]}}))
+    assert not any(path.exists() for path in step.outputs)
 
 
 def test_making_a_plan_writes_nothing() -> None:

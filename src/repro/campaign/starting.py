@@ -9,10 +9,13 @@ import platform
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 from repro.campaign.folders import RESULTS
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan, as_yaml
+from repro.campaign.receipts import Receipt
+from repro.campaign.steps import receipt_of
 from repro.devices.locking import user_name
 from repro.errors import ReproError
 from repro.whole import write_whole
@@ -24,7 +27,7 @@ _held: list[int] = []
 
 
 def begin(plan: Plan, stale: Mapping[str, str]) -> None:
-    """Begin a run: keep other runs out of this folder, and write the configuration.
+    """Begin a run: keep other runs out of this folder, write the configuration, and take away what it asks for no more.
 
     Jobs read it from a file that is named by its content. `config.yaml` is for whoever asks later what the campaign was
     run with; a replay leaves that of the record as it is. A plan that is only looked at never comes here.
@@ -58,6 +61,8 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
         for path in paths:
             if not path.exists() or path.read_bytes() != text.encode():
                 write_whole(path, text)
+        if not plan.config.replay:
+            _take_away_artifacts(plan)
     except OSError as error:
         raise _not_writable(plan, error.strerror) from None
 
@@ -73,6 +78,19 @@ def refuse_file_in_the_way(plan: Plan) -> None:
     for folder in (Path(plan.results), *Path(plan.results).parents):
         if folder.exists() and not folder.is_dir():
             raise _not_writable(plan, f"{folder} is a file")
+
+
+def _take_away_artifacts(plan: Plan) -> None:
+    """Take away tables and figures that the last run made and that are asked for no more: they would grow stale."""
+    kinds: tuple[Literal["tables", "figures"], ...] = ("tables", "figures")
+    for study in plan.studies:
+        for kind in kinds:
+            asked = [Path(path) for path in plan.artifact_outputs(study, kind)]
+            folder = Path(plan.figures if kind == "figures" else Path(plan.results, kind), study)
+            receipt = Receipt.load(receipt_of(plan, kind, study))
+            for path in map(Path, receipt.outputs if receipt else ()):
+                if path.parent == folder and path not in asked:
+                    path.unlink(missing_ok=True)
 
 
 def _not_writable(plan: Plan, actual: object) -> ReproError:
