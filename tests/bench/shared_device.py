@@ -14,7 +14,7 @@ class Kernel:
     """What takes so many seconds and leaves nothing."""
 
     kind, clocks, stages = "variant", ("event", "graph"), {}
-    columns, moved = {}, 0
+    columns, moved, devices = {}, 0, 1
 
     def __init__(self, seconds: float, name: str = "kernel") -> None:
         self.seconds, self.name = seconds, name
@@ -45,6 +45,9 @@ class SharedDevice:
 
     def __len__(self) -> int:
         return 1
+
+    def leading(self, count: int) -> SharedDevice:
+        return self
 
     def _run(self, seconds: float) -> float:
         """Run for so many seconds; return how long that takes."""

@@ -151,6 +151,9 @@ class Scripted:
     def __len__(self) -> int:
         return 1
 
+    def leading(self, count):
+        return self
+
     def flush(self) -> None:
         pass
 

@@ -13,7 +13,6 @@ from repro.bench.rows import COMMON_COLUMNS, Row, schema_of, split_columns
 from repro.bench.runnable import Runnable
 from repro.bench.store import write_rows
 from repro.bench.timing import Effort
-from repro.sparse.library import for_problem
 from repro.studies import get_study, names
 
 VALUES = {str: "text", int: 2**40, float: 0.1, bool: True}
@@ -95,13 +94,9 @@ def test_no_study_declares_a_column_that_all_rows_have(name):
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_studys_file_has_its_schema_exactly(make_bench, small_problem, tmp_path, name):
-    study, problem = get_study(name), small_problem("real")
-    bench = make_bench(problem, study=name)
-    (baseline,) = for_problem("real", "opencl")
-    measured = [bench.try_once(baseline, "search", Effort(3)), bench.row(Fake(), "search", Effort(3), "unsupported")]
-    bench.release()
-    assert measured[0].status == "ok"
+def test_a_studys_file_has_its_schema_exactly(tmp_path, name):
+    study = get_study(name)
+    measured = [replace(NEEDED, own=values(study.columns)), replace(NEEDED, key="other", status="unsupported")]
     for count in (2, 1, 0):  # also where a column, or the whole file, is empty
         path = write_rows(measured[:count], study.columns, tmp_path / f"{count}.parquet")
         table = pq.read_table(path)
