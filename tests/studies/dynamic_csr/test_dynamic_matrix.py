@@ -119,7 +119,7 @@ def test_any_operations_in_any_order(on_cpu, make_batch):
     run_state_machine_as_test(
         Operations,
         settings=settings(
-            max_examples=60, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=40, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
 
