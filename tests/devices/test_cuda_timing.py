@@ -89,6 +89,17 @@ def test_what_was_timed_while_the_blocker_gave_up_is_timed_again_in_smaller_batc
     assert timer.blocker.batches == [GROUPS] + [GROUPS // 4] * (GROUPS + 1)
 
 
+def test_what_gave_up_once_is_queued_in_smaller_batches_from_then_on(clock, timer):
+    timer.blocker = Blocker(clock, patience=GROUPS - 1)
+
+    def launch():
+        clock.launch()
+
+    timer.events(launch, GROUPS)
+    timer.events(launch, 2)
+    assert timer.blocker.batches == [GROUPS, *[GROUPS // 4] * (GROUPS + 2)]
+
+
 def test_stages_are_timed_between_events_and_never_behind_a_blocker(clock, timer):
     timer.blocker = Blocker(clock)
     times = timer.stages([clock.launch, clock.flush, lambda: None], 2, clock.flush)

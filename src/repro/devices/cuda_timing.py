@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,8 @@ class Timer:
         self._synchronize = synchronize
         self._failure = failure
         self._events: list[tuple[Any, Any]] = []
+        # how many of a launch fit into the queue of a blocked stream: to find out takes until the blocker gives up
+        self._fitting: WeakKeyDictionary[Callable[[], None], int] = WeakKeyDictionary()
         self.blocker: Blocker | None = None
 
     def events(
@@ -65,7 +68,8 @@ class Timer:
             before()
         launch()  # unblocked: whatever a library sets up at its first call may wait for the device
         self._synchronize()
-        return self._time(group, count, GROUPS)
+        times, self._fitting[launch] = self._time(group, count, self._fitting.get(launch, GROUPS))
+        return times
 
     def graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
         """Time replays of a graph of launches; seconds per launch.
@@ -90,7 +94,8 @@ class Timer:
         try:
             graph.replay()
             self._synchronize()
-            return self._time(group, replays, max(1, GRAPH_NODES // launches)) / launches
+            times, _ = self._time(group, replays, max(1, GRAPH_NODES // launches))
+            return times / launches
         finally:
             graph.close()
 
@@ -113,8 +118,11 @@ class Timer:
         times = [[end.time_since(start) for start, end in pairwise(events)] for events in samples]
         return np.array(times, np.float64).reshape(count, len(stages)) * 1e-3
 
-    def _time(self, group: Callable[[Any, Any], None], count: int, batch: int) -> NDArray[np.float64]:
-        """Time groups, up to `batch` of them queued while the stream is blocked; fewer if the blocker gives up."""
+    def _time(self, group: Callable[[Any, Any], None], count: int, batch: int) -> tuple[NDArray[np.float64], int]:
+        """Time groups, up to `batch` of them queued while the stream is blocked; fewer if the blocker gives up.
+
+        Returns the times, and how many were queued in the end.
+        """
         times = np.empty(count)
         done = 0
         while done < count:
@@ -133,7 +141,7 @@ class Timer:
                 continue
             times[done : done + len(events)] = [end.time_since(start) for start, end in events]
             done += len(events)
-        return times * 1e-3
+        return times * 1e-3, batch
 
     def _some_events(self, count: int) -> list[tuple[Any, Any]]:
         while len(self._events) < count:

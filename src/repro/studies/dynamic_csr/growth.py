@@ -21,7 +21,7 @@ from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, lay_out, pitch_of
 from repro.studies.dynamic_csr.operands import GraphOperands
 from repro.studies.dynamic_csr.operations import Operations
 from repro.studies.dynamic_csr.rival import Order, Rival, Updates, Updating, What
-from repro.studies.dynamic_csr.states import grow
+from repro.studies.dynamic_csr.states import state_in
 from repro.studies.dynamic_csr.storage import Storage
 from repro.studies.dynamic_csr.work import Work
 
@@ -136,7 +136,7 @@ class Defragmentation(Rival):
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
         """Lay the matrix out as the batches leave it, and bind what brings it together."""
-        arrays = grow(operands)
+        arrays = state_in(work.workspace, operands, "fragmented")
         storage = hold(work, arrays)
         nnz, rows, number = arrays.nnz, arrays.shape[0], arrays.values.itemsize
         target = hold(work, lay_out(sp.csr_array(arrays.shape, dtype=arrays.values.dtype), SEGMENTS, nnz))

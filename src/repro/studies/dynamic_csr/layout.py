@@ -86,10 +86,12 @@ class Arrays:
         """Return where the nth entries of rows lie, both `(m,)`; each row has room for its nth."""
         places = np.full(len(rows), -1, np.int64)
         before = np.zeros(len(rows), np.int64)
-        for starts, room in zip(self.pairs[..., 0], self.room, strict=True):
-            here = (places < 0) & (nth < before + room[rows])
-            places[here] = starts[rows[here]] + nth[here] - before[here]
-            before += room[rows]
+        for starts, ends in np.moveaxis(self.pairs, 2, 1):
+            start = starts[rows].astype(np.int64)
+            room = ends[rows] - start
+            here = (places < 0) & (nth < before + room)
+            places[here] = (start + nth - before)[here]
+            before += room
         return places
 
     def to_csr(self) -> sp.csr_array:
@@ -183,7 +185,12 @@ def lay_out(
 
 
 def insert(
-    arrays: Arrays, rows: NDArray[Any], columns: NDArray[Any], values: NDArray[Any], slack: int
+    arrays: Arrays,
+    rows: NDArray[Any],
+    columns: NDArray[Any],
+    values: NDArray[Any],
+    slack: int,
+    copy: bool = True,
 ) -> tuple[Arrays, NDArray[np.bool_]]:
     """Append a batch of entries, each row's in the order of the batch, as the device does.
 
@@ -193,6 +200,8 @@ def insert(
         The batch, in any order: `(m,)` each.
     slack
         Room for so many entries beside those that a new segment is made for.
+    copy
+        Whether the given matrix stays as it is; else its arrays are written to, and are the result's.
 
     Returns
     -------
@@ -200,30 +209,34 @@ def insert(
         The matrix, and which entries of the batch found no room, `(m,)`: those of rows whose chain is full, and of
         rows that the buffer has no segment for. A row takes all of its entries or none.
     """
+    if copy:
+        owned = {name: getattr(arrays, name).copy() for name in ("columns", "values", "table", "sizes")}
+        arrays = replace(arrays, **owned)
     order = np.argsort(rows, kind="stable")
     touched, first, counts = np.unique(rows[order], return_index=True, return_counts=True)
-    sizes, room, used = arrays.sizes.astype(np.int64), arrays.room.sum(axis=0), arrays.fragments
-    lacking = sizes[touched] + counts - room[touched]
+    sizes = arrays.sizes[touched].astype(np.int64)
+    pairs = arrays.pairs[:, touched].astype(np.int64)
+    rooms = pairs[..., 1] - pairs[..., 0]
+    used = (rooms > 0).sum(axis=0)
+    lacking = sizes + counts - rooms.sum(axis=0)
     asks = lacking > 0
-    full = asks & (used[touched] == arrays.segments)
+    full = asks & (used == arrays.segments)
     lengths = np.where(asks & ~full, lacking + slack, 0)
     starts = arrays.pointer + np.cumsum(lengths) - lengths
     over = (lengths > 0) & (starts + lengths > arrays.capacity)
     refused = full | over
-    table, new = arrays.table.copy(), (lengths > 0) & ~over
-    at = used[touched[new]] * pitch_of(arrays.shape[0]) + 2 * touched[new]
-    table[at], table[at + 1] = starts[new], starts[new] + lengths[new]
-    pointer = min(arrays.pointer + int(lengths.sum()), arrays.capacity)
+    new = (lengths > 0) & ~over
+    arrays.pairs[used[new], touched[new]] = np.stack([starts[new], starts[new] + lengths[new]], axis=1)
+    arrays = replace(arrays, pointer=min(arrays.pointer + int(lengths.sum()), arrays.capacity))
     of_touched = np.repeat(np.arange(len(touched)), counts)
     kept = ~refused[of_touched]
-    grown = replace(arrays, table=table, columns=arrays.columns.copy(), values=arrays.values.copy(), pointer=pointer)
-    row = touched[of_touched[kept]]
-    places = grown.places(row, sizes[row] + (np.arange(len(order)) - first[of_touched])[kept])
-    grown.columns[places], grown.values[places] = columns[order[kept]], values[order[kept]]
-    sizes[touched[~refused]] += counts[~refused]
+    nth = sizes[of_touched] + np.arange(len(order)) - first[of_touched]
+    places = arrays.places(touched[of_touched[kept]], nth[kept])
+    arrays.columns[places], arrays.values[places] = columns[order[kept]], values[order[kept]]
+    arrays.sizes[touched[~refused]] += counts[~refused].astype(np.int32)
     left = np.zeros(len(order), bool)
     left[order[~kept]] = True
-    return replace(grown, sizes=sizes.astype(np.int32)), left
+    return arrays, left
 
 
 def defragment(arrays: Arrays, capacity: int | None = None, slack: int = 0) -> Arrays:

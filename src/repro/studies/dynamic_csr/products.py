@@ -19,7 +19,7 @@ from repro.studies.dynamic_csr.launches import Matrix, bind, bind_vector
 from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays
 from repro.studies.dynamic_csr.operands import GraphOperands, operands_of
 from repro.studies.dynamic_csr.schedules import Schedule
-from repro.studies.dynamic_csr.states import lay_out_state, slack_of
+from repro.studies.dynamic_csr.states import slack_of, state_in
 from repro.studies.dynamic_csr.storage import Storage
 from repro.studies.dynamic_csr.variant_id import VariantId
 
@@ -115,7 +115,7 @@ class ProductVariant(Product):
         if self.module.binary is None:
             raise ModuleError(self.module.message)
         operands = operands_of(workspace)
-        facts, buffers = workspace.hold(self.packing, lambda: self._pack(operands))
+        facts, buffers = workspace.hold(self.packing, lambda: self._pack(workspace, operands))
         program = workspace.program(self._folder / self.module.binary)
         rows = operands.grown.shape[0]
         matrix = Matrix(rows, facts.segments, buffers, lambda: sizes_of(operands))
@@ -155,7 +155,7 @@ class ProductVariant(Product):
             said[what] = max(numbers, default=None)
         return said
 
-    def _pack(self, operands: GraphOperands) -> tuple[Facts, Mapping[str, NDArray[Any]]]:
+    def _pack(self, workspace: Workspace, operands: GraphOperands) -> tuple[Facts, Mapping[str, NDArray[Any]]]:
         if self.id.state is None:
             grown = operands.grown
             arrays = {
@@ -164,7 +164,7 @@ class ProductVariant(Product):
                 "values": grown.data,
             }
             return Facts(sum(array.nbytes for array in arrays.values()), 0, len(grown.indptr), 0), arrays
-        laid_out = lay_out_state(operands, self.id.state, self._segments)
+        laid_out = state_in(workspace, operands, self.id.state, self._segments)
         arrays = matrix_arrays(laid_out)
         slack = slack_of(operands) if self.id.state == "fragmented" else 0
         nbytes = sum(array.nbytes for array in arrays.values())

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from repro.bench.workspace import Workspace
 from repro.studies.dynamic_csr.bins import PAPERS_LEAST, bin_rows, lay_out_sorted
 from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, defragment, insert, lay_out, room_for
 from repro.studies.dynamic_csr.operands import GraphOperands
@@ -35,14 +36,14 @@ def grow(operands: GraphOperands, segments: int = SEGMENTS) -> Arrays:
     for batch in range(problem.batches):
         begin, end = problem.batch_pointers[batch : batch + 2]
         rows, columns, added = problem.batch_rows[begin:end], problem.batch_columns[begin:end], values[begin:end]
-        arrays, left = insert(arrays, rows, columns, added, slack)
+        arrays, left = insert(arrays, rows, columns, added, slack, copy=False)
         if left.any():
             # where a chain has one segment, that has to have the room
             most = int(np.bincount(rows[left]).max())
             room = slack if segments > 1 else max(slack, most)
             coming = room_for(counts[batch:], rows_of_all, segments, slack)
             arrays = defragment(arrays, arrays.nnz + room * len(arrays.sizes) + coming, room)
-            arrays, left = insert(arrays, rows[left], columns[left], added[left], slack)
+            arrays, left = insert(arrays, rows[left], columns[left], added[left], slack, copy=False)
         assert not left.any(), "there is room for all"
     # nothing more is cut off: what lies behind the last segment would only take memory
     used = arrays.pointer
@@ -60,3 +61,8 @@ def lay_out_state(operands: GraphOperands, state: State, segments: int = SEGMENT
         return lay_out_sorted(operands.grown, np.arange(operands.grown.shape[0], dtype=np.int32), segments)
     sizes = np.diff(operands.grown.indptr).astype(np.int32)
     return lay_out_sorted(operands.grown, bin_rows(sizes, PAPERS_LEAST).order, segments)
+
+
+def state_in(workspace: Workspace, operands: GraphOperands, state: State, segments: int = SEGMENTS) -> Arrays:
+    """Return the same, laid out once for all of a workspace: with many batches that takes seconds."""
+    return workspace.fact(("state", state, segments), lambda: lay_out_state(operands, state, segments))

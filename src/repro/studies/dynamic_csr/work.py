@@ -44,7 +44,7 @@ class Work:
 
     def __init__(self, workspace: Workspace, built: Mapping[str, Built], held: ExitStack) -> None:
         self.device, self.guards = workspace.device, workspace.guards
-        self._workspace, self._built, self._held = workspace, built, held
+        self.workspace, self._built, self._held = workspace, built, held
         self._programs: dict[str, Program] = {}
 
     def program(self, module: str) -> Program:
@@ -56,7 +56,7 @@ class Work:
             It did not compile, or is damaged.
         """
         if module not in self._programs:
-            self._programs[module] = self._built[module].program(self._workspace)
+            self._programs[module] = self._built[module].program(self.workspace)
         return self._programs[module]
 
     def keep(self, thing: R) -> R:
@@ -66,7 +66,7 @@ class Work:
 
     def fact(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return what runnables of a problem share on the host, computed at first use."""
-        return self._workspace.fact(key, compute)
+        return self.workspace.fact(key, compute)
 
     def at_end(self, call: Callable[[], object]) -> None:
         """Have something done when all is given back."""
