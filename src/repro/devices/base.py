@@ -68,6 +68,21 @@ class CaptureError(Exception):
     """What was launched cannot be captured into a graph."""
 
 
+class Captured(NamedTuple):
+    """Launches that are queued as one.
+
+    Attributes
+    ----------
+    replay
+        Queues them all.
+    release
+        Gives back what that takes; nothing of it may be queued any more.
+    """
+
+    replay: Callable[[], None]
+    release: Callable[[], None]
+
+
 class Copy(NamedTuple):
     """Bytes to copy from the start of one buffer to that of another.
 
@@ -253,6 +268,17 @@ class Device(Clock, Queue, Protocol):
 
         On a GPU each is queued on a stream of its own, which a graph captures as well; on the CPU they run one after
         the other.
+        """
+
+    def capture(self, launch: Callable[[], None]) -> Captured:
+        """Return what a launch queues, all as one operation: a graph on a GPU, on the CPU the launch itself.
+
+        It must have been launched before, so that nothing is left to be set up.
+
+        Raises
+        ------
+        CaptureError
+            It queues what no graph can hold, or waits for the device.
         """
 
     def beside(self) -> Queue:

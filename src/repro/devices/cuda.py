@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.targets import get_target
-from repro.devices.base import Argument, Buffer, Launch, LaunchError, OutOfDeviceMemory, Program
+from repro.devices.base import Argument, Buffer, Captured, Launch, LaunchError, OutOfDeviceMemory, Program
 from repro.devices.cuda_blocker import Blocker, may_block
 from repro.devices.cuda_buffer import CudaBuffer
 from repro.devices.cuda_launch import bind_launch, pointer_of, values_of
@@ -232,6 +232,14 @@ class CudaDevice:
             for stream, (kernel, grid, block, arguments) in zip(streams, launches, strict=True)
         ]
         return self._guarded(self._side_streams.side_by_side(runs))
+
+    def capture(self, launch: Callable[[], None]) -> Captured:
+        """Return what a launch queues as a graph."""
+        from repro.devices.cuda_graph import Graph  # NVIDIA's bindings are an extra
+
+        with self._mapped():
+            graph = Graph(int(self._stream.handle), launch, 1, self.failure)
+        return Captured(self.within(graph.replay), self.within(graph.close))
 
     def _guarded(self, queue: Callable[[], None]) -> Callable[[], None]:
         """Return what queues with this device's context current, errors of the driver turned into ours."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from repro.codegen import opencl_runtime
 from repro.codegen.opencl_build import FLAGS, environment
 from repro.codegen.targets import CPU
-from repro.devices.base import Argument, Buffer, Launch, LaunchError, OutOfDeviceMemory, Program
+from repro.devices.base import Argument, Buffer, Captured, Launch, LaunchError, OutOfDeviceMemory, Program
 from repro.devices.host_clock import time_host, time_stages
 
 _FALLBACK_CACHE = 64 << 20
@@ -218,6 +218,10 @@ class OpenClDevice:
                 launch()
 
         return launch_all
+
+    def capture(self, launch: Callable[[], None]) -> Captured:
+        """Return the launch: the CPU has no graphs, and its queue no limit."""
+        return Captured(launch, lambda: None)
 
     def synchronize(self) -> None:
         """Wait for the queue."""

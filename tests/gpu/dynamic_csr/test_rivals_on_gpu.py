@@ -1,5 +1,7 @@
 """Sums, sorts, updates, products and conversions of other formats on the GPU, and those of libraries."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,17 +10,12 @@ from repro.bench.workspace import Workspace
 from repro.codegen.compile import compile_module
 from repro.devices.several import Devices
 from repro.studies.dynamic_csr.built import Built
-from repro.studies.dynamic_csr.conversions import PAIRS, Conversion
-from repro.studies.dynamic_csr.coo import CoordinateUpdate
-from repro.studies.dynamic_csr.geam import Geam
-from repro.studies.dynamic_csr.hybrid_runs import HybridProduct, HybridSort, HybridUpdate
+from repro.studies.dynamic_csr.hybrid_runs import HybridProduct
 from repro.studies.dynamic_csr.operands import make_operands
-from repro.studies.dynamic_csr.primitives import SortOfRows, Sums
-from repro.studies.dynamic_csr.rebuild import Rebuild
 from repro.studies.dynamic_csr.render import render_key
 from repro.studies.dynamic_csr.scan import Scan
 from repro.studies.dynamic_csr.sort import ITEMS, THREADS, RadixSort, bits_of
-from repro.studies.dynamic_csr.yardstick import CubSort, CubSums
+from repro.studies.dynamic_csr.timed import all_timed
 from rival_problems import PROBLEMS, drawn, growing
 
 pytestmark = pytest.mark.gpu
@@ -43,7 +40,7 @@ def gpu_rivals(gpu, templates, tmp_path_factory):
         return Built.read(manifest)
 
     return {
-        precision: {name: build(precision, name) for name in ("sort", "hybrid", "rebuild")}
+        precision: {name: build(precision, name) for name in ("sort", "hybrid", "rebuild", "matrix", "product")}
         for precision in ("single", "double")
     }
 
@@ -63,40 +60,32 @@ def gpu_workspace(gpu, gpu_module, gpu_modules):
         workspace.release()
 
 
-def _all(built):
-    updates = [
-        update(built, what, order)
-        for update in (HybridUpdate, CoordinateUpdate, Rebuild)
-        for what in ("insert", "stream")
-        for order in ("sorted", "any")
-    ]
-    conversions = [Conversion(built, *pair) for pair in PAIRS]
-    timed = [primitive(built) for primitive in (Sums, SortOfRows, CubSums, CubSort)]
-    return [*updates, HybridProduct(built), HybridSort(built), *conversions, *timed, Geam()]
+def _all(built, workspace):
+    """Yield all that a case times beside the products of the search, prepared, and give it back."""
+    for runnable in chain([HybridProduct(built)], *all_timed(built, workspace.operands.problem)):
+        runnable.prepare(workspace)
+        yield runnable
+        runnable.release()
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("name", [*PROBLEMS, "large"])
 def test_everything_is_right_and_stays_where_it_may_write(gpu_rivals, gpu_workspace, name, precision):
     workspace = gpu_workspace(PROBLEMS[name] if name in PROBLEMS else large(), precision)
-    for runnable in _all(gpu_rivals[precision]):
-        runnable.prepare(workspace)
+    for runnable in _all(gpu_rivals[precision], workspace):
         for _ in range(2):
             assert workspace.operands.check(runnable, workspace) <= 1, runnable.name
         workspace.guards.check()
-        runnable.release()
 
 
 def test_what_may_be_replayed_in_a_graph_is(gpu, gpu_rivals, gpu_workspace):
     workspace = gpu_workspace(large())
-    for runnable in _all(gpu_rivals["double"]):
+    for runnable in _all(gpu_rivals["double"], workspace):
         if "graph" not in runnable.clocks:
             continue
-        runnable.prepare(workspace)
         assert (gpu.time_graph(runnable.launch, 3, 2) > 0).all(), runnable.name
         if hasattr(runnable, "_read"):
             assert workspace.operands._compare(runnable.result(), runnable.leaves, runnable.sums) <= 1, runnable.name
-        runnable.release()
 
 
 @pytest.mark.parametrize("n", [0, 1, 8191, 8192, 8193, 1 << 20, 10_000_019])

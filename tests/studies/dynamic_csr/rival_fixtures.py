@@ -27,7 +27,7 @@ def rivals_built(tmp_path_factory: pytest.TempPathFactory, templates: Path) -> d
         return Built.read(manifest)
 
     return {
-        precision: {name: build(precision, name) for name in ("sort", "hybrid", "rebuild")}
+        precision: {name: build(precision, name) for name in ("sort", "hybrid", "rebuild", "matrix", "product")}
         for precision in ("single", "double")
     }
 

@@ -144,7 +144,7 @@ def test_the_routine_is_called_as_cusparse_has_it():
     assert sorted(library.destroyed) == [HANDLE, DESCRIPTION]
 
 
-@pytest.mark.parametrize("runnable", [Geam(), CubSums({}), CubSort({})], ids=lambda runnable: runnable.name)
+@pytest.mark.parametrize("runnable", [Geam({}), CubSums({}), CubSort({})], ids=lambda runnable: runnable.name)
 def test_what_needs_a_gpu_says_so_on_the_cpu(work_on, runnable):
     with pytest.raises(Unsupported):
         runnable.prepare(work_on(growing(sp.csr_array(np.eye(5)), [drawn(5, 5, 3)])))

@@ -8,7 +8,7 @@ from repro.bench.runnable import not_prepared
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.coordinates import Entries, Resident, SortedCoordinates
 from repro.studies.dynamic_csr.kernels import in_order
-from repro.studies.dynamic_csr.rival import Order, Updates, Updating, What
+from repro.studies.dynamic_csr.rival import Alone, Order, Updates, Updating
 from repro.studies.dynamic_csr.work import Work
 
 
@@ -19,7 +19,7 @@ class CoordinateUpdate(Updates):
     modules = ("hybrid", "sort")
 
     def __init__(
-        self, built: Mapping[str, Built], what: What = "insert", order: Order = "any", which: int | None = None
+        self, built: Mapping[str, Built], what: Alone = "insert", order: Order = "any", which: int | None = None
     ) -> None:
         super().__init__(built, what, order, which)
         if what == "stream":  # one batch: two stages

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from repro.devices.base import Buffer
+from repro.studies.dynamic_csr.launches import Matrix, bind_vector
+from repro.studies.dynamic_csr.schedules import usual_schedule
 from repro.studies.dynamic_csr.work import Work
 
 
@@ -29,6 +32,14 @@ class CsrMemory(NamedTuple):
         """Return memory for a matrix of so many rows and entries."""
         sizes = {"offsets": 4 * (rows + 1), "columns": 4 * count, "values": number_bytes * count}
         return cls(*(work.allocate(size, f"the {name} of CSR") for name, size in sizes.items()))
+
+    def bind_product(self, work: Work, rows: int, mean: float, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return what queues y = A x by the schedule that is usual for rows of a mean size."""
+        matrix = Matrix(
+            rows, 0, self._asdict(), lambda: np.diff(work.download(self.offsets, rows + 1, np.dtype(np.int32)))
+        )
+        schedule = usual_schedule(work.device.target, mean)
+        return bind_vector(work.device, work.program("product").kernel, schedule, matrix, (x, y))
 
     def read(self, work: Work, shape: tuple[int, int], dtype: np.dtype[np.floating]) -> sp.csr_array:
         """Wait for what is queued and return the matrix."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,10 @@ import scipy.sparse as sp
 from repro.devices.base import Buffer
 from repro.devices.cuda import CudaDevice
 from repro.sparse.library.cusparse_library import address, gpu, load, refusals, version
+from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.csr_memory import CsrMemory
-from repro.studies.dynamic_csr.rival import Updates, Updating
+from repro.studies.dynamic_csr.kernels import in_order
+from repro.studies.dynamic_csr.rival import Updates, Updating, What
 from repro.studies.dynamic_csr.work import Work
 
 ROUTINE = "csrgeam2"
@@ -25,15 +27,22 @@ class Geam(Updates):
     It takes rows whose columns are sorted, none of them twice: that the batches are brought into that form, on the
     host, is no part of the time, and a place that comes more than once is left once. The number of entries is read
     back between counting and adding, as the library asks for; memory for the sum is there already.
+
+    Parameters
+    ----------
+    built
+        The modules of a precision by name.
+    what, which
+        As of `updating`; the order is `sorted`.
     """
 
     format = "csr"
     clocks = ("host",)
     sums = True
 
-    def __init__(self) -> None:
-        super().__init__({}, "insert", "sorted")
-        self.name = f"cusparse/{ROUTINE}"
+    def __init__(self, built: Mapping[str, Built], what: What = "insert", which: int | None = None) -> None:
+        super().__init__(built, what, "sorted", which)
+        self.name = f"cusparse/{ROUTINE}/{what}{'' if which is None else f'-{which}'}"
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -42,8 +51,8 @@ class Geam(Updates):
 
     @property
     def identity(self) -> str:
-        """The library's version."""
-        return version()
+        """The library's version, and the hashes of its modules."""
+        return " ".join([version(), super().identity])
 
     def bind_updates(self, work: Work, plan: Updating) -> None:
         """Bring the matrices to the GPU and add them up once, for the working memory.
@@ -63,16 +72,25 @@ class Geam(Updates):
         first = CsrMemory.upload(work, start)
         steps = [(CsrMemory.upload(work, batch), int(batch.nnz), targets[i % 2]) for i, batch in enumerate(batches)]
 
-        def launch() -> None:
-            now, nnz = first, int(start.nnz)
-            with refusals(library, device):
-                for batch, count, target in steps:
-                    nnz = added(now, nnz, batch, count, target)
-                    now = target
+        sources = [first, *(target for _, _, target in steps)]
+        counts = [int(start.nnz)] * (len(steps) + 1)
 
-        launch()
+        def bind(i: int) -> Callable[[], None]:
+            batch, count, target = steps[i]
+
+            def update() -> None:
+                with refusals(library, device):
+                    counts[i + 1] = added(sources[i], counts[i], batch, count, target)
+
+            return update
+
+        mean = most / max(shape[0], 1)
+        launches = self.with_products(
+            work, [*map(bind, range(len(steps)))], lambda i, x, y: steps[i][2].bind_product(work, shape[0], mean, x, y)
+        )
+        self.launch = in_order(launches)
+        self.launch()
         device.synchronize()
-        self.launch = launch
         self._read = lambda: steps[-1][2].read(work, shape, start.dtype)
 
 

@@ -20,7 +20,9 @@ from repro.studies.dynamic_csr.kernels import Scratch, in_order
 from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, lay_out, pitch_of, room_for
 from repro.studies.dynamic_csr.operands import GraphOperands
 from repro.studies.dynamic_csr.operations import Operations
+from repro.studies.dynamic_csr.products import bind_product
 from repro.studies.dynamic_csr.rival import Order, Rival, Updates, Updating, What
+from repro.studies.dynamic_csr.schedules import usual_schedule
 from repro.studies.dynamic_csr.states import state_in
 from repro.studies.dynamic_csr.storage import Storage
 from repro.studies.dynamic_csr.work import Work
@@ -106,7 +108,12 @@ class DynamicUpdate(Updates):
                 "be brought together on the way"
             )
         self._read = lambda: storage.download().to_csr()
-        self.launch = in_order(launches)
+        schedule = usual_schedule(work.device.target, plan.after / max(plan.start.shape[0], 1))
+        self.launch = in_order(
+            self.with_products(
+                work, launches, lambda _, x, y: bind_product(work.program("product"), schedule, storage, x, y)
+            )
+        )
 
     def _bind_batch(self, operations: Operations, batch: Batch) -> Callable[[], None]:
         if not batch.count:
@@ -237,7 +244,7 @@ def _before(plan: Updating, what: What) -> tuple[Arrays, int]:
     coming = room_for(counts, rows, SEGMENTS, mean)
     if what == "stream":
         return lay_out(start, SEGMENTS, rows * mean + coming, width=mean), mean
-    if what == "insert":
+    if what in ("insert", "iterate"):
         return lay_out(start, SEGMENTS, start.nnz + coming), mean
     # a batch of its own: twice the room that it takes in the mean, and some, so that rows drawn at random have it
     room = 2 * (-(-sum(counts) // max(rows, 1))) + ROOM

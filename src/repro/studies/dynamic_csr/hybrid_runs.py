@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import not_prepared
+from repro.bench.runnable import in_turn, not_prepared
 from repro.bench.workspace import Workspace
 from repro.devices.base import Buffer
 from repro.sparse.operands import Multiplies, x_on, y_on
@@ -127,16 +127,20 @@ class HybridUpdate(Updates):
             after.append(sizes.copy())
         width = width_of(rows, plan.start.nnz or plan.after)
         hybrid = Hybrid(work, plan.start, width, overflow(sizes, width))
-        launches: list[Callable[[], None]] = []
+        stages: list[tuple[Callable[[], None], Callable[[], None]]] = []
         for i, batch in enumerate(plan.batches):
-            resident = Resident.upload(work, batch)
-            launches.append(hybrid.bind_append(resident, len(batch.rows), i % 2))
-            launches.append(hybrid.coordinates.bind_sort(i % 2, overflow(after[i], width)))
+            append = hybrid.bind_append(Resident.upload(work, batch), len(batch.rows), i % 2)
+            stages.append((append, hybrid.coordinates.bind_sort(i % 2, overflow(after[i], width))))
         self._read = lambda: hybrid.read(len(plan.batches) % 2, overflow(sizes, width))
         self._restore = hybrid.bind_restore()
-        self.launch = in_order(launches)
+        updates = [in_turn(*stage) for stage in stages]
+        self.launch = in_order(
+            self.with_products(
+                work, updates, lambda i, x, y: hybrid.bind_product((i + 1) % 2, overflow(after[i], width), x, y)
+            )
+        )
         if self.stages:
-            self.stages = dict(zip(self.stages, launches, strict=True))
+            self.stages = dict(zip(self.stages, stages[0], strict=True))
 
     def before(self) -> None:
         """Take all batches out again."""

@@ -37,13 +37,16 @@ class Rebuild(Updates):
             CsrMemory.allocate(work, shape[0], plan.after, dtype.itemsize) for _ in range(min(len(plan.batches), 2))
         ]
         step = _Step(work, shape[0])
-        launches: list[Callable[[], None]] = []
+        updates: list[Callable[[], None]] = []
         for i, batch in enumerate(plan.batches):
             target = targets[i % 2]
-            launches += step.bind(now, entries, batch, target)
+            updates.append(in_order(step.bind(now, entries, batch, target)))
             now, entries = target, entries + len(batch.rows)
         self._read = lambda: now.read(work, shape, dtype)
-        self.launch = in_order(launches)
+        mean = plan.after / max(shape[0], 1)
+        self.launch = in_order(
+            self.with_products(work, updates, lambda i, x, y: targets[i % 2].bind_product(work, shape[0], mean, x, y))
+        )
 
 
 class _Step:

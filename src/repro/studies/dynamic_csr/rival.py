@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from repro.bench.runnable import Clock, Unsupported, not_prepared
 from repro.bench.workspace import Workspace
+from repro.devices.base import Buffer
+from repro.sparse.operands import x_on, y_on
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.coordinates import Entries
 from repro.studies.dynamic_csr.operands import GraphOperands, Rebuilds, operands_of
+from repro.studies.dynamic_csr.paper import PRODUCTS
 from repro.studies.dynamic_csr.work import Work
 
 KIND = "rival"
-What = Literal["insert", "stream", "batch"]
+Alone = Literal["insert", "stream", "batch"]
+What = Literal[Alone, "iterate"]
 Order = Literal["sorted", "any"]
 #: The order of entries that come in any order.
 SEED = 20170501
-#: A blocked stream holds a thousand launches back, of which a batch takes up to 16; with more, the queue would wait for
-#: the stream, and the stream for the queue.
-MANY_BATCHES = 60
+NAN_BYTE = 0xFF
+
+
+Run = Callable[[], None]
 
 
 class Updating(NamedTuple):
@@ -45,8 +51,8 @@ def updating(operands: GraphOperands, what: What, order: Order, which: int | Non
     Parameters
     ----------
     what
-        `insert`: the problem's batches into its matrix. `stream`: the grown matrix as one batch into an empty one.
-        `batch`: one of the problem's batches into its matrix.
+        `insert`: the problem's batches into its matrix. `iterate`: the same, and products after each batch. `stream`:
+        the grown matrix as one batch into an empty one. `batch`: one of the problem's batches into its matrix.
     order
         `sorted`: the entries of a batch come by row. `any`: batches as they are; the grown matrix shuffled.
     which
@@ -130,6 +136,8 @@ class Rival(Rebuilds):
 class Updates(Rival):
     """A rival that is updated.
 
+    Several batches are one operation of the device, a graph: one by one they would be more than its queue holds.
+
     Parameters
     ----------
     built
@@ -149,8 +157,12 @@ class Updates(Rival):
         self.what, self.order, self._which = what, order, which
         self.name = f"{self.format}/{what}{'' if which is None else f'-{which}'}/{order}"
         self._batch: int | None = None
+        self._y: Buffer | None = None
+        self._read_y: Callable[[], NDArray[np.floating]] | None = None
         if which is not None:
             self.leaves = which
+        if what == "iterate":
+            self.modules = (*self.modules, "product")
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -164,14 +176,46 @@ class Updates(Rival):
         }
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
-        """Bind the update; the batch of its row is the mean of all. Very many are timed by the host's clock alone."""
+        """Bind the update; the batch of its row is the mean of all."""
         key = "updating", self.what, self.order, self._which
         plan = work.fact(key, lambda: updating(operands, self.what, self.order, self._which))
         self._batch = round((plan.after - plan.start.nnz) / len(plan.batches))
         self.bind_updates(work, plan)
-        if len(plan.batches) > MANY_BATCHES:
-            self.clocks = ("host",)
+        if len(plan.batches) > 1 and "event" in self.clocks:
+            self.before()
+            self.launch, self.clocks = work.captured(self.launch), ("event",)
+        if self._y:
+            work.device.fill(self._y, NAN_BYTE)
 
     @abstractmethod
     def bind_updates(self, work: Work, plan: Updating) -> None:
         """Bring start and batches to the device, and bind the kernels that insert them."""
+
+    def with_products(
+        self, work: Work, updates: Sequence[Run], product: Callable[[int, Buffer, Buffer], Run]
+    ) -> list[Run]:
+        """Return the updates, and where it iterates products behind each of them.
+
+        Parameters
+        ----------
+        updates
+            One a batch.
+        product
+            Given the number of a batch, x and y, returns what queues y = A x with the matrix that it leaves.
+        """
+        if self.what != "iterate":
+            return [*updates]
+        x, y = x_on(work.workspace, "AoS"), y_on(work.workspace)
+        shape = operands_of(work.workspace).reference.shape
+        self._y = y
+        self._read_y = lambda: work.download(y, shape[0], operands_of(work.workspace).x.dtype)
+        return [run for i, update in enumerate(updates) for run in (update, *[product(i, x, y)] * PRODUCTS)]
+
+    def product(self) -> NDArray[np.floating] | None:
+        """Wait for what is queued and return the last product."""
+        return self._read_y() if self._read_y else None
+
+    def release(self) -> None:
+        """Give all memory back."""
+        super().release()
+        self._y = self._read_y = None

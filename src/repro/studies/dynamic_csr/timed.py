@@ -17,7 +17,7 @@ from repro.studies.dynamic_csr.growth import Defragmentation, DynamicConversion,
 from repro.studies.dynamic_csr.hybrid_runs import HybridSort, HybridUpdate
 from repro.studies.dynamic_csr.primitives import SortOfRows, Sums
 from repro.studies.dynamic_csr.rebuild import Rebuild
-from repro.studies.dynamic_csr.rival import Order
+from repro.studies.dynamic_csr.rival import Alone, Order
 from repro.studies.dynamic_csr.yardstick import CubSort, CubSums
 
 ORDERS: tuple[Order, ...] = get_args(Order)
@@ -29,8 +29,8 @@ DYNAMIC_PAIRS = (("coo", "dcsr"), ("csr", "dcsr"), ("dcsr", "csr"))
 def all_timed(built: Mapping[str, Built], problem: Updates) -> Iterator[list[Runnable]]:
     """Yield groups of runnables, each held on the device together: all of them would not find room.
 
-    Updates with all batches and with the whole matrix; each batch alone where these differ in size; and conversions,
-    defragmentation, sums and sorts.
+    Updates with the whole matrix; with all batches one after the other, also with products between them, or with each
+    batch alone where these differ in size; and conversions, defragmentation, sums and sorts.
     """
     for order in ORDERS:
         yield [
@@ -38,23 +38,17 @@ def all_timed(built: Mapping[str, Built], problem: Updates) -> Iterator[list[Run
             HybridUpdate(built, "stream", order),
             CoordinateUpdate(built, "stream", order),
         ]
-        if problem.batches:
-            yield [
-                *(DynamicUpdate(built, "insert", order, mode=mode) for mode in MODES),
-                HybridUpdate(built, "insert", order),
-                CoordinateUpdate(built, "insert", order),
-                Rebuild(built, "insert", order),
-                *([Geam()] if order == "sorted" else []),
-            ]
     if len(set(np.diff(problem.batch_pointers).tolist())) > 1:
         for which in range(problem.batches):
-            for order in ORDERS:
-                yield [
-                    *(DynamicUpdate(built, "batch", order, which, mode) for mode in MODES),
-                    HybridUpdate(built, "batch", order, which),
-                    CoordinateUpdate(built, "batch", order, which),
-                    Rebuild(built, "batch", order, which),
-                ]
+            yield from _batches(built, "batch", which)
+    elif problem.batches:
+        yield from _batches(built, "insert")
+        yield [
+            DynamicUpdate(built, "iterate", "sorted"),
+            HybridUpdate(built, "iterate", "sorted"),
+            Rebuild(built, "iterate", "sorted"),
+            Geam(built, "iterate"),
+        ]
     yield [
         *(Conversion(built, source, target) for source, target in PAIRS),
         *(DynamicConversion(built, source, target) for source, target in DYNAMIC_PAIRS),
@@ -62,3 +56,15 @@ def all_timed(built: Mapping[str, Built], problem: Updates) -> Iterator[list[Run
         HybridSort(built),
     ]
     yield [Sums(built), SortOfRows(built), CubSums({}), CubSort({})]
+
+
+def _batches(built: Mapping[str, Built], what: Alone, which: int | None = None) -> Iterator[list[Runnable]]:
+    """Yield what is updated with batches, order by order."""
+    for order in ORDERS:
+        yield [
+            *(DynamicUpdate(built, what, order, which, mode) for mode in MODES),
+            HybridUpdate(built, what, order, which),
+            CoordinateUpdate(built, what, order, which),
+            Rebuild(built, what, order, which),
+            *([Geam(built, what, which)] if order == "sorted" else []),
+        ]

@@ -9,8 +9,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.bench.runnable import Unsupported
 from repro.bench.workspace import Workspace
-from repro.devices.base import Argument, Buffer, Program
+from repro.devices.base import Argument, Buffer, CaptureError, Program
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.render import N_T
 
@@ -93,6 +94,23 @@ class Work:
         if count:
             self.device.download(buffer, array)
         return array
+
+    def captured(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """Launch once, and return what queues the same as one operation.
+
+        Raises
+        ------
+        Unsupported
+            The device cannot.
+        """
+        launch()
+        self.device.synchronize()
+        try:
+            captured = self.device.capture(launch)
+        except CaptureError as error:
+            raise Unsupported(f"the launch cannot be captured into a graph: {error}") from None
+        self.at_end(captured.release)
+        return captured.replay
 
     def bind(self, module: str, kernel: str, count: int, *arguments: Argument | int) -> Callable[[], None]:
         """Return what queues a kernel that goes through so many numbers, with whole numbers as int32."""
