@@ -31,11 +31,11 @@ load_artifacts(STUDY)
 NUMBERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
 COLUMNS = {
     **OWN, "to_format": str, "order": str, "mode": str, "batch": int, "devices": int, "exchange": str, "steps": int,
-    "stage_update": float, "stage_product": float, "stage_sort": float,
+    "stage_update": float, "stage_sort": float,
 }  # fmt: skip
 FIGURES = ("figure-5-3", "figure-rates", "figure-crossover", "figure-room")
 SIZES = (1, 1000, 10_000, 1_000_000, 10_000_000)
-#: Microseconds of a batch and of a product of the iterative test, by format and routine.
+#: Microseconds of a batch and of a product, by format and routine.
 ITERATED = {
     ("dcsr", None): (10.0, 110.0), ("hyb", None): (190.0, 210.0), ("csr", None): (300.0, 100.0),
     ("csr", GEAM_ROUTINE): (900.0, 100.0),
@@ -57,11 +57,16 @@ class Maker(Recorder):
         rows = []
         for (form, routine), (update, product) in ITERATED.items():
             kind = "variant" if form == "dcsr" else "rival"
-            columns = {"stage_update": 1e-6 * update, "stage_product": 1e-6 * product * weight, "batch": 2000}
-            rows.append(
-                self.one(problem, kind, f"{routine or form}/iterate", 1.0, ("host",), what="iterate", format=form,
-                         routine=routine, **columns)
-            )  # fmt: skip
+            columns = {"format": form, "routine": routine, "batch": 2000, "order": "sorted",
+                       "mode": "unique" if routine else "add"}  # fmt: skip
+            clocks = ("host",) if routine else ("event",)
+            for what, micro in (("iterate", 50 * (update + 5 * product)), ("insert", 50 * update)):
+                name = f"{routine or form}/{what}/sorted"
+                rows.append(self.one(problem, kind, name, micro * weight, clocks, what=what, **columns))
+            state = "fragmented" if form == "dcsr" else None
+            if routine is None:
+                rows.append(self.one(problem, kind, f"{form}/product", product * weight, what="product", format=form,
+                                     state=state))  # fmt: skip
         for (form, order), micro in STREAMED.items():
             kind = "variant" if form == "dcsr" else "rival"
             rows.append(
@@ -224,26 +229,6 @@ def test_the_crossover_follows_from_four_times(campaign):
     assert by_name["enron", None]["problem"].notes == ("unavailable: no network",)
 
 
-def test_without_turns_all_batches_and_a_product_of_the_grown_matrix_take_their_place(tmp_path):
-    maker = Maker(tmp_path)
-    rows = []
-    for form, update, product in (("dcsr", 500.0, 110.0), ("csr", 15_000.0, 100.0), ("hyb", 9500.0, 210.0)):
-        common = {"format": form, "state": "fragmented" if form == "dcsr" else None}
-        inserted = {"what": "insert", "order": "sorted", "mode": "add", "batch": 2000}
-        rows += [
-            maker.one("mine", "rival", f"{form}/insert/sorted", update, **common, **inserted),
-            maker.one("mine", "rival", f"{form}/product", product, what="product", **common),
-        ]
-    rows.append(maker.one("mine", "variant", "dcsr/exact", 1.0, what="product", format="dcsr", state="defragmented"))
-    maker.record("mine", kind="updates", facts={STUDY: maker.facts(1_000_000, 2000, 2000)})
-    maker.write("mine", "single", "report", rows)
-    campaign = maker.load()
-    _, canvas, _ = drawn(campaign, "figure-5-3")
-    assert [bar.get_width() for bar in canvas.axes[0].patches] == pytest.approx([1240 / 560, 1240 / 800])
-    _, lines = made(campaign, "table-crossover")
-    assert [lines[0][key].value for key in ("batch", "crossover")] == [2000, pytest.approx(29)]
-
-
 def test_every_target_has_a_number_or_a_reason(campaign):
     assert {item["quantity"] for item in NUMBERS.targets} == set(QUANTITIES)
     table, lines = made(campaign, "table-targets")
@@ -294,7 +279,7 @@ def test_the_papers_bars_follow_from_its_table():
 def test_updates_are_drawn_over_hyb(campaign):
     caption, canvas, texts = drawn(campaign, "figure-5-3")
     left, right = canvas.axes[:2]
-    assert [bar.get_width() for bar in left.patches][:3] == pytest.approx([1240 / 560, 1240 / 800, 1240 / 1400])
+    assert [bar.get_width() for bar in left.patches][:3] == pytest.approx([1240 / 560, 1240 / 800, 1240 / 4200])
     assert [bar.get_width() for bar in right.patches][:2] == pytest.approx([5.0, 3.0])
     assert {"like_cnr-2000†", "mine", "was not iterated with HYB", "was not streamed into both"} <= set(texts)
     assert texts.count("HYB: out of memory") == 2

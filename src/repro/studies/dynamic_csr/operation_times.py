@@ -9,14 +9,15 @@ from repro.artifacts.cells import ratio
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell
 from repro.bench.runnable import Clock
+from repro.studies.dynamic_csr.precision import precision_of_operations
 
 #: What an update changes is put back before each launch, which no replayed batch can do.
 CLOCK: Clock = "event"
 
 
 def precision_of(campaign: Campaign) -> str:
-    """Return the precision that these tables print: single, which the paper's sizes are of, where there is any."""
-    return campaign.precisions[0]
+    """Return the precision that these tables print: the one that operations are timed in."""
+    return precision_of_operations(campaign.precisions)
 
 
 def timed(case: Case, **columns: str) -> Timed | None:

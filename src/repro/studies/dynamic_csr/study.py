@@ -25,6 +25,7 @@ from repro.studies.dynamic_csr.hybrid_runs import HybridProduct
 from repro.studies.dynamic_csr.operands import GraphOperands, make_operands
 from repro.studies.dynamic_csr.paper import REFERENCE
 from repro.studies.dynamic_csr.paper import STUDY as NAME
+from repro.studies.dynamic_csr.precision import precision_of_operations
 from repro.studies.dynamic_csr.printed import PUBLISHED, TARGETS
 from repro.studies.dynamic_csr.products import ProductVariant
 from repro.studies.dynamic_csr.render import MODULES, render_key
@@ -86,7 +87,7 @@ class DynamicCsr(Study):
         return make_operands(problem, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, Given]]:
-        """Search the products, choose, time the chosen beside the library, then updates and all else."""
+        """Search the products, choose, time the chosen beside the library; then all else, in one precision."""
         settings = session.settings
         operands = session.bench.operands
         assert isinstance(operands, GraphOperands)
@@ -108,8 +109,9 @@ class DynamicCsr(Study):
         names = set(names_to_report(rows, choices))
         chosen = [variant for variant in variants if variant.name in names]
         report = session.rounds([*chosen, hybrid, *fastest_yardsticks(yardsticks), *library])
-        for timed in all_timed(built, operands.problem):
-            report += session.rounds(timed)
+        if session.precision == precision_of_operations(settings.precisions):
+            for timed in all_timed(built, operands.problem):
+                report += session.rounds(timed)
         over_devices = runnables(built, len(session.bench.devices))
         if over_devices:
             report += session.rounds(over_devices)

@@ -13,11 +13,9 @@ from repro.artifacts.published import Published
 from repro.bench.rows import TIMED
 from repro.sparse.times import baseline
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of
-from repro.studies.dynamic_csr.paper import STUDY
+from repro.studies.dynamic_csr.paper import PRODUCTS, STUDY
 from repro.studies.dynamic_csr.printed import facts_of
 
-#: Products after each batch in the paper's iterative test.
-PRODUCTS = 5
 #: cuSPARSE's sum of two matrices; as `repro.studies.dynamic_csr.geam` has it, which needs a GPU's driver.
 GEAM_ROUTINE = "csrgeam2"
 BY_HOST = (
@@ -137,17 +135,23 @@ def sweeps_of(campaign: Campaign, published: Published) -> list[Sweep]:
     return sweeps
 
 
-# updates and products in turn ----------------------------------------------------------------------------------------
+# updates and products ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Iteration:
-    """One batch and one product of a matrix that grows, in seconds.
+def iterated(case: Case, contestant: Contestant) -> Timed | None:
+    """Return the time of the iterative test, of all batches by row and the products after each; None without one."""
+    return update_of(case, contestant, "iterate", _in_order(contestant))
+
+
+class Cost(NamedTuple):
+    """What a batch and a product of a matrix that grows take.
 
     Attributes
     ----------
-    update, product
-        Of each.
+    update
+        Seconds of a batch: of all of them one after the other, by row, over their number.
+    product
+        Seconds of a product of the grown matrix.
     entries
         Of a batch; None where it is not known.
     """
@@ -161,32 +165,20 @@ class Iteration:
         return self.update + products * self.product
 
 
-def iteration_of(case: Case, contestant: Contestant) -> Iteration | None:
-    """Return what a format takes in the iterative test, None without times.
-
-    Where batches and products were not timed in turn, by any format, it is the time of all batches one after the
-    other, by row, over their number, and that of a product of the grown matrix.
-    """
-    rows = [row for row in case.rows if row.get("what") == "iterate" and row["status"] in TIMED]
-    in_turn = [row for row in rows if row.get("stage_update") and row.get("stage_product")]
-    if not in_turn:
-        return _put_together(case, contestant)
-    iterations = [
-        Iteration(float(row["stage_update"]), float(row["stage_product"]), row.get("batch"))
-        for row in in_turn
-        if contestant.of(row)
-    ]
-    return min(iterations, key=Iteration.seconds, default=None)
-
-
-def _put_together(case: Case, contestant: Contestant) -> Iteration | None:
+def cost_of(case: Case, contestant: Contestant) -> Cost | None:
+    """Return what batches and products of a format take, None without times."""
     record = case.campaign.problems.get(case.problem)
     batches = record.facts.get(STUDY, {}).get("batches", {}).get("count") if record else None
-    inserted = update_of(case, contestant, "insert", Protocol("sorted", "unique" if contestant.routine else "add"))
+    inserted = update_of(case, contestant, "insert", _in_order(contestant))
     product = product_of(case, contestant)
     if not batches or inserted is None or product is None:
         return None
-    return Iteration(inserted.seconds / batches, product.seconds, inserted.row.get("batch"))
+    return Cost(inserted.seconds / batches, product.seconds, inserted.row.get("batch"))
+
+
+def _in_order(contestant: Contestant) -> Protocol:
+    """Return the protocol of batches that come by row: the library's sum leaves an entry once."""
+    return Protocol("sorted", "unique" if contestant.routine else "add")
 
 
 def product_of(case: Case, contestant: Contestant) -> Timed | None:
@@ -263,19 +255,19 @@ def trades_of(campaign: Campaign, published: Published) -> tuple[list[Trade], li
             continue
         case = Case(campaign, line.problem, precision_of(campaign))
         sweep = of_sweeps.get(line.problem)
-        here = list(_of_sweep(sweep)) if sweep else _of_iterations(line, case)
+        here = list(_of_sweep(sweep)) if sweep else _of_batches(line, case)
         if not here:
             missing.append((line, _why_not(case)))
         trades += here
     return trades, missing
 
 
-def _of_iterations(line: Line, case: Case) -> list[Trade]:
-    dynamic = iteration_of(case, DCSR)
-    rebuilt = [iteration for of in (REBUILD, GEAM) if (iteration := iteration_of(case, of))]
+def _of_batches(line: Line, case: Case) -> list[Trade]:
+    dynamic = cost_of(case, DCSR)
+    rebuilt = [cost for contestant in (REBUILD, GEAM) if (cost := cost_of(case, contestant))]
     if dynamic is None or not rebuilt:
         return []
-    rebuild = min(rebuilt, key=Iteration.seconds)
+    rebuild = min(rebuilt, key=Cost.seconds)
     return [
         Trade(
             line, case, dynamic.entries, False,
@@ -300,6 +292,6 @@ def _of_sweep(sweep: Sweep) -> Iterable[Trade]:
 def _why_not(case: Case) -> str:
     """Return why a problem has no trade: its own reason where it has one, else what was not timed."""
     if case.measured:
-        failure = failure_of(case, (DCSR, REBUILD), "iterate", "insert", "batch")
+        failure = failure_of(case, (DCSR, REBUILD), "insert", "batch")
         return failure or "updates and products of both were not timed"
     return case.why_not()

@@ -19,11 +19,11 @@ MICRO = 1e6
 EXPLANATION = (
     "What dynamic CSR gains over CSR that is made again with every batch: gain(n) = (R + n C) / (U + n F) with n "
     "products after each batch. U: inserting a batch; R: the rebuild with it; F: a product of the fragmented matrix; "
-    "C: one with CSR. Both take the same time at n = (R − U) / (F − C): with more products dynamic CSR is the slower, "
-    "unless it is defragmented. Of graphs U, R, F and C are those of the iterative test, of which R is the faster of "
-    "counting, adding up and copying and of cuSPARSE’s csrgeam2. Of sweeps each batch is inserted alone, in any order, "
-    "R counts, adds up and copies, C is the fastest product with CSR, the library’s included, and F and C are of the "
-    "matrix with all batches."
+    "C: one with CSR. Both take the same time at n = (R − U) / (F − C): with more products dynamic CSR is the "
+    "slower, unless it is defragmented. Of graphs all batches are inserted one after the other, by row, and U and R "
+    "are their time over their number; R is the faster of counting, adding up and copying and of cuSPARSE’s "
+    "csrgeam2. Of sweeps each batch is inserted alone, in any order, and R counts, adds up and copies. F and C are "
+    "the fastest products of the matrix with all batches, C the library’s included."
 )
 
 
