@@ -1,4 +1,4 @@
-"""The modules of other formats, compiled for the CPU once, and workspaces of small problems; a plugin of pytest."""
+"""Modules of updates and conversions, compiled for the CPU once, workspaces of small problems; a plugin of pytest."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ from repro.studies.dynamic_csr.render import render_key
 
 @pytest.fixture(scope="session")
 def rivals_built(tmp_path_factory: pytest.TempPathFactory, templates: Path) -> dict[str, dict[str, Built]]:
-    """The modules of other formats by precision and name."""
+    """The modules of updates and conversions by precision and name."""
     folder = tmp_path_factory.mktemp("rivals")
 
     def build(precision: str, name: str) -> Built:
@@ -27,7 +27,7 @@ def rivals_built(tmp_path_factory: pytest.TempPathFactory, templates: Path) -> d
         return Built.read(manifest)
 
     return {
-        precision: {name: build(precision, name) for name in ("sort", "hybrid", "rebuild")}
+        precision: {name: build(precision, name) for name in ("matrix", "sort", "hybrid", "rebuild")}
         for precision in ("single", "double")
     }
 
