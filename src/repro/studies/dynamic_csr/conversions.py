@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
 from repro.bench.runnable import in_turn
+from repro.devices.base import Buffer
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.coordinates import Entries, Resident
 from repro.studies.dynamic_csr.csr_memory import CsrMemory
@@ -20,13 +21,12 @@ from repro.studies.dynamic_csr.rival import Rival
 from repro.studies.dynamic_csr.scan import Scan
 from repro.studies.dynamic_csr.work import Work
 
-Source = Literal["coo", "csr"]
-Target = Literal["csr", "hyb"]
+Format = Literal["coo", "csr", "dcsr", "hyb"]
 #: Conversions of formats that are not dynamic; that of CSR to CSR is the copy which the others are held against.
-PAIRS: tuple[tuple[Source, Target], ...] = (("csr", "csr"), ("coo", "csr"), ("coo", "hyb"), ("csr", "hyb"))
+PAIRS: tuple[tuple[Format, Format], ...] = (("csr", "csr"), ("coo", "csr"), ("coo", "hyb"), ("csr", "hyb"))
 
 
-class Conversion(Rival):
+class FormatConversion(Rival):
     """The grown matrix from one format into another, whose memory is there already.
 
     Coordinates come sorted by row, those of a row in the order of the matrix, as in the paper's tests.
@@ -36,12 +36,10 @@ class Conversion(Rival):
     built
         The modules of a precision by name.
     source, target
-        One of `PAIRS`.
+        The formats.
     """
 
-    modules = ("hybrid", "rebuild", "sort")
-
-    def __init__(self, built: Mapping[str, Built], source: Source, target: Target) -> None:
+    def __init__(self, built: Mapping[str, Built], source: Format, target: Format) -> None:
         super().__init__(built)
         self._source, self._target = source, target
         self.name = f"convert/{source}-{target}"
@@ -51,25 +49,37 @@ class Conversion(Rival):
         """What is converted into what."""
         return {"what": "convert", "format": self._source, "to_format": self._target}
 
+    def bind_offsets(self, work: Work, matrix: sp.csr_array) -> tuple[Buffer, Buffer, Callable[[], None]]:
+        """Bring the rows of coordinates to the device; return them, the offsets of CSR, and what queues these."""
+        rows = matrix.shape[0]
+        entry_rows = work.upload(Entries.of(matrix).rows)
+        offsets = work.allocate(4 * (rows + 1), "the offsets of CSR")
+        launch = work.bind("rebuild", "offsets_of_rows", rows + 1, rows, int(matrix.nnz), entry_rows, offsets)
+        return entry_rows, offsets, launch
+
+
+class Conversion(FormatConversion):
+    """A conversion of formats that are not dynamic, one of `PAIRS`."""
+
+    modules = ("hybrid", "rebuild", "sort")
+
     def bind(self, work: Work, operands: GraphOperands) -> None:
         """Bring the matrix to the device in the source's format, and bind the kernels."""
         matrix = operands.grown
         rows, nnz, number = matrix.shape[0], int(matrix.nnz), matrix.dtype.itemsize
         given = CsrMemory.upload(work, matrix)
-        entry_rows = work.upload(Entries.of(matrix).rows) if self._source == "coo" else None
         index = {"csr": 4 * (rows + 1), "coo": 4 * nnz}
         self.moved = index[self._source] + 2 * nnz * (4 + number) + index["csr"]
-        offsets, launches = given.offsets, []
-        if entry_rows is not None:
-            offsets = work.allocate(4 * (rows + 1), "the offsets of CSR")
-            launches.append(work.bind("rebuild", "offsets_of_rows", rows + 1, rows, nnz, entry_rows, offsets))
+        entry_rows, offsets, launches = None, given.offsets, []
+        if self._source == "coo":
+            entry_rows, offsets, launch = self.bind_offsets(work, matrix)
+            launches.append(launch)
         if self._target == "csr":
             to = CsrMemory.allocate(work, rows, nnz, number)._replace(offsets=offsets)
             copied = 0
             if entry_rows is None:
                 to, copied = CsrMemory.allocate(work, rows, nnz, number), rows + 1
-            sizes = copied, nnz, nnz * number // 4
-            launches.append(work.bind("rebuild", "copy_matrix", max(sizes) // 4 + 1, *sizes, *given, *to))
+            launches.append(work.bind_copy((copied, nnz, nnz * number // 4), given, to))
             self._read = lambda: to.read(work, matrix.shape, matrix.dtype)
             self.launch = in_order(launches)
             return

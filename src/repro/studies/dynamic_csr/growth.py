@@ -14,7 +14,8 @@ from repro.devices.base import Buffer
 from repro.studies.dynamic_csr import state
 from repro.studies.dynamic_csr.batch import Batch
 from repro.studies.dynamic_csr.built import Built
-from repro.studies.dynamic_csr.coordinates import Entries, Resident
+from repro.studies.dynamic_csr.conversions import FormatConversion
+from repro.studies.dynamic_csr.coordinates import Resident
 from repro.studies.dynamic_csr.csr_memory import CsrMemory
 from repro.studies.dynamic_csr.kernels import Scratch, in_order
 from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, lay_out, pitch_of, room_for
@@ -87,12 +88,8 @@ class DynamicUpdate(Updates):
         pristine = [work.upload(array) for array in (arrays.table, _words(arrays), arrays.sizes)]
         self._restore = _copy(work, arrays, pristine, [storage.table, storage.state, storage.sizes])
         if self.sums:  # values are added to
-            number = arrays.values.itemsize // 4
-            old = work.upload(arrays.values)
-            values = work.bind(
-                "rebuild", "copy_matrix", len(arrays.values) * number // 4 + 1, len(arrays.values) * number, 0, 0,
-                old, old, old, storage.values, storage.values, storage.values,
-            )  # fmt: skip
+            words = arrays.values.nbytes // 4
+            values = work.bind_copy((words, 0, 0), 3 * [work.upload(arrays.values)], 3 * [storage.values])
             self._restore = in_turn(self._restore, values)
         launches, lacking = [], []
         for entries in plan.batches:
@@ -154,31 +151,14 @@ class Defragmentation(Rival):
         self._read = lambda: _exact(target, nnz)
 
 
-class DynamicConversion(Rival):
-    """The grown matrix into dynamic CSR, or out of it, into memory that is there already.
+class DynamicConversion(FormatConversion):
+    """A conversion into dynamic CSR, from `csr` or `coo`, or out of it, into `csr`.
 
-    A dynamic matrix comes with one segment a row; coordinates come sorted by row.
-
-    Parameters
-    ----------
-    built
-        The modules of a precision by name.
-    source, target
-        One of them `dcsr`, the other one `csr`, or the source `coo`.
+    A dynamic matrix comes with one segment a row.
     """
 
     kind = KIND
     modules = MODULES
-
-    def __init__(self, built: Mapping[str, Built], source: str, target: str) -> None:
-        super().__init__(built)
-        self._source, self._target = source, target
-        self.name = f"convert/{source}-{target}"
-
-    @property
-    def columns(self) -> Mapping[str, Any]:
-        """What is converted into what."""
-        return {"what": "convert", "format": self._source, "to_format": self._target}
 
     def bind(self, work: Work, operands: GraphOperands) -> None:
         """Bring the matrix to the device in the source's format, and bind the kernels."""
@@ -197,13 +177,10 @@ class DynamicConversion(Rival):
         storage = hold(work, blank)
         launches, offsets = [], given.offsets
         if self._source == "coo":
-            entry_rows = work.upload(Entries.of(matrix).rows)
-            offsets = work.allocate(4 * (rows + 1), "the offsets of CSR")
-            launches.append(work.bind("rebuild", "offsets_of_rows", rows + 1, rows, nnz, entry_rows, offsets))
-        sizes = 0, nnz, nnz * number // 4
-        copied = offsets, storage.columns, storage.values
+            _, offsets, launch = self.bind_offsets(work, matrix)
+            launches.append(launch)
         launches += [
-            work.bind("rebuild", "copy_matrix", max(sizes) // 4 + 1, *sizes, *given, *copied),
+            work.bind_copy((0, nnz, nnz * number // 4), given, (offsets, storage.columns, storage.values)),
             operations_on(work, storage).adoption(offsets),
         ]
         self._read = lambda: storage.download().to_csr()
@@ -259,8 +236,8 @@ def _words(arrays: Arrays) -> NDArray[np.int32]:
 
 def _copy(work: Work, arrays: Arrays, sources: list[Buffer], targets: list[Buffer]) -> Callable[[], None]:
     """Return what queues a copy of table, state and sizes."""
-    sizes = arrays.segments * pitch_of(arrays.shape[0]), state.WORDS, arrays.shape[0]
-    return work.bind("rebuild", "copy_matrix", max(sizes) // 4 + 1, *sizes, *sources, *targets)
+    words = arrays.segments * pitch_of(arrays.shape[0]), state.WORDS, arrays.shape[0]
+    return work.bind_copy(words, sources, targets)
 
 
 def _exact(storage: Storage, nnz: int) -> sp.csr_array:

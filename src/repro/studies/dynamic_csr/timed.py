@@ -10,7 +10,7 @@ import numpy as np
 from repro.bench.runnable import Runnable
 from repro.problems.updates import Updates
 from repro.studies.dynamic_csr.built import Built
-from repro.studies.dynamic_csr.conversions import PAIRS, Conversion
+from repro.studies.dynamic_csr.conversions import PAIRS, Conversion, Format
 from repro.studies.dynamic_csr.coo import CoordinateUpdate
 from repro.studies.dynamic_csr.geam import Geam
 from repro.studies.dynamic_csr.growth import Defragmentation, DynamicConversion, DynamicUpdate, Mode
@@ -23,7 +23,7 @@ from repro.studies.dynamic_csr.yardstick import CubSort, CubSums
 ORDERS: tuple[Order, ...] = get_args(Order)
 MODES: tuple[Mode, ...] = get_args(Mode)
 #: Conversions into dynamic CSR and out of it, beside `PAIRS`.
-DYNAMIC_PAIRS = (("coo", "dcsr"), ("csr", "dcsr"), ("dcsr", "csr"))
+DYNAMIC_PAIRS: tuple[tuple[Format, Format], ...] = (("coo", "dcsr"), ("csr", "dcsr"), ("dcsr", "csr"))
 
 
 def all_timed(built: Mapping[str, Built], problem: Updates) -> Iterator[list[Runnable]]:

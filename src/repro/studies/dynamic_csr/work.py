@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Protocol, TypeVar
 
@@ -118,3 +118,18 @@ class Work:
         blocks = min(-(-count // n_t), self.device.n_s * BLOCKS[self.device.backend])
         given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
         return self.device.bind(self.program(module).kernel(kernel), max(blocks, 1), n_t, given)
+
+    def bind_copy(
+        self, words: tuple[int, int, int], sources: Sequence[Buffer], targets: Sequence[Buffer]
+    ) -> Callable[[], None]:
+        """Return what queues a copy of three arrays, by one kernel of the module `rebuild`.
+
+        Parameters
+        ----------
+        words
+            So many 4-byte words of each; of one that has none, the buffers are not looked at.
+        sources, targets
+            Three buffers each.
+        """
+        # a thread copies four words at a time, and some have a rest beside them
+        return self.bind("rebuild", "copy_matrix", max(words) // 4 + 1, *words, *sources, *targets)

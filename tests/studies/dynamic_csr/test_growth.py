@@ -1,0 +1,197 @@
+"""Updates, defragmentation and conversions of a dynamic matrix on the CPU, against SciPy; and all that a case times."""
+
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from repro.bench.runnable import IncorrectError, Unsupported
+from repro.studies.dynamic_csr.geam import ROUTINE
+from repro.studies.dynamic_csr.growth import Defragmentation, DynamicConversion, DynamicUpdate, _exact, hold
+from repro.studies.dynamic_csr.layout import SEGMENTS, lay_out
+from repro.studies.dynamic_csr.states import grow
+from repro.studies.dynamic_csr.timed import DYNAMIC_PAIRS, MODES, ORDERS, all_timed
+from repro.studies.dynamic_csr.work import Work
+from rival_problems import PROBLEMS, RANDOM, drawn, growing
+
+pytest_plugins = ("rival_fixtures",)
+
+problems = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+precisions = pytest.mark.parametrize("precision", ["single", "double"])
+orders = pytest.mark.parametrize("order", ORDERS)
+modes = pytest.mark.parametrize("mode", MODES)
+#: Three entries on the diagonal, and one beside the first: that row has two segments.
+SMALL = growing(sp.csr_array(np.eye(3)), [([0], [1], [2.0])])
+
+
+def _check(runnable, workspace):
+    """Prepare, check as a trial does, and a second time, since a launch has to be repeatable."""
+    runnable.prepare(workspace)
+    errors = [workspace.operands.check(runnable, workspace) for _ in range(2)]
+    workspace.guards.check()
+    runnable.release()
+    runnable.release()
+    return max(errors)
+
+
+@precisions
+@problems
+@modes
+@orders
+@pytest.mark.parametrize("what", ["insert", "iterate", "stream"])
+def test_an_update_leaves_the_grown_matrix(rivals_built, work_on, what, order, mode, problem, precision):
+    update = DynamicUpdate(rivals_built[precision], what, order, mode=mode)
+    assert _check(update, work_on(problem, precision)) <= 1
+    assert update.name == f"dcsr/{what}/{order}/{mode}"
+    expected = {"what": what, "format": "dcsr", "order": order, "mode": mode, "segments": SEGMENTS}
+    assert {name: update.columns[name] for name in expected} == expected
+
+
+@problems
+@modes
+@orders
+def test_a_batch_of_its_own_leaves_the_matrix_with_that_one(rivals_built, work_on, order, mode, problem):
+    workspace = work_on(problem)
+    for which in range(problem.batches):
+        update = DynamicUpdate(rivals_built["double"], "batch", order, which, mode)
+        assert update.name == f"dcsr/batch-{which}/{order}/{mode}"
+        assert _check(update, workspace) <= 1
+        assert update.columns["batch"] == len(problem.batch(which)[0])
+
+
+@modes
+def test_what_is_left_of_places_that_come_twice(rivals_built, work_on, mode):
+    problem = PROBLEMS["all of a batch in one place"]
+    update = DynamicUpdate(rivals_built["double"], mode=mode)
+    update.prepare(work_on(problem))
+    update.before()
+    update.launch()
+    new = 1 - np.count_nonzero(RANDOM[[7], [3]])
+    assert update.result().nnz == RANDOM.nnz + (new if mode == "unique" else problem.entries)
+    update.release()
+
+
+@pytest.mark.parametrize(("what", "slack"), [("insert", 1), ("batch", 1), ("stream", 2)])
+def test_the_slack_is_the_mean_row_size(rivals_built, work_on, what, slack):
+    """Of the rows of a matrix of three entries before its batch, and of seven with it."""
+    update = DynamicUpdate(rivals_built["double"], what, which=0 if what == "batch" else None)
+    assert update.columns["slack"] is None
+    update.prepare(work_on(growing(sp.csr_array(np.eye(3)), [([0, 0, 1, 2], [1, 2, 0, 0], np.ones(4))])))
+    assert update.columns["slack"] == slack
+    update.release()
+
+
+@modes
+def test_chains_that_are_full_on_the_way_are_unsupported(rivals_built, work_on, mode):
+    """The first row has a segment before the batches, and each of them asks for another one."""
+    batches = [([0] * 8, 8 * i + np.arange(8) + 1, np.ones(8)) for i in range(SEGMENTS)]
+    base = sp.csr_array(np.eye(3, 60))
+    update = DynamicUpdate(rivals_built["double"], mode=mode)
+    assert _check(update, work_on(growing(base, batches[:-1]))) <= 1
+    with pytest.raises(Unsupported, match="8 entries of 1 batches found no room"):
+        update.prepare(work_on(growing(base, batches)))
+
+
+def test_there_has_to_be_a_batch_to_insert(rivals_built, work_on):
+    workspace = work_on(growing(RANDOM, []))
+    with pytest.raises(Unsupported, match="no batch"):
+        DynamicUpdate(rivals_built["double"]).prepare(workspace)
+    assert _check(DynamicUpdate(rivals_built["double"], "stream"), workspace) <= 1
+
+
+@precisions
+@problems
+def test_a_defragmentation_leaves_the_grown_matrix(rivals_built, work_on, problem, precision):
+    defragmentation = Defragmentation(rivals_built[precision])
+    assert _check(defragmentation, work_on(problem, precision)) <= 1
+    expected = {"what": "defragment", "format": "dcsr", "state": "fragmented"}
+    assert {name: defragmentation.columns[name] for name in expected} == expected
+
+
+def test_the_bytes_that_a_defragmentation_moves(rivals_built, work_on):
+    defragmentation = Defragmentation(rivals_built["double"])
+    defragmentation.prepare(work_on(SMALL))
+    # four entries read and written; four pairs in use, and those of all slots; sizes read and written
+    assert defragmentation.moved == 2 * 4 * 12 + 8 * 4 + 8 * SEGMENTS * 3 + 2 * 4 * 3
+    defragmentation.release()
+
+
+@precisions
+@problems
+@pytest.mark.parametrize(("source", "target"), DYNAMIC_PAIRS)
+def test_a_conversion_leaves_the_matrix(rivals_built, work_on, source, target, problem, precision):
+    conversion = DynamicConversion(rivals_built[precision], source, target)
+    assert _check(conversion, work_on(problem, precision)) <= 1
+    assert conversion.name == f"convert/{source}-{target}"
+    assert conversion.columns == {"what": "convert", "format": source, "to_format": target}
+
+
+@pytest.mark.parametrize("make", [Defragmentation, lambda built: DynamicConversion(built, "dcsr", "csr")])
+def test_what_was_not_launched_is_incorrect(rivals_built, work_on, make):
+    runnable = make(rivals_built["double"])
+    runnable.prepare(work_on(SMALL))
+    with pytest.raises(IncorrectError, match="room"):
+        runnable.result()
+    runnable.release()
+
+
+def test_one_segment_a_row_without_room_is_asked_for(rivals_built, work_on):
+    """With less than an entry a row there is no slack, so that segments are all that is wrong with the first matrix."""
+    workspace = work_on(growing(sp.csr_array(([1.0], ([0], [0])), shape=(3, 3)), [([0], [1], [2.0])]))
+    grown = workspace.operands.grown
+    fragmented, roomy, right = grow(workspace.operands), lay_out(grown, slack=1), lay_out(grown)
+    assert (fragmented.fragments.max(), fragmented.pointer) == (2, grown.nnz)
+    with ExitStack() as held:
+        work = Work(workspace, rivals_built["double"], held)
+        for arrays in (fragmented, roomy):
+            with pytest.raises(IncorrectError, match="more than one segment, or room"):
+                _exact(hold(work, arrays), grown.nnz)
+        assert abs(_exact(hold(work, right), grown.nnz) - grown).max() == 0
+
+
+def _streams(order):
+    return [f"dcsr/stream/{order}/add", f"dcsr/stream/{order}/unique", f"hyb/stream/{order}", f"coo/stream/{order}"]
+
+
+def _updates(what, order):
+    dynamic = [f"dcsr/{what}/{order}/add", f"dcsr/{what}/{order}/unique"]
+    return [*dynamic, *(f"{format}/{what}/{order}" for format in ("hyb", "coo", "csr"))]
+
+
+ALWAYS = [
+    [
+        "convert/csr-csr", "convert/coo-csr", "convert/coo-hyb", "convert/csr-hyb",
+        "convert/coo-dcsr", "convert/csr-dcsr", "convert/dcsr-csr", "dcsr/defragment", "hyb/sort",
+    ],
+    ["scan/ours", "sort/ours", "scan/cub/DeviceScan", "sort/cub/DeviceRadixSort"],
+]  # fmt: skip
+STREAMS = [_streams("sorted"), _streams("any")]
+INSERTS = [
+    [*_updates("insert", "sorted"), f"cusparse/{ROUTINE}/insert"],
+    _updates("insert", "any"),
+    ["dcsr/iterate/sorted/add", "hyb/iterate/sorted", "csr/iterate/sorted", f"cusparse/{ROUTINE}/iterate"],
+]
+BATCHES = [
+    [*_updates(f"batch-{which}", order), *([f"cusparse/{ROUTINE}/batch-{which}"] if order == "sorted" else [])]
+    for which in range(2)
+    for order in ("sorted", "any")
+]
+
+
+@pytest.mark.parametrize(
+    ("counts", "groups"),
+    [
+        ((), [*STREAMS, *ALWAYS]),
+        ((5,), [*STREAMS, *INSERTS, *ALWAYS]),
+        ((5, 5), [*STREAMS, *INSERTS, *ALWAYS]),
+        ((5, 6), [*STREAMS, *BATCHES, *ALWAYS]),
+    ],
+    ids=["no batch", "one", "of one size", "of two sizes"],
+)
+def test_groups_that_are_timed(counts, groups):
+    problem = growing(RANDOM, [drawn(150, 90, count) for count in counts])
+    timed = [[runnable.name for runnable in group] for group in all_timed({}, problem)]
+    assert timed == groups
+    names = [name for group in timed for name in group]
+    assert len(set(names)) == len(names)
