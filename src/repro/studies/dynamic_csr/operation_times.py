@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from statistics import fmean
 
 from repro.artifacts.case import Case, Timed, fastest
-from repro.artifacts.cells import ratio
+from repro.artifacts.cells import micro, ratio
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell
+from repro.artifacts.lineup import Line, lineup
+from repro.artifacts.published import Published, Record
 from repro.bench.runnable import Clock
 from repro.studies.dynamic_csr.precision import precision_of_operations
+from repro.studies.dynamic_csr.printed import printed
 
 #: What an update changes is put back before each launch, which no replayed batch can do.
 CLOCK: Clock = "event"
@@ -29,6 +33,38 @@ def timed(case: Case, **columns: str) -> Timed | None:
 def over(operation: Timed | None, base: Timed | None) -> float | None:
     """Return the time of an operation over that of what it is measured by."""
     return operation.seconds / base.seconds if operation and base else None
+
+
+def lined_up(campaign: Campaign, published: Published, file: str) -> Iterator[tuple[Line, Record | None, Case]]:
+    """Yield the problems of a table, what a published file has of each, and each as it was timed."""
+    theirs = {item["problem"]: item for item in published[file]}
+    precision = precision_of(campaign)
+    for line in lineup(campaign, published):
+        yield line, theirs.get(line.published or ""), Case(campaign, line.problem, precision)
+
+
+def row_over(
+    line: Line, theirs: Iterable[str | None], ours: Iterable[Timed | None], base: Timed | None, lacking: str
+) -> tuple[Cell, ...]:
+    """Return the cells of a problem: its name, what is printed of it, our times over that of a base, and that one.
+
+    Parameters
+    ----------
+    line
+        The problem.
+    theirs
+        Numbers as printed, None where there is none.
+    ours
+        The operations that are measured by the base.
+    base
+        None where it was not timed.
+    lacking
+        What the name is told then, of a problem that could be had.
+    """
+    name = line.cell
+    if base is None and line.record is not None and line.record.available:
+        name = Cell(name.value, name.text, (*name.notes, lacking))
+    return (name, *map(printed, theirs), *(ratio(over(operation, base)) for operation in ours), micro(base))
 
 
 def means(rows: list[tuple[Cell, ...]], columns: int) -> list[tuple[Cell, ...]]:

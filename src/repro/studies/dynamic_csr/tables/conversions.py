@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from repro.artifacts.case import Case, Timed
-from repro.artifacts.cells import micro, ratio
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
-from repro.artifacts.lineup import PROBLEM, Line, context, lineup, measured_on, sentences, unavailable
+from repro.artifacts.lineup import PROBLEM, Line, context, measured_on, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
-from repro.studies.dynamic_csr.operation_times import CLOCK, means, over, precision_of, timed
+from repro.studies.dynamic_csr.operation_times import CLOCK, lined_up, means, precision_of, row_over, timed
 from repro.studies.dynamic_csr.paper import PAPER, STUDY
-from repro.studies.dynamic_csr.printed import printed
 
 #: From which format to which, as the paper's table has them.
 CONVERSIONS = ("COO-CSR", "COO-DCSR", "COO-HYB", "CSR-DCSR", "CSR-HYB", "DCSR-CSR")
@@ -21,11 +19,7 @@ CONVERSIONS = ("COO-CSR", "COO-DCSR", "COO-HYB", "CSR-DCSR", "CSR-HYB", "DCSR-CS
 def conversions(campaign: Campaign, published: Published) -> Table:
     """A line a problem: the time of each conversion over that of a copy from CSR to CSR."""
     precision = precision_of(campaign)
-    theirs = {item["problem"]: item for item in published["conversions"]}
-    rows = [
-        _row(line, theirs.get(line.published or ""), Case(campaign, line.problem, precision))
-        for line in lineup(campaign, published)
-    ]
+    rows = [_row(*given) for given in lined_up(campaign, published, "conversions")]
     columns = (
         PROBLEM,
         *(Column(f"published_{name}", _head(name), "published, K20c") for name in CONVERSIONS),
@@ -49,14 +43,9 @@ def _head(name: str) -> str:
 
 
 def _row(line: Line, theirs: Record | None, case: Case) -> tuple[Cell, ...]:
-    copy = _timed(case, "CSR-CSR")
-    cells = (printed(theirs[name]) if theirs else Cell() for name in CONVERSIONS)
-    ours = (ratio(over(_timed(case, name), copy)) for name in CONVERSIONS)
-    there = line.record is not None and line.record.available
-    name = line.cell
-    if copy is None and there:
-        name = Cell(name.value, name.text, (*name.notes, "no copy from CSR to CSR was timed"))
-    return (name, *cells, *ours, micro(copy))
+    numbers = (theirs[name] if theirs else None for name in CONVERSIONS)
+    ours = (_timed(case, name) for name in CONVERSIONS)
+    return row_over(line, numbers, ours, _timed(case, "CSR-CSR"), "no copy from CSR to CSR was timed")
 
 
 def _timed(case: Case, name: str) -> Timed | None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from repro.artifacts.case import Case, Timed
-from repro.artifacts.cells import micro, ratio
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
-from repro.artifacts.lineup import PROBLEM, Line, context, lineup, measured_on, sentences, unavailable
+from repro.artifacts.lineup import PROBLEM, Line, context, measured_on, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
-from repro.studies.dynamic_csr.operation_times import CLOCK, means, over, precision_of, timed
+from repro.studies.dynamic_csr.operation_times import CLOCK, lined_up, means, precision_of, row_over, timed
 from repro.studies.dynamic_csr.paper import PAPER, STUDY
-from repro.studies.dynamic_csr.printed import printed
 
 
 class Operation(NamedTuple):
@@ -55,11 +53,7 @@ OPERATIONS = (
 def updates(campaign: Campaign, published: Published) -> Table:
     """A line a problem: the time of each operation over that of a product with CSR."""
     precision = precision_of(campaign)
-    theirs = {item["problem"]: item for item in published["operations"]}
-    rows = [
-        _row(line, theirs.get(line.published or ""), Case(campaign, line.problem, precision))
-        for line in lineup(campaign, published)
-    ]
+    rows = [_row(*given) for given in lined_up(campaign, published, "operations")]
     columns = (
         PROBLEM,
         *(Column(f"published_{key}", head, "published, K20c") for key, head in PRINTED.items()),
@@ -83,13 +77,9 @@ def updates(campaign: Campaign, published: Published) -> Table:
 
 def _row(line: Line, theirs: Record | None, case: Case) -> tuple[Cell, ...]:
     product = timed(case, kind="variant", what="product", format="csr")
-    cells = (printed(theirs[key]) if theirs else Cell() for key in PRINTED)
-    ours = (ratio(over(_of(case, operation), product)) for operation in OPERATIONS)
-    there = line.record is not None and line.record.available
-    name = line.cell
-    if product is None and there:
-        name = Cell(name.value, name.text, (*name.notes, "no product with CSR was timed"))
-    return (name, *cells, *ours, micro(product))
+    numbers = (theirs[key] if theirs else None for key in PRINTED)
+    ours = (_of(case, operation) for operation in OPERATIONS)
+    return row_over(line, numbers, ours, product, "no product with CSR was timed")
 
 
 def _of(case: Case, operation: Operation) -> Timed | None:
