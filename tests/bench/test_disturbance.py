@@ -71,6 +71,14 @@ def test_the_configuration_says_how_much_is_tolerated():
     assert judged(1e9, event=EVENTS, graph=REPLAYS).stalled == 0
     assert Timing().tolerance("opencl") == Timing().cpu_disturbed > Timing().tolerance("cuda") == TOLERANCE
     assert Timing(gpu_disturbed=3.0).tolerance("cuda") == 3.0
+    assert Timing().tolerance("cuda", devices=2) == pytest.approx(1.3)
+
+
+def test_launches_over_several_devices_may_take_any_time_beside_a_graph():
+    readings = {"event": np.full(20, 37e-6), "graph": np.full(20, 8e-6)}
+    assert judge(readings, 1.3, 10e-6).disturbed
+    assert not judge(readings, 1.3, None).disturbed
+    assert judge({"event": readings["graph"], "graph": readings["event"]}, 1.3, None).disturbed
 
 
 def test_short_kernels_are_not_disturbed_by_what_the_clocks_themselves_read():

@@ -49,7 +49,7 @@ class Blocker:
         self.expired = False
 
     @contextmanager
-    def hold(self):
+    def hold(self, short=False):
         self.clock.queued.clear()
         yield
         self.batches.append(self.clock.queued.count("launch"))

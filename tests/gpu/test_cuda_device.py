@@ -163,7 +163,7 @@ def test_a_launch_that_waits_cannot_be_captured_but_harms_nothing(gpu, empty):
 
 @pytest.mark.skipif(not may_block(os.environ), reason="a stream may not be blocked here")
 def test_the_blocker_gives_up_and_says_so(gpu, gpu_module, empty):
-    blocker = Blocker(gpu._cuda, gpu_module.kernel("block_stream"), gpu._stream, timeout=0.02)
+    blocker = Blocker(gpu._cuda, gpu_module.kernel("block_stream"), gpu._stream, timeout=0.02, short=0.02)
     with blocker.hold():
         empty()
     gpu.synchronize()
@@ -178,7 +178,7 @@ def test_a_launch_that_waits_for_the_device_is_an_error_by_the_event_clock(gpu, 
     if gpu._timer.blocker is None:
         pytest.skip("blocking is switched off")
     usual = gpu._timer.blocker
-    gpu._timer.blocker = Blocker(gpu._cuda, gpu_module.kernel("block_stream"), gpu._stream, timeout=0.02)
+    gpu._timer.blocker = Blocker(gpu._cuda, gpu_module.kernel("block_stream"), gpu._stream, timeout=0.02, short=0.02)
     try:
         with pytest.raises(LaunchError, match="REPRO_BLOCKING"):
             gpu.time_events(lambda: (empty(), gpu.synchronize()), 20)

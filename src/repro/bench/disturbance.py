@@ -49,7 +49,7 @@ class Verdict:
     disturbed: str | None = None
 
 
-def judge(seconds: Mapping[str, Seconds], tolerance: float, alone: float) -> Verdict:
+def judge(seconds: Mapping[str, Seconds], tolerance: float, alone: float | None) -> Verdict:
     """Say what counts of a sample by one or several clocks.
 
     Parameters
@@ -59,7 +59,8 @@ def judge(seconds: Mapping[str, Seconds], tolerance: float, alone: float) -> Ver
     tolerance
         The factor by which a median may be off.
     alone
-        Seconds that a launch alone may take beside what it takes in a graph.
+        Seconds that a launch alone may take beside what it takes in a graph; None for any, as over several devices,
+        which wait for each other the longer the more steps a launch has.
     """
     kept = {clock: readings[readings <= _limit(readings, clock, tolerance)] for clock, readings in seconds.items()}
     why = [
@@ -86,15 +87,15 @@ def _limit(readings: Seconds, clock: str, tolerance: float) -> float:
     return float(limit(quartile) if quartile <= limit(least) else limit(least))
 
 
-def _contradiction(seconds: Mapping[str, Seconds], tolerance: float, alone: float) -> list[str]:
+def _contradiction(seconds: Mapping[str, Seconds], tolerance: float, alone: float | None) -> list[str]:
     """Hold launches in a graph against launches alone: neither can take much longer than the other."""
-    in_graph = float(np.median(seconds["graph"]))
+    in_graph, most = float(np.median(seconds["graph"])), 1 + SHORT_SCATTER * (tolerance - 1)
     for clock in ("event", "host"):
         if clock in seconds:
             single = float(np.median(seconds[clock]))
             if in_graph > tolerance * single:
                 return ["a launch in a graph takes longer than one alone"]
-            if clock == "event" and single > (1 + SHORT_SCATTER * (tolerance - 1)) * in_graph + alone:
+            if clock == "event" and alone is not None and single > most * in_graph + alone:
                 return ["a launch alone takes much longer than one in a graph"]
     return []
 

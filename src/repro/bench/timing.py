@@ -159,7 +159,7 @@ def take_samples(devices: Devices, runnable: Runnable, effort: Effort, timing: T
         # otherwise profit from what another variant left.
         devices.flush()
     fitted = fit(effort, _estimate(devices, runnable, budget / effort.launches, timing.timeout), budget)
-    tolerance = timing.tolerance(devices.backend)
+    tolerance = timing.tolerance(devices.backend, len(devices))
     samples = _sample(devices, runnable, fitted, tolerance)
     for_clock = [] if effort.screening else [*RESTS]
     for_calm = [*(SCREENING_RESTS if effort.screening else CALM_RESTS)]
@@ -228,7 +228,7 @@ def _sample(devices: Devices, runnable: Runnable, effort: Effort, tolerance: flo
         parts = devices.time_stages(list(runnable.stages.values()), effort.launches, before)
         stages = dict(zip(runnable.stages, parts.T, strict=True))
     sm_clock, throttle = devices.clocks()
-    verdict = judge(seconds, tolerance, ALONE[devices.backend] * len(devices))
+    verdict = judge(seconds, tolerance, ALONE[devices.backend] if len(devices) == 1 else None)
     return Samples(
         verdict.seconds,
         effort.graph_launches or None,

@@ -157,9 +157,13 @@ class Timing(Model):
         2.0, gt=1, description="The same on the CPU, whose cores are shared with everything else."
     )
 
-    def tolerance(self, backend: str) -> float:
-        """Return the factor by which a time may be off on a backend without being disturbed."""
-        return self.gpu_disturbed if backend == "cuda" else self.cpu_disturbed
+    def tolerance(self, backend: str, devices: int = 1) -> float:
+        """Return the factor by which a time may be off on a backend without being disturbed.
+
+        Over several devices three times as much: each launch waits for the slowest of all.
+        """
+        factor = self.gpu_disturbed if backend == "cuda" else self.cpu_disturbed
+        return factor if devices == 1 else 1 + 3 * (factor - 1)
 
     def budget(self, backend: str) -> float:
         """Return the seconds that one clock of one variant may take on a backend."""

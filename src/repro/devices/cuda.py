@@ -27,8 +27,8 @@ from repro.devices.host_clock import time_host
 from repro.devices.nvml import Monitor
 from repro.errors import ReproError
 
-#: Seconds that a blocked stream waits for the host, which queues a batch of launches in a few milliseconds.
-BLOCKED_SECONDS = 1.0
+#: Seconds that a blocked stream waits for the host to queue launches, which takes milliseconds: for one, for several.
+BLOCKED_SECONDS = 1.0, 0.1
 INSTALL = "pip install -e '.[cuda]'"
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -298,7 +298,7 @@ class CudaDevice:
         if may_block(os.environ):
             kernel = program.kernel("block_stream")
             with self.current():
-                self._timer.blocker = Blocker(self._cuda, kernel, self._stream, BLOCKED_SECONDS)
+                self._timer.blocker = Blocker(self._cuda, kernel, self._stream, *BLOCKED_SECONDS)
 
     def close(self) -> None:
         """Give everything back; a second time does nothing."""

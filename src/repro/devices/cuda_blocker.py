@@ -39,21 +39,23 @@ class Blocker:
         `block_stream` of the common module.
     stream
         The stream to block.
-    timeout
-        Seconds after which the kernel gives up. It then sets a second word, and what was timed behind it counts for
-        nothing.
+    timeout, short
+        Seconds after which the kernel gives up, and where it is held for a short time only. It then sets a second word,
+        and what was timed behind it counts for nothing.
     """
 
-    def __init__(self, cuda: Any, kernel: Any, stream: Any, timeout: float) -> None:
+    def __init__(self, cuda: Any, kernel: Any, stream: Any, timeout: float, short: float) -> None:
         self._words = cuda.pagelocked_zeros(2, np.int32, mem_flags=cuda.host_alloc_flags.DEVICEMAP)
         address = np.uintp(self._words.base.get_device_pointer())
-        self._launch = bind_launch(kernel, 1, 1, stream, [address, np.int64(timeout * 1e9)])
+        self._launch, self._launch_short = (
+            bind_launch(kernel, 1, 1, stream, [address, np.int64(seconds * 1e9)]) for seconds in (timeout, short)
+        )
 
     @contextmanager
-    def hold(self) -> Iterator[None]:
+    def hold(self, short: bool = False) -> Iterator[None]:
         """Block the stream for as long as the body runs; the stream must be idle before."""
         self._words[:] = 0
-        self._launch()
+        (self._launch_short if short else self._launch)()
         try:
             yield
         finally:

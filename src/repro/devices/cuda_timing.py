@@ -127,7 +127,8 @@ class Timer:
         done = 0
         while done < count:
             events = self._some_events(min(batch, count - done))
-            with self.blocker.hold() if self.blocker else nullcontext():
+            # several may be more than the queue holds; then the host waits for the stream, and the stream for the host
+            with self.blocker.hold(short=batch > 1) if self.blocker else nullcontext():
                 for start, end in events:
                     group(start, end)
             self._synchronize()

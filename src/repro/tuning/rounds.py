@@ -117,10 +117,9 @@ class _Stage:
                 taken[name].append(samples)
         self._take_far_ones_again(taken, todo, effort, rows)
         self._progress(rounds.name, rounds.count, rounds.count)
-        tolerance = bench.timing.tolerance(bench.devices.backend)
         for name, runnable in todo.items():
             preprocess, error = self._ready[name]
-            samples = join_rounds(taken[name], tolerance)
+            samples = join_rounds(taken[name], self._tolerance(runnable))
             row = bench.measured(runnable, PHASE, effort, samples, error=error, preprocess=preprocess)
             rows[name] = self._store.add(row)
         return rows
@@ -142,9 +141,8 @@ class _Stage:
         self, taken: dict[str, list[Samples]], todo: dict[str, Runnable], effort: Effort, rows: dict[str, Row]
     ) -> None:
         """Replace samples that are far from the other rounds of their runnable by new ones, while that helps."""
-        tolerance = self._bench.timing.tolerance(self._bench.devices.backend)
         for rest in CALM_RESTS:
-            far = {name: set(far_rounds(taken[name], tolerance)) for name in todo}
+            far = {name: set(far_rounds(taken[name], self._tolerance(runnable))) for name, runnable in todo.items()}
             if not any(far.values()):
                 return
             time.sleep(rest)
@@ -155,6 +153,11 @@ class _Stage:
                     number = far[name].pop()
                     taken[name][number] = _instead(_unless(why, samples), taken[name][number])
                 far = {name: numbers for name, numbers in far.items() if name in todo}
+
+    def _tolerance(self, runnable: Runnable) -> float:
+        """Return the factor by which rounds of a runnable may differ."""
+        devices = self._bench.devices
+        return self._bench.timing.tolerance(devices.backend, runnable.devices or len(devices))
 
     def _round(
         self, names: Iterable[str], todo: dict[str, Runnable], effort: Effort, rows: dict[str, Row]

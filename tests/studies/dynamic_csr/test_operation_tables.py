@@ -30,7 +30,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     for name, origin in (("like_cnr-2000", {"stand_in": "cnr-2000"}), ("mine", {}), ("untimed", {})):
         maker.record(name, kind="updates", origin=origin)
 
-    def row(name: str, problem: str, micro: float, kind: str = "rival", precision: str = "single", **columns: str):
+    def row(name: str, problem: str, micro: float, kind: str = "rival", precision: str = "double", **columns: str):
         return maker.row(problem, precision, kind, name, micro, ["event"], cache="warm", phase="report", **columns)
 
     for problem, weight in (("like_cnr-2000", 1.0), ("mine", 2.0)):
@@ -49,10 +49,10 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
             columns = {"what": "product", "format": "csr", "schedule": schedule}
             rows.append(row(schedule, problem, micro, "variant", **columns))
         rows.append(row("cusparse/spmv", problem, 1.0, "baseline", what="product", format="csr"))
-        rows.append(row("twice", problem, 1.0, "variant", "double", what="product", format="csr"))
+        rows.append(row("twice", problem, 1.0, "variant", "single", what="product", format="csr"))
         for precision in ("single", "double"):
             maker.write(problem, precision, "report", [r for r in rows if r.precision == precision])
-    maker.write("untimed", "single", "report", [row("other", "untimed", 1.0, what="product", format="dcsr")])
+    maker.write("untimed", "double", "report", [row("other", "untimed", 1.0, what="product", format="dcsr")])
     return maker.load()
 
 
@@ -82,7 +82,7 @@ def test_conversions_are_over_the_copy(campaign):
     assert lines["mean"]["published_CSR-DCSR"].shown == "1.09"
     assert lines["mean"]["copy_us"].value is None
     assert "sorted by row" in table.caption
-    assert "Single precision" in table.caption
+    assert "Double precision" in table.caption
 
 
 def test_updates_are_over_the_product_and_say_by_which_protocol(campaign):
