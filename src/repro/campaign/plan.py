@@ -29,8 +29,9 @@ from repro.studies import get_study, load_artifacts
 
 #: As `repro.artifacts.write` has them, which is slow to import; a test holds them together.
 TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex"), ("pdf", "svg", "png")
-#: Settings of a study that say which steps there are, and nothing of how one of them is taken.
-NAMING_STEPS = {"problems", "precisions", "artifacts"}
+#: Settings of a study that say which steps there are, and nothing of how one of them is taken; and the parts, which
+#: the study tells for each step.
+NAMING_STEPS = {"problems", "precisions", "artifacts", "parts"}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from repro.campaign.receipts import Step, files_digest
 from repro.codegen.common import COMMON
 from repro.codegen.compile import MODULES, compiler_identity, manifest_path
 from repro.codegen.targets import Target
-from repro.studies import names
+from repro.studies import get_study, names
 
 #: What problems, modules, measured times, and tables and figures depend on beside our own code.
 BUILDING = ("numpy", "scipy", "scikit-fem", "meshio", "pyarrow", "gmsh", "tetgen", "pymeshfix", "fast-simplification")
@@ -112,6 +112,7 @@ def measuring(plan: Plan, study: str, problem: str, precision: str) -> Step:
         tuple(Path(plan.results, "raw", study, problem, precision, step) for step in plan.steps(study)),
         {
             "settings": plan.measured_settings[study],
+            "parts": get_study(study).parts_of(plan.studies[study].settings, precision),
             "seed": plan.config.seed,
             "device": [plan.device, *_machine(plan.device)],
             "packages": _versions(MEASURING),

@@ -188,6 +188,9 @@ class StudySettings(Model):
     baselines: Annotated[Literal["all"] | tuple[str, ...], _Once] = Field(
         "all", description="`all`, or names of routines."
     )
+    parts: Annotated[Literal["all"] | tuple[str, ...], _Once] = Field(
+        "all", description="`all`, or names of what a study times beside its variants."
+    )
     artifacts: Annotated[Literal["all"] | tuple[str, ...], _Once] = Field(
         "all", description="`all`, or names such as table-2."
     )

@@ -69,6 +69,8 @@ class Study:
     outputs
         The names of the steps that `measure` gives, in their order; each becomes a Parquet file. The first has what
         is chosen among, `choices` what was chosen.
+    parts
+        Names of what it times beside its variants, which a configuration can leave out.
     published, targets
         Columns of its files in `config/published/<study>/`, by name, and of `config/targets/<study>.csv`.
     headline
@@ -84,6 +86,7 @@ class Study:
     kinds: tuple[str, ...] = ("matrix",)
     columns: Mapping[str, ColumnType] = NO_COLUMNS
     outputs: tuple[str, ...] = ("search", "baseline", "report", "choices")
+    parts: tuple[str, ...] = ()
     published: Mapping[str, tuple[str, ...]] = {}
     targets: tuple[str, ...] = ()
     headline: str = "joint"
@@ -98,6 +101,14 @@ class Study:
         ReproError
             The first that it cannot.
         """
+        unknown = [name for name in settings.parts if name not in self.parts] if settings.parts != "all" else []
+        if unknown:
+            raise ReproError(
+                "unknown part of a study",
+                where=f"studies.{self.name}.parts",
+                expected=f"all, or some of {', '.join(self.parts)}" if self.parts else "all: the study has no parts",
+                actual=", ".join(unknown),
+            )
         for problem in problems:
             if problem.kind not in self.kinds:
                 raise self.refusal(problem, f"a problem of kind {' or '.join(self.kinds)}", problem.kind)
@@ -110,6 +121,10 @@ class Study:
         ReproError
             The first that it cannot.
         """
+
+    def parts_of(self, settings: StudySettings, precision: str) -> tuple[str, ...]:
+        """Return the parts that are timed in a precision."""
+        return self.parts if settings.parts == "all" else tuple(name for name in self.parts if name in settings.parts)
 
     def refusal(self, problem: Outline, expected: str, actual: object) -> ReproError:
         """Return the error that a problem cannot be taken."""

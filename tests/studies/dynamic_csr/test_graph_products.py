@@ -46,7 +46,7 @@ def right(rows):
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_every_variant_is_right_around_every_limit(try_all, precision):
     rows = try_all(around_limits(), precision)
-    assert right(rows) == len(EVERY) == 60
+    assert right(rows) == len(EVERY) == 80
     assert all(row["what"] == "product" and row["matrix_bytes"] > 0 and row.bytes > 0 for row in rows)
     assert {row["segments"] for row in rows} == {4, None}
 
@@ -154,5 +154,5 @@ def test_a_product_sees_what_is_inserted_after_it_was_bound(product_modules, cpu
 @pytest.mark.parametrize(("mean", "width"), [(0.0, 1), (4.0, 1), (5.0, 2), (14.0, 4), (64.0, 16), (2600.0, 16)])
 def test_the_usual_schedule_has_four_entries_a_thread(mean, width):
     schedule = usual_schedule(CPU, mean)
-    assert (schedule.kind, schedule.width, schedule.exact) == ("vector", width, False)
+    assert (schedule.kind, schedule.width, schedule.exact) == ("mixed", width, False)
     assert Schedule.parse(str(schedule)) == schedule

@@ -7,11 +7,14 @@ import pytest
 import scipy.sparse as sp
 
 from repro.bench.runnable import IncorrectError, Unsupported
+from repro.config.models import StudySettings
+from repro.errors import ReproError
 from repro.studies.dynamic_csr.geam import ROUTINE
 from repro.studies.dynamic_csr.growth import Defragmentation, DynamicConversion, DynamicUpdate, _exact, hold
 from repro.studies.dynamic_csr.layout import SEGMENTS, lay_out
 from repro.studies.dynamic_csr.states import grow
-from repro.studies.dynamic_csr.timed import DYNAMIC_PAIRS, MODES, ORDERS, all_timed
+from repro.studies.dynamic_csr.study import STUDY
+from repro.studies.dynamic_csr.timed import DYNAMIC_PAIRS, MODES, OPERATIONS, ORDERS, all_timed
 from repro.studies.dynamic_csr.work import Work
 from rival_problems import PROBLEMS, RANDOM, drawn, growing
 
@@ -195,3 +198,18 @@ def test_groups_that_are_timed(counts, groups):
     assert timed == groups
     names = [name for group in timed for name in group]
     assert len(set(names)) == len(names)
+
+
+def test_parts_that_are_left_out_are_not_timed():
+    problem = growing(RANDOM, [drawn(150, 90, 5)])
+    assert [[r.name for r in group] for group in all_timed({}, problem, ("conversions", "primitives"))] == ALWAYS
+    assert list(all_timed({}, problem, ("devices",))) == []
+
+
+def test_operations_are_timed_in_the_highest_precision_alone():
+    both, single = (StudySettings(precisions=precisions) for precisions in (("double", "single"), ("single",)))
+    assert STUDY.parts_of(both, "double") == STUDY.parts_of(single, "single") == (*OPERATIONS, "devices")
+    assert STUDY.parts_of(both, "single") == ("devices",)
+    assert STUDY.parts_of(StudySettings(parts=("devices", "updates")), "double") == ("updates", "devices")
+    with pytest.raises(ReproError, match="updates, conversions, primitives, devices"):
+        STUDY.check(StudySettings(parts=("update",)), [])

@@ -44,8 +44,9 @@ def test_the_module_has_every_kernel(templates, target, precision):
     for id in (id for space in SPACES for id in variant_ids(get_target(target), space, 40.0)):
         schedule = id.schedule
         form = "csr" if id.state is None else "exact" if schedule.exact else "dcsr"
-        kernel = {"vector": f"vector_{form}_w{schedule.width}", "streams": "bin_block", "adaptive": f"bins_{form}",
-                  "chunks": f"chunks_{form}"}[schedule.kind]  # fmt: skip
+        kernel = {"streams": "bin_block", "adaptive": f"bins_{form}", "chunks": f"chunks_{form}"}.get(
+            schedule.kind, f"{schedule.kind}_{form}_w{schedule.width}"
+        )
         assert f" {kernel}_u{schedule.unroll}_{schedule.load}(" in source
 
 

@@ -66,7 +66,7 @@ class Matrix:
 
 def bind(workspace: Workspace, kernel: GetKernel, id: VariantId, matrix: Matrix, x: Buffer, y: Buffer) -> Run:
     """Return what queues y = A x by a variant."""
-    schedules = {"vector": _vector, "streams": _streams, "adaptive": _adaptive, "chunks": _chunks}
+    schedules = {"vector": _vector, "mixed": _vector, "streams": _streams, "adaptive": _adaptive, "chunks": _chunks}
     return schedules[id.schedule.kind](workspace, kernel, id, matrix, (x, y))
 
 
@@ -88,13 +88,13 @@ def bind_vector(
     kernel
         Returns a kernel of the module `product`.
     schedule
-        One of kind `vector`.
+        One of kind `vector` or `mixed`.
     vectors
         x and y.
     """
     n_t = N_T[device.backend]
     format = "csr" if not matrix.segments else "exact" if schedule.exact else "dcsr"
-    name = f"vector_{format}_w{schedule.width}_{_suffix(schedule)}"
+    name = f"{schedule.kind}_{format}_w{schedule.width}_{_suffix(schedule)}"
     arguments = [np.int32(matrix.rows), *matrix.arguments(schedule.exact), *vectors]
     return device.bind(kernel(name), -(-matrix.rows * schedule.width // n_t), n_t, arguments)
 

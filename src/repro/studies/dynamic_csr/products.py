@@ -195,7 +195,7 @@ def bind_product(program: Program, schedule: Schedule, storage: Storage, x: Buff
     program
         The module `product`, in the precision of the matrix.
     schedule
-        One of kind `vector` that is not exact; see `usual_schedule`.
+        One of kind `vector` or `mixed` that is not exact; see `usual_schedule`.
     storage
         The matrix.
     x, y

@@ -26,6 +26,8 @@ LONG_ROW, LONG_RUN = 128, 32
 SEVERAL = 4
 #: Entries of the new buffer that a block of a defragmentation copies, per thread.
 COPIED = 8
+#: Entries for each thread up to which a row of a mixed product is left to its threads, or to a warp.
+MIXED_MOST = 32
 #: Other devices that a kernel can store to.
 PEERS = 7
 
@@ -64,5 +66,6 @@ def render_key(templates: Path, key: str, target: Target) -> str:
         several=SEVERAL,
         copied=COPIED,
         peers=PEERS,
+        mixed_most=MIXED_MOST,
         state=state.NAMES,
     )

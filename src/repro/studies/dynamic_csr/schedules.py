@@ -10,15 +10,16 @@ from repro.codegen.targets import TARGETS, Target
 from repro.errors import ReproError
 from repro.studies.dynamic_csr.bins import widths_of
 
-Kind = Literal["vector", "streams", "adaptive", "chunks"]
+Kind = Literal["vector", "mixed", "streams", "adaptive", "chunks"]
 #: Entries of a thread that are under way at a time, and how columns and values are loaded: as anything else (`ca`), or
-#: as what is read once (`cs`). By dialect; and those of `chunks`.
+#: as what is read once (`cs`). By dialect; and those of `mixed` and of `chunks`.
 WAYS = {"cuda": ((1, "ca"), (2, "ca"), (2, "cs"), (4, "cs")), "opencl": ((1, "ca"), (2, "ca"))}
+MIXED_WAYS = {"cuda": ((2, "ca"), (4, "cs")), "opencl": ((2, "ca"),)}
 CHUNK_WAYS = {"cuda": ((4, "ca"), (4, "cs"), (8, "cs")), "opencl": ((2, "ca"), (4, "ca"))}
 #: Entries for each thread from which on a row of our bins has twice as many.
 PER_THREAD = (2, 4)
 _TEXT = re.compile(
-    r"(?P<kind>vector|streams|adaptive|chunks)(-w(?P<width>\d+))?(-e(?P<per_thread>\d+))?(-u(?P<unroll>\d+))?"
+    r"(?P<kind>vector|mixed|streams|adaptive|chunks)(-w(?P<width>\d+))?(-e(?P<per_thread>\d+))?(-u(?P<unroll>\d+))?"
     r"(?P<cs>-cs)?(?P<exact>-exact)?"
 )
 
@@ -30,11 +31,12 @@ class Schedule:
     Attributes
     ----------
     kind
-        `vector`: so many threads for each row. `streams`: the paper's bins of rows, each by a kernel on a stream of its
-        own. `adaptive`: our bins, all in one launch. `chunks`: consecutive rows of about equally many entries for each
-        block.
+        `vector`: so many threads for each row. `mixed`: the same, but a warp for a longer row, and a block for a row
+        that is longer still; it knows nothing of the rows beforehand. `streams`: the paper's bins of rows, each by a
+        kernel on a stream of its own. `adaptive`: our bins, all in one launch. `chunks`: consecutive rows of about
+        equally many entries for each block.
     width
-        Threads of a row, for `vector`; else 0.
+        Threads of a row, for `vector` and `mixed`; else 0.
     per_thread
         For `adaptive`: entries for each thread from which on a row has twice as many threads; else 0.
     unroll
@@ -105,18 +107,24 @@ def schedules(target: Target) -> list[Schedule]:
             made += [Schedule("vector", width, 0, unroll, load, exact) for width in widths_of(target)]
             if unroll > 1:
                 made += [Schedule("adaptive", 0, per_thread, unroll, load, exact) for per_thread in PER_THREAD]
+    made += [
+        Schedule("mixed", width, 0, unroll, load, exact)
+        for unroll, load in MIXED_WAYS[target.dialect]
+        for exact in (False, True)
+        for width in widths_of(target)
+    ]
     made += [Schedule("chunks", 0, 0, unroll, load, True) for unroll, load in CHUNK_WAYS[target.dialect]]
     return made
 
 
 def usual_schedule(target: Target, mean: float) -> Schedule:
-    """Return a schedule that is never far from the best by vectors, for products that are not searched.
+    """Return a schedule for products that are not searched, of a matrix whose rows change.
 
     Each thread has about four entries of a row of the mean size.
     """
     widths = widths_of(target)
     width = next((width for width in widths if 4 * width >= mean), widths[-1])
-    return Schedule("vector", width, 0, *WAYS[target.dialect][1])
+    return Schedule("mixed", width, 0, *MIXED_WAYS[target.dialect][-1])
 
 
 #: Those of any device.

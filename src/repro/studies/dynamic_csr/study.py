@@ -30,7 +30,7 @@ from repro.studies.dynamic_csr.printed import PUBLISHED, TARGETS
 from repro.studies.dynamic_csr.products import ProductVariant
 from repro.studies.dynamic_csr.render import MODULES, render_key
 from repro.studies.dynamic_csr.several import runnables
-from repro.studies.dynamic_csr.timed import all_timed
+from repro.studies.dynamic_csr.timed import OPERATIONS, all_timed
 from repro.studies.dynamic_csr.variant_id import PRODUCT_COLUMNS, SPACES, VariantId, point_of, variant_ids
 from repro.tuning.recordings import Machine
 from repro.tuning.session import Session, fastest_yardsticks
@@ -61,6 +61,7 @@ class DynamicCsr(Study):
         "stage_update": float,
         "stage_sort": float,
     }
+    parts = (*OPERATIONS, "devices")
     published = PUBLISHED
     targets = TARGETS
     headline = "csr"
@@ -72,6 +73,12 @@ class DynamicCsr(Study):
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
         """Refuse baselines that there are not."""
         check_names(NAME, settings.baselines, [ENTRY], target.dialect)
+
+    def parts_of(self, settings: StudySettings, precision: str) -> tuple[str, ...]:
+        """Return the parts that are timed in a precision: operations in one alone."""
+        asked = super().parts_of(settings, precision)
+        operations = precision == precision_of_operations(settings.precisions)
+        return tuple(name for name in asked if operations or name not in OPERATIONS)
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
         """Return `precision/module` of every module."""
@@ -109,11 +116,11 @@ class DynamicCsr(Study):
         names = set(names_to_report(rows, choices))
         chosen = [variant for variant in variants if variant.name in names]
         report = session.rounds([*chosen, hybrid, *fastest_yardsticks(yardsticks), *library])
-        if session.precision == precision_of_operations(settings.precisions):
-            for timed in all_timed(built, operands.problem):
-                report += session.rounds(timed)
+        parts = self.parts_of(settings, session.precision)
+        for timed in all_timed(built, operands.problem, parts):
+            report += session.rounds(timed)
         over_devices = runnables(built, len(session.bench.devices))
-        if over_devices:
+        if over_devices and "devices" in parts:
             report += session.rounds(over_devices)
         yield "report", report
         yield "choices", choices

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import get_args
 
 import numpy as np
@@ -26,12 +26,40 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 DYNAMIC_PAIRS: tuple[tuple[Format, Format], ...] = (("coo", "dcsr"), ("csr", "dcsr"), ("dcsr", "csr"))
 
 
-def all_timed(built: Mapping[str, Built], problem: Updates) -> Iterator[list[Runnable]]:
+#: What is timed in one precision alone.
+OPERATIONS = ("updates", "conversions", "primitives")
+
+
+def all_timed(
+    built: Mapping[str, Built], problem: Updates, parts: Collection[str] = OPERATIONS
+) -> Iterator[list[Runnable]]:
     """Yield groups of runnables, each held on the device together: all of them would not find room.
 
-    Updates with the whole matrix; with all batches one after the other, also with products between them, or with each
-    batch alone where these differ in size; and conversions, defragmentation, sums and sorts.
+    Parameters
+    ----------
+    built
+        The modules of a precision by name.
+    problem
+        The matrix and its batches.
+    parts
+        `updates`: with the whole matrix; with all batches one after the other, also with products between them, or with
+        each batch alone where these differ in size. `conversions`: these, and bringing together. `primitives`: sums and
+        sorts.
     """
+    if "updates" in parts:
+        yield from _updates(built, problem)
+    if "conversions" in parts:
+        yield [
+            *(Conversion(built, source, target) for source, target in PAIRS),
+            *(DynamicConversion(built, source, target) for source, target in DYNAMIC_PAIRS),
+            Defragmentation(built),
+            HybridSort(built),
+        ]
+    if "primitives" in parts:
+        yield [Sums(built), SortOfRows(built), CubSums({}), CubSort({})]
+
+
+def _updates(built: Mapping[str, Built], problem: Updates) -> Iterator[list[Runnable]]:
     for order in ORDERS:
         yield [
             *(DynamicUpdate(built, "stream", order, mode=mode) for mode in MODES),
@@ -49,13 +77,6 @@ def all_timed(built: Mapping[str, Built], problem: Updates) -> Iterator[list[Run
             Rebuild(built, "iterate", "sorted"),
             Geam(built, "iterate"),
         ]
-    yield [
-        *(Conversion(built, source, target) for source, target in PAIRS),
-        *(DynamicConversion(built, source, target) for source, target in DYNAMIC_PAIRS),
-        Defragmentation(built),
-        HybridSort(built),
-    ]
-    yield [Sums(built), SortOfRows(built), CubSums({}), CubSort({})]
 
 
 def _batches(built: Mapping[str, Built], what: Alone, which: int | None = None) -> Iterator[list[Runnable]]:

@@ -74,10 +74,10 @@ class VariantId:
         """Whether the schedule fits: what relies on exact segments, or on rows one after the other, has them."""
         kind, exact = self.schedule.kind, self.schedule.exact
         if self.format == "csr":
-            return kind in ("vector", "chunks") and not exact
+            return kind in ("vector", "mixed", "chunks") and not exact
         if kind == "chunks":
             return exact and self.state == "defragmented"
-        if kind == "vector":
+        if kind in ("vector", "mixed"):
             return self.state != "sorted" and not (exact and self.state == "fragmented")
         return not exact or (kind == "adaptive" and self.state != "fragmented")
 
