@@ -92,22 +92,21 @@ class Operations:
     def insertion_of(self, batch: Batch, arranged: Arranged, slack: int) -> Insertion:
         """Append entries of a batch, all or some, that are arranged by row and known to lie in the matrix."""
         storage, m = self.storage, np.int32(arranged.count)
-        heads, left = self._ints("heads", arranged.count), self._ints("left", arranged.count)
+        spots, left = self._ints("spots", 4 * arranged.count), self._ints("left", arranged.count)
         order = arranged.order or arranged.rows  # any buffer where none is read
         assert batch.values is not None
         launches = [
             self._over(
-                "allocate", arranged.count, m, arranged.rows, heads, np.int32(slack), np.int32(storage.capacity),
+                "allocate", arranged.count, m, arranged.rows, spots, np.int32(slack), np.int32(storage.capacity),
                 *self._chain, storage.state,
             ),
-            self._over(
-                "write_entries", arranged.count, m, np.int32(arranged.order is not None), arranged.rows, order, heads,
-                batch.columns, batch.values, left, *self._chain, storage.columns, storage.values, storage.state,
-            ),
-            self._kernels.over(
-                "publish", arranged.count, [m, arranged.rows, heads, storage.sizes, storage.state], SEVERAL
-            ),
-            self._settle(),
+            self._kernels.over("write_entries", arranged.count, [
+                m, np.int32(arranged.order is not None), arranged.rows, order, spots, batch.columns, batch.values, left,
+                *self._chain, storage.columns, storage.values, storage.state,
+            ], SEVERAL),
+            self._kernels.over("publish", arranged.count, [
+                m, arranged.rows, spots, storage.sizes, np.int32(storage.capacity), storage.state,
+            ], SEVERAL),
         ]  # fmt: skip
         return Insertion(in_order(launches), partial(self._left_of, batch, arranged, left))
 

@@ -15,6 +15,8 @@ TOTAL = 3
 #: Counters of the operation under way, which ends by moving them on by so many words: rows whose chain was full, rows
 #: for which the buffer had no more segment, entries of the batch that were left, and entries outside of the matrix.
 FULL, BEYOND, LEFT, BAD = COUNTERS = 4, 5, 6, 7
+#: Blocks that have come to the end of the operation under way.
+DONE = 12
 WORDS = 16
 #: For templates.
 NAMES = {
@@ -26,6 +28,7 @@ NAMES = {
     "BEYOND": BEYOND,
     "LEFT": LEFT,
     "BAD": BAD,
+    "DONE": DONE,
     "COUNTERS": len(COUNTERS),
 }
 
