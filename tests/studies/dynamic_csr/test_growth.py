@@ -51,6 +51,14 @@ def test_an_update_leaves_the_grown_matrix(rivals_built, work_on, what, order, m
     assert {name: update.columns[name] for name in expected} == expected
 
 
+def test_products_see_what_comes_behind_the_parts_that_a_long_row_was_dealt_in(rivals_built, work_on):
+    columns = np.arange(600)
+    base = sp.csr_array((np.ones(600), (np.zeros(600, int), columns)), shape=(4, 2000))
+    many = [0] * 900, np.arange(900) + 700, np.arange(900.0)
+    workspace = work_on(growing(base, [many, ([0, 2], [5, 6], [3.0, 4.0])]))
+    assert _check(DynamicUpdate(rivals_built["double"], "iterate", "sorted"), workspace) <= 1
+
+
 @problems
 @modes
 @orders

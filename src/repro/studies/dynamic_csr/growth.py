@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from repro.bench.runnable import IncorrectError, Unsupported, in_turn
 from repro.devices.base import Buffer
 from repro.studies.dynamic_csr import state
 from repro.studies.dynamic_csr.batch import Batch
+from repro.studies.dynamic_csr.binned import binned_products
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.conversions import FormatConversion
 from repro.studies.dynamic_csr.coordinates import Resident
@@ -21,9 +23,7 @@ from repro.studies.dynamic_csr.kernels import Scratch, in_order
 from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, lay_out, pitch_of, room_for
 from repro.studies.dynamic_csr.operands import GraphOperands
 from repro.studies.dynamic_csr.operations import Operations
-from repro.studies.dynamic_csr.products import bind_product
 from repro.studies.dynamic_csr.rival import Order, Rival, Updates, Updating, What
-from repro.studies.dynamic_csr.schedules import usual_schedule
 from repro.studies.dynamic_csr.states import state_in
 from repro.studies.dynamic_csr.storage import Storage
 from repro.studies.dynamic_csr.work import Work
@@ -105,12 +105,8 @@ class DynamicUpdate(Updates):
                 "be brought together on the way"
             )
         self._read = lambda: storage.download().to_csr()
-        schedule = usual_schedule(work.device.target, plan.after / max(plan.start.shape[0], 1))
-        self.launch = in_order(
-            self.with_products(
-                work, launches, lambda _, x, y: bind_product(work.program("product"), schedule, storage, x, y)
-            )
-        )
+        products = cache(partial(binned_products, work, storage, arrays.sizes))  # binned once, as rows are at first
+        self.launch = in_order(self.with_products(work, launches, lambda _, x, y: products()(x, y)))
 
     def _bind_batch(self, operations: Operations, batch: Batch) -> Callable[[], None]:
         if not batch.count:

@@ -127,5 +127,10 @@ def usual_schedule(target: Target, mean: float) -> Schedule:
     return Schedule("mixed", width, 0, *MIXED_WAYS[target.dialect][-1])
 
 
+def usual_bins(target: Target) -> Schedule:
+    """Return a schedule by our bins for products that are not searched, of a matrix whose rows change little."""
+    return Schedule("adaptive", 0, PER_THREAD[0], *WAYS[target.dialect][-1])
+
+
 #: Those of any device.
 _EVERY = frozenset(schedule for target in TARGETS.values() for schedule in schedules(target))

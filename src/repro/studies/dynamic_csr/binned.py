@@ -1,0 +1,54 @@
+"""Products of a matrix that changes, its rows in bins by the sizes that they had at some time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.devices.base import Buffer
+from repro.studies.dynamic_csr.bins import LONG, bin_rows, deal_parts, our_least
+from repro.studies.dynamic_csr.launches import Matrix, Run, bind_bins
+from repro.studies.dynamic_csr.schedules import usual_bins
+from repro.studies.dynamic_csr.storage import Storage
+from repro.studies.dynamic_csr.work import Work
+
+
+def binned_products(work: Work, storage: Storage, sizes: NDArray[np.int32]) -> Callable[[Buffer, Buffer], Run]:
+    """Bin rows by their sizes now, and return what binds y = A x with them.
+
+    The products stay right whatever is inserted into the rows, or deleted; they get slower as rows grow out of their
+    bins.
+
+    Parameters
+    ----------
+    work
+        What holds the bins; module `product`.
+    storage
+        The matrix, which keeps its buffers.
+    sizes
+        Entries of each row at the time, `(rows,)`.
+    """
+    device = work.device
+    schedule = usual_bins(device.target)
+    bins = bin_rows(sizes, our_least(device.target, schedule.per_thread))
+    long_rows = bins.order[: bins.ends[0]]
+    parts = deal_parts(long_rows, sizes[long_rows], LONG[device.backend].part_length)
+    order, parts_on_device = work.upload(bins.order), work.upload(parts)
+    sums = work.upload(np.zeros(max(len(parts), 1), storage.dtype))
+    done = work.upload(np.zeros(max(len(parts), 1), np.int32))
+    buffers = {name: getattr(storage, name) for name in ("columns", "values", "table", "sizes")}
+    matrix = Matrix(storage.shape[0], storage.segments, buffers, lambda: sizes)
+    kernel = f"bins_dcsr_u{schedule.unroll}_{schedule.load}"
+
+    def bind(x: Buffer, y: Buffer) -> Run:
+        return bind_bins(
+            device,
+            work.program("product").kernel(kernel),
+            bins,
+            (len(parts), [parts_on_device, sums, done]),
+            [order, *matrix.arguments(False), x, y],
+        )
+
+    return bind
