@@ -12,10 +12,12 @@ from repro.bench.runnable import Clock
 
 #: What an update changes is put back before each launch, which no replayed batch can do.
 CLOCK: Clock = "event"
+#: Of a table that prints published numbers and ours of a campaign with other problems.
+OWN_MEANS = "A mean is over the problems of its own column: the published are of all the paper’s graphs, ours of ours."
 
 
 def precision_of(campaign: Campaign) -> str:
-    """Return the precision that these tables print: single, which the paper's sizes are of, where there is any."""
+    """Return the precision that these tables print: the campaign's first, single where it has both."""
     return campaign.precisions[0]
 
 
@@ -28,6 +30,15 @@ def timed(case: Case, **columns: str) -> Timed | None:
 def over(operation: Timed | None, base: Timed | None) -> float | None:
     """Return the time of an operation over that of what it is measured by."""
     return operation.seconds / base.seconds if operation and base else None
+
+
+def quotient(operation: Timed | None, base: Timed | None) -> Cell:
+    """Return the cell of an operation's time over what it is measured by, marked where the operation's is noisy.
+
+    What it is measured by has a column, and its mark there.
+    """
+    value = over(operation, base)
+    return Cell() if value is None else Cell(value, f"{value:.2f}", operation.notes if operation else ())
 
 
 def means(rows: list[tuple[Cell, ...]], columns: int) -> list[tuple[Cell, ...]]:

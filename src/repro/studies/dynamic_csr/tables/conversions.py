@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from repro.artifacts.case import Case, Timed
-from repro.artifacts.cells import micro, ratio
+from repro.artifacts.cells import micro
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import PROBLEM, Line, context, lineup, measured_on, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
-from repro.studies.dynamic_csr.operation_times import CLOCK, means, over, precision_of, timed
+from repro.studies.dynamic_csr.operation_times import CLOCK, OWN_MEANS, means, precision_of, quotient, timed
 from repro.studies.dynamic_csr.paper import PAPER, STUDY
 from repro.studies.dynamic_csr.printed import printed
 
@@ -35,8 +35,10 @@ def conversions(campaign: Campaign, published: Published) -> Table:
     caption = [
         "The time of a conversion over that of copying the three arrays of CSR.",
         f"Published in Table 5.3 of {PAPER}; ours of the grown matrix, in memory that is there already. Coordinates",
-        "come sorted by row. HYB’s regular part has the width that the paper’s Table 5.2 follows from.",
+        "come sorted by row; dynamic CSR comes with one segment a row, and becomes CSR by its defragmentation. HYB’s",
+        "regular part has the width that the paper’s Table 5.2 follows from.",
         f"{precision.capitalize()} precision; the paper does not say in which its conversions are.",
+        OWN_MEANS,
         measured_on(campaign, CLOCK),
         context(campaign),
         unavailable(campaign),
@@ -51,7 +53,7 @@ def _head(name: str) -> str:
 def _row(line: Line, theirs: Record | None, case: Case) -> tuple[Cell, ...]:
     copy = _timed(case, "CSR-CSR")
     cells = (printed(theirs[name]) if theirs else Cell() for name in CONVERSIONS)
-    ours = (ratio(over(_timed(case, name), copy)) for name in CONVERSIONS)
+    ours = (quotient(_timed(case, name), copy) for name in CONVERSIONS)
     there = line.record is not None and line.record.available
     name = line.cell
     if copy is None and there:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from repro.artifacts.case import Case, Timed
-from repro.artifacts.cells import micro, ratio
+from repro.artifacts.cells import micro
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import PROBLEM, Line, context, lineup, measured_on, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
-from repro.studies.dynamic_csr.operation_times import CLOCK, means, over, precision_of, timed
+from repro.studies.dynamic_csr.operation_times import CLOCK, OWN_MEANS, means, precision_of, quotient, timed
 from repro.studies.dynamic_csr.paper import PAPER, STUDY
 from repro.studies.dynamic_csr.printed import printed
 
@@ -74,6 +74,7 @@ def updates(campaign: Campaign, published: Published) -> Table:
         "product asks for, and is spared reading back how many there are. HYB sort: of the coordinates that come in",
         "any order. CSR product: our fastest with CSR.",
         f"{precision.capitalize()} precision; the paper does not say in which its updates are.",
+        OWN_MEANS,
         measured_on(campaign, CLOCK),
         context(campaign),
         unavailable(campaign),
@@ -84,7 +85,7 @@ def updates(campaign: Campaign, published: Published) -> Table:
 def _row(line: Line, theirs: Record | None, case: Case) -> tuple[Cell, ...]:
     product = timed(case, kind="variant", what="product", format="csr")
     cells = (printed(theirs[key]) if theirs else Cell() for key in PRINTED)
-    ours = (ratio(over(_of(case, operation), product)) for operation in OPERATIONS)
+    ours = (quotient(_of(case, operation), product) for operation in OPERATIONS)
     there = line.record is not None and line.record.available
     name = line.cell
     if product is None and there:
