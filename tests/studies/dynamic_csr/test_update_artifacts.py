@@ -309,6 +309,22 @@ def test_every_figure_can_be_drawn_from_nothing(bare, name):
     assert any("campaign" in text for text in texts)
 
 
+@pytest.mark.parametrize("name", ["figure-5-3", "figure-crossover", "table-crossover"])
+def test_a_cpus_caption_has_no_marks_nor_routines_of_a_gpu(campaign, bare, name):
+    on_gpu, on_cpu = (get_artifact(STUDY, name).make(of, NUMBERS).caption for of in (campaign, bare))
+    assert "waits for counts" in on_gpu
+    assert "csrgeam2 runs on GPUs alone" in on_cpu
+    assert ("diamonds" in on_gpu) == (name == "figure-5-3")
+    assert "diamonds" not in on_cpu
+
+
+def test_the_axis_of_room_begins_at_the_entries(campaign):
+    _, canvas, _ = drawn(campaign, "figure-room")
+    for axes in canvas.axes[:4]:
+        assert axes.get_ylim()[0] < 1
+        assert 1 in axes.get_yticks().round(6)
+
+
 def test_rates_have_a_panel_a_problem_and_protocol(campaign):
     _, canvas, texts = drawn(campaign, "figure-rates")
     assert len(canvas.axes) == 8

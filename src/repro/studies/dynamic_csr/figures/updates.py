@@ -18,6 +18,7 @@ from repro.artifacts.lineup import Line, context, footnote, lineup, measured_on,
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of
+from repro.studies.dynamic_csr.over_hybrid import iterated, streamed
 from repro.studies.dynamic_csr.paper import PAPER, STUDY
 from repro.studies.dynamic_csr.printed import number_of
 from repro.studies.dynamic_csr.update_times import (
@@ -26,12 +27,9 @@ from repro.studies.dynamic_csr.update_times import (
     HYB,
     PRODUCTS,
     REBUILD,
-    Contestant,
-    Protocol,
+    about_geam,
     failure_of,
-    iteration_of,
     sweeps_of,
-    update_of,
 )
 
 if TYPE_CHECKING:
@@ -80,27 +78,6 @@ class Panel:
     lines: Mapping[str, float] = field(default_factory=dict)
 
 
-def streamed(order: str) -> Callable[[Case], float | None]:
-    """Return what computes HYB's time of a streamed matrix over that of dynamic CSR."""
-    protocol = Protocol(order, "add")
-
-    def number(case: Case) -> float | None:
-        ours, theirs = (update_of(case, contestant, "stream", protocol) for contestant in (DCSR, HYB))
-        return theirs.seconds / ours.seconds if ours and theirs else None
-
-    return number
-
-
-def iterated(contestant: Contestant) -> Callable[[Case], float | None]:
-    """Return what computes HYB's time of a batch and five products over that of a format."""
-
-    def number(case: Case) -> float | None:
-        ours, theirs = (iteration_of(case, of) for of in (contestant, HYB))
-        return theirs.seconds() / ours.seconds() if ours and theirs else None
-
-    return number
-
-
 ITERATIVE = (
     Series("DCSR", style.DARK, iterated(DCSR)),
     Series("CSR rebuilt", style.GREY, iterated(REBUILD)),
@@ -127,6 +104,7 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         )
     )
     on_gpu = not campaign.on_cpu
+    drawn = "diamonds" if on_gpu else "they are not drawn beside a CPU’s"
     panels = (
         Panel(
             f"iterative: a batch and {PRODUCTS} products",
@@ -150,14 +128,16 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         "format. They are medians of both in turn; where these were not timed, the time of all batches by row over",
         "their number, and the fastest product of the grown matrix, fragmented, or with CSR the library’s as well.",
         "HYB sorts its coordinates with every batch. CSR is made again with every batch: rows are counted, sizes added",
-        "up and rows copied, or cuSPARSE’s csrgeam2 adds the batch, whose waiting for counts is in its time. The",
-        "paper’s graphs, and those in their place, have 50 batches of random entries, each 0.2 % of the matrix.",
+        "up and rows copied, or cuSPARSE’s csrgeam2 adds the batch.",
+        about_geam(campaign),
+        "The paper’s graphs, and those in their place, have 50 batches of random entries, each 0.2 % of the matrix.",
+        "Sweeps, whose batches are of growing sizes, are in figure-rates." if sweeps else "",
         "Right (its lower half): the grown matrix as one batch into an empty one, whose rows have a segment of mean",
         "size; HYB’s time, its sort included, over dynamic CSR’s, the entries in the order of their rows or in any.",
         _means(cases),
         f"{PAPER} states, for a {GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much as",
-        f"{most}× for iterative updates; its bars for streaming (diamonds) are recovered from Table 5.4, HYB’s update",
-        "over DCSR’s, where an update is “1000 updates”, which it does not define.",
+        f"{most}× for iterative updates. Its bars for streaming are recovered from Table 5.4, HYB’s update over",
+        f"DCSR’s, where an update is “1000 updates”, which it does not define: {drawn}.",
         f"{precision_of(campaign).capitalize()} precision; the paper does not say in which its updates are.",
         measured_on(campaign, CLOCK),
         context(campaign),
