@@ -99,6 +99,7 @@ def test_table_5_2(campaign: Campaign) -> None:
     assert web["double_CSR"].value == (12 * 12_355 + 4 * 5) / (12 * 4 * 3088 + 16 * (12_345 - 3088))
     assert web["counted_as_paper_CSR"].shown == f"{(8 * 12_355 + 4 * 5) / hybrid:.3f}"
     assert by_name["mine"]["published_HYB"].shown == "–"
+    assert web["counted_as_paper_HYB"].shown == "204K"
     assert by_name["enron"]["single_HYB"].shown == "–"
     (means,) = table.summary
     shown = dict(zip((column.key for column in table.columns), means, strict=True))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from recorder import Recorder
+from repro.artifacts.case import NOISY
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Table
 from repro.artifacts.published import Published
@@ -37,7 +38,9 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
         rows = []
         for name, micro in CONVERSIONS.items():
             source, target = name.split("-")
-            rows.append(row(f"convert/{name}", problem, micro, what="convert", format=source, to_format=target))
+            columns = {"what": "convert", "format": source, "to_format": target}
+            status = "noisy" if (problem, name) == ("mine", "coo-hyb") else "ok"
+            rows.append(row(f"convert/{name}", problem, micro, status=status, **columns))
         for (form, order), micro in UPDATES.items():
             columns = {"what": "stream", "format": form, "order": order}
             rows.append(row(f"{form}/{order}", problem, weight * micro, mode="add", **columns))
@@ -82,6 +85,8 @@ def test_conversions_are_over_the_copy(campaign):
     assert lines["mean"]["published_CSR-DCSR"].shown == "1.09"
     assert lines["mean"]["copy_us"].value is None
     assert "sorted by row" in table.caption
+    assert lines["mine"]["COO-HYB"].notes == (NOISY,)
+    assert not any(lines["mine"][name].notes for name in ("COO-CSR", "copy_us"))
     assert "Double precision" in table.caption
 
 

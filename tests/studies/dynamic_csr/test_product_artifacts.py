@@ -5,6 +5,8 @@ Times are in microseconds by the event clock, of which the graph clock reads 0.8
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import matplotlib as mpl
 import pytest
 from matplotlib.text import Text
@@ -17,10 +19,12 @@ from repro.bench.rows import Row
 from repro.studies.dynamic_csr.choosing import choose_products, names_to_report
 from repro.studies.dynamic_csr.figures.flops import flops
 from repro.studies.dynamic_csr.paper import STUDY
+from repro.studies.dynamic_csr.printed import PUBLISHED, TARGETS
 from repro.studies.dynamic_csr.tables.products import products
 from repro.studies.dynamic_csr.variant_id import VariantId
 
 NOTHING_PUBLISHED = Published({}, [])
+NUMBERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
 PAPERS = {
     "csr/vector-w4": 100.0,
     "csr/vector-w8": 90.0,
@@ -96,6 +100,8 @@ def lines(made):
 
 def test_every_time_and_ratio(campaign):
     made = products(campaign, NOTHING_PUBLISHED)
+    assert "Published" not in made.caption
+    assert "1.08× the time of a defragmented one" in products(campaign, NUMBERS).caption
     line = lines(made)["large", "double"]
     expected = {
         "csr_us": 720.0,

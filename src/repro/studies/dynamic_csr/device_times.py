@@ -13,6 +13,12 @@ from repro.artifacts.published import Published
 from repro.bench.runnable import Clock
 
 CLOCK: Clock = "graph"
+#: Said where nothing was measured.
+NOTHING = "This campaign ran on one device: there is no time over several."
+#: Devices by the word that the published numbers have for them.
+NUMBERS = {"two": 2, "four": 4, "eight": 8}
+#: The graphs whose speed-ups the paper's text states one by one.
+STATED = ("internet", "enron")
 #: The ways in which a result gets to all devices, and how tables name them.
 WAYS = {"copies": "copies", "stores": "stores", "nccl": "NCCL"}
 
@@ -116,3 +122,23 @@ def devices_of(line: Line, case: Case) -> DeviceTimes:
     """Return the times of one case."""
     rows = tuple(row for row in case.rows if row["kind"] == "several" and median(row, CLOCK) is not None)
     return DeviceTimes(line, case, rows)
+
+
+def stated_speedups(published: Published, problem: str | None) -> list[tuple[int, str]]:
+    """Return the paper's speed-ups of a problem with iterations within the kernel, by the number of devices."""
+    quantities = {f"speedup of {word} GPUs, iterations within the kernel, {problem}": n for word, n in NUMBERS.items()}
+    return [
+        (quantities[item["quantity"]], item["value"])
+        for item in published.tables.get("text", [])
+        if problem and item["quantity"] in quantities
+    ]
+
+
+def stated_of_graphs(published: Published) -> str:
+    """Return the sentence with the paper's speed-ups of single graphs, empty where nothing is published."""
+    words = []
+    for problem in STATED:
+        points = stated_speedups(published, problem)
+        if points:
+            words.append(f"{problem} {', '.join(f'{value} over {devices}' for devices, value in points)}")
+    return f"Published of Tesla M2090, iterations within the kernel: {'; '.join(words)}." if words else ""

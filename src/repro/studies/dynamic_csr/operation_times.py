@@ -17,6 +17,8 @@ from repro.studies.dynamic_csr.printed import printed
 
 #: What an update changes is put back before each launch, which no replayed batch can do.
 CLOCK: Clock = "event"
+#: Of a table that prints published numbers and ours of a campaign with other problems.
+OWN_MEANS = "A mean is over the problems of its own column: the published are of all the paper’s graphs, ours of ours."
 
 
 def precision_of(campaign: Campaign) -> str:
@@ -64,7 +66,16 @@ def row_over(
     name = line.cell
     if base is None and line.record is not None and line.record.available:
         name = Cell(name.value, name.text, (*name.notes, lacking))
-    return (name, *map(printed, theirs), *(ratio(over(operation, base)) for operation in ours), micro(base))
+    return (name, *map(printed, theirs), *(quotient(operation, base) for operation in ours), micro(base))
+
+
+def quotient(operation: Timed | None, base: Timed | None) -> Cell:
+    """Return the cell of an operation's time over what it is measured by, marked where the operation's is noisy.
+
+    What it is measured by has a column, and its mark there.
+    """
+    value = over(operation, base)
+    return Cell() if value is None else Cell(value, f"{value:.2f}", operation.notes if operation else ())
 
 
 def means(rows: list[tuple[Cell, ...]], columns: int) -> list[tuple[Cell, ...]]:

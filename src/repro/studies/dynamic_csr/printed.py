@@ -7,6 +7,7 @@ from typing import Any
 
 from repro.artifacts.document import Cell
 from repro.artifacts.lineup import Line
+from repro.artifacts.published import Published, Record
 from repro.studies.dynamic_csr.paper import STUDY
 
 #: Columns of the files in `config/published/dynamic_csr`.
@@ -26,7 +27,7 @@ TARGETS = ("quantity", "wanted", "what")
 #: What the paper prints where a device's memory does not suffice.
 OUT_OF_MEMORY = "inf"
 UNITS = {"K": 1000, "M": 1000**2}
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 
 
 def number_of(text: str) -> float | None:
@@ -54,3 +55,10 @@ def shortened(number: int | None, units: str, limit: int = 1000) -> Cell:
 def facts_of(line: Line) -> Mapping[str, Any]:
     """Return what the record of a problem holds for this study; empty where there is none."""
     return line.record.facts.get(STUDY, {}) if line.record else {}
+
+
+def stated(published: Published, quantity: str, precision: str = "") -> Record | None:
+    """Return what the paper's text states of a quantity; None where it is not there."""
+    asked = (quantity, precision)
+    records = published.tables.get("text", [])
+    return next((item for item in records if (item["quantity"], item["precision"]) == asked), None)

@@ -12,8 +12,13 @@ from repro.artifacts.lineup import Line, ours
 from repro.artifacts.published import Published
 from repro.bench.runnable import Clock
 from repro.sparse.times import baseline
+from repro.studies.dynamic_csr.printed import stated
 
 CLOCK: Clock = "graph"
+#: What the paper's text states of the products, by its name in `config/published`.
+FRAGMENTED = "time of a fragmented product over a defragmented one, mean"
+DEFRAGMENTED = "time of a defragmented product over CSR, mean"
+ADAPTIVE = "speedup of the adaptive product over HYB, mean"
 #: The columns that two variants of one schedule have in common.
 SCHEDULE = ("schedule", "width", "per_thread", "unroll", "load")
 Rule = Callable[[Mapping[str, Any]], bool]
@@ -122,3 +127,16 @@ def _twins(rows: list[dict[str, Any]], first: Rule, other: Rule) -> tuple[Timed,
 
 def _schedule(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in SCHEDULE)
+
+
+def stated_means(published: Published) -> str:
+    """Return the sentence with what the paper's text states of all products, empty where nothing is published."""
+    records = [stated(published, quantity) for quantity in (FRAGMENTED, DEFRAGMENTED, ADAPTIVE)]
+    values = [f"{record['value']}×" for record in records if record]
+    if len(values) < len(records):
+        return ""
+    return (
+        f"Published, K20c, in the mean of all graphs: a fragmented product takes {values[0]} the time of a "
+        f"defragmented one, that one {values[1]} the time of CSR’s, and ADCSR is {values[2]} as fast as HYB; single "
+        "times are in the paper’s bars alone."
+    )

@@ -53,6 +53,13 @@ COO = Contestant("coo", "COO", "coo")
 CONTESTANTS = (DCSR, REBUILD, GEAM, HYB, COO)
 
 
+def about_geam(campaign: Campaign) -> str:
+    """Return the sentence on the library's sum of two matrices: what is in its time, or why it has none."""
+    if campaign.on_cpu:
+        return f"cuSPARSE’s {GEAM_ROUTINE} runs on GPUs alone: it has no time here."
+    return f"{GEAM_ROUTINE} waits for counts in between, which is in its time."
+
+
 class Protocol(NamedTuple):
     """In which order the entries of a batch come, and what becomes of those whose place is there already."""
 
@@ -120,6 +127,22 @@ class Sweep:
         """Return updates a second."""
         timed = self.seconds(contestant, protocol, size)
         return size / timed.seconds if timed else None
+
+    def has(self, contestant: Contestant) -> bool:
+        """Return whether any batch was timed of a format."""
+        return any(self.rate(contestant, protocol, size) for protocol in PROTOCOLS for size in self.sizes)
+
+
+#: Into what dynamic CSR's batches are inserted.
+ROOMY = (
+    "Rows of dynamic CSR have one segment then, with twice the room that they need for the batch in the mean, and for "
+    "16 entries more."
+)
+
+
+def unique_of(by_geam: bool) -> str:
+    """Return the sentence that says of which formats there are unique updates."""
+    return f"Unique: of dynamic CSR{' and, by row, of csrgeam2' if by_geam else ''} alone."
 
 
 def sweeps_of(campaign: Campaign, published: Published) -> list[Sweep]:

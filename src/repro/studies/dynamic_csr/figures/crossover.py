@@ -1,4 +1,4 @@
-"""What dynamic CSR gains over a rebuild: a row a graph or a batch, a mark for each number of products an update."""
+"""What dynamic CSR gains over a rebuild: a row a graph or a batch, a mark for each number of products per batch."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of
 from repro.studies.dynamic_csr.paper import STUDY
-from repro.studies.dynamic_csr.tables.crossover import EXPLANATION, PRODUCTS
-from repro.studies.dynamic_csr.update_times import Trade, trades_of
+from repro.studies.dynamic_csr.tables.crossover import EXPLANATION, IN_WORDS, PRODUCTS
+from repro.studies.dynamic_csr.update_times import Trade, about_geam, trades_of
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 #: Colours of the marks: many products are bright.
 COLOURS = "viridis"
 
 
-@figure(STUDY, "figure-crossover", title="Gain over a rebuild, by products an update", numbering="ours")
+@figure(STUDY, "figure-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
 def crossover(campaign: Campaign, published: Published) -> Figure:
     """A row a graph, and one a batch of a sweep."""
     trades, missing = trades_of(campaign, published)
     lines = list({trade.line.problem: trade.line for trade in trades}.values()) + [line for line, _ in missing]
     caption = [
         EXPLANATION,
-        f"Marks: n = {', '.join(map(str, PRODUCTS))}; right of the vertical line dynamic CSR is the faster. On the",
-        "right: the n at which both take the same time.",
+        f"Marks: n = {', '.join(map(str, PRODUCTS))}; right of the vertical line dynamic CSR is the faster. Behind the",
+        "name of a sweep: the entries of the batch. On the right: the n at which both break even.",
+        IN_WORDS,
         f"{precision_of(campaign).capitalize()} precision.",
         measured_on(campaign, CLOCK),
-        "csrgeam2 waits for counts in between, which is in its time.",
+        about_geam(campaign),
         remarks(lines),
         unavailable(campaign),
     ]
@@ -67,10 +69,7 @@ def draw(trades: Sequence[Trade], missing: Sequence[tuple[Line, str]], mark: str
         axes.plot([min(gains), max(gains)], [at, at], color="#c8c8c8", linewidth=1.0, zorder=2)
         for gain, colour in zip(gains, colours, strict=True):
             axes.plot([gain], [at], **_look(colour))
-        axes.annotate(
-            trade.in_words, (1, at), xycoords=axes.get_yaxis_transform(), xytext=(4, 0), textcoords="offset points",
-            va="center", fontsize=6, annotation_clip=False,
-        )  # fmt: skip
+        _beside(axes, trade.in_words, at)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -80,7 +79,7 @@ def draw(trades: Sequence[Trade], missing: Sequence[tuple[Line, str]], mark: str
     axes.axvline(1, color=style.GREY, linewidth=0.7, zorder=1)
     axes.grid(axis="x")
     axes.set_xlabel("time with a rebuild / time with dynamic CSR")
-    axes.set_title("the same at n", loc="right", fontsize=6.5)
+    _beside(axes, "break-even n", -1)
     why = ["unavailable" if text.startswith("unavailable") else text for _, text in missing]
     style.rows_axis(axes, names, missing=[*(None for _ in trades), *why])
     handles = [
@@ -90,6 +89,14 @@ def draw(trades: Sequence[Trade], missing: Sequence[tuple[Line, str]], mark: str
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
     style.footnote(drawn, mark)
     return drawn
+
+
+def _beside(axes: Axes, text: str, at: float) -> None:
+    """Write right of a row; the row above the first is the head's."""
+    axes.annotate(
+        text, (1, at), xycoords=axes.get_yaxis_transform(), xytext=(4, 0), textcoords="offset points",
+        va="center_baseline", fontsize=6, annotation_clip=False,
+    )  # fmt: skip
 
 
 def _label(trade: Trade) -> str:

@@ -18,7 +18,7 @@ from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 from repro.sparse.times import library_of
 from repro.studies.dynamic_csr.paper import PAPER, STUDY
-from repro.studies.dynamic_csr.product_times import CLOCK, ProductTimes, all_times
+from repro.studies.dynamic_csr.product_times import CLOCK, ProductTimes, all_times, stated_means
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,6 +61,7 @@ def flops(campaign: Campaign, published: Published) -> Figure:
         "a row. ADCSR: rows in bins by their sizes, a kernel a bin on a stream of its own, in the best state of the",
         f"matrix. Lines: the fastest routine of {library_of(campaign)} for CSR. Diamonds: the fastest of all in one",
         "launch, with one segment a row.",
+        stated_means(published),
         measured_on(campaign, CLOCK),
         launches(near, len(timed)),
         remarks(lines),

@@ -24,9 +24,11 @@ from repro.studies.dynamic_csr.update_times import (
     HYB,
     PROTOCOLS,
     REBUILD,
+    ROOMY,
     Contestant,
     Sweep,
     sweeps_of,
+    unique_of,
 )
 
 if TYPE_CHECKING:
@@ -48,13 +50,15 @@ LOOKS: Mapping[Contestant, tuple[str, str]] = {
 def rates(campaign: Campaign, published: Published) -> Figure:
     """Small multiples with logarithmic axes."""
     sweeps = [sweep for sweep in sweeps_of(campaign, published) if sweep.sizes]
+    by_geam = any(sweep.has(GEAM) for sweep in sweeps)
     caption = [
-        "Updates a second over the entries of a batch that is inserted alone into the matrix before the first batch,",
-        "in dynamic CSR into rows of one segment with room for the batch in the mean and some more:",
+        "Updates a second over the entries of a batch that is inserted alone into the matrix before the first batch:",
         "in the order of its rows or in any, where sorting counts; with entries of the same place beside each other",
-        "(added) or each place once (unique). CSR rebuilt: counted, summed up and copied. HYB and COO: appended, then",
-        "sorted by row.",
-        f"{GEAM.label}: by the host’s clock." if any(_any(sweep, GEAM) for sweep in sweeps) else "",
+        "(added) or each place once (unique).",
+        unique_of(by_geam),
+        ROOMY,
+        "CSR rebuilt: counted, summed up and copied. HYB and COO: appended, then sorted by row.",
+        f"{GEAM.label}: by the host’s clock." if by_geam else "",
         f"{precision_of(campaign).capitalize()} precision.",
         measured_on(campaign, CLOCK),
         unavailable(campaign),
@@ -82,12 +86,12 @@ def draw(sweeps: Sequence[Sweep]) -> Canvas:
             axes.set_yscale("log")
             axes.grid(axis="both")
             axes.minorticks_off()
-        row[0].set_ylabel(f"{sweep.line.label}\nupdates a second")
+        row[0].set_ylabel(f"{sweep.line.label}\nupdates/s")
     for axes, protocol in zip(panels[0], PROTOCOLS, strict=True):
         axes.set_title(protocol.title)
     for axes in panels[-1]:
         axes.set_xlabel("entries of the batch")
-    shown = [contestant for contestant in CONTESTANTS if any(_any(sweep, contestant) for sweep in sweeps)]
+    shown = [contestant for contestant in CONTESTANTS if any(sweep.has(contestant) for sweep in sweeps)]
     handles = [Line2D([], [], label=contestant.label, **_look(contestant)) for contestant in shown]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.8, columnspacing=1.4)
     return drawn
@@ -100,7 +104,3 @@ def _look(contestant: Contestant) -> dict[str, Any]:
         "color": colour, "marker": marker, "markersize": 3.4 if ours else 2.6, "linewidth": 1.5 if ours else 0.9,
         "zorder": 4 if ours else 3,
     }  # fmt: skip
-
-
-def _any(sweep: Sweep, contestant: Contestant) -> bool:
-    return any(sweep.rate(contestant, protocol, size) for protocol in PROTOCOLS for size in sweep.sizes)

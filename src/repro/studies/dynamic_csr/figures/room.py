@@ -106,4 +106,7 @@ def _draw_panel(axes: Axes, line: Line) -> None:
     axes.set_xticks([tick for tick in TICKS if tick <= batches])
     axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_locator(MaxNLocator(4))
+    # no room less than the entries: the axis begins, and has a tick, at them
+    high = max(1.1, *(item["allocated"] / grown for item in rooms))
+    axes.set_ylim(1 - 0.05 * (high - 1), high + 0.05 * (high - 1))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))

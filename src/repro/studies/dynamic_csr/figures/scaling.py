@@ -14,7 +14,14 @@ from repro.artifacts.document import Figure
 from repro.artifacts.lineup import footnote, measured_on, remarks, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
-from repro.studies.dynamic_csr.device_times import CLOCK, DeviceTimes, device_times
+from repro.studies.dynamic_csr.device_times import (
+    CLOCK,
+    NOTHING,
+    DeviceTimes,
+    device_times,
+    stated_of_graphs,
+    stated_speedups,
+)
 from repro.studies.dynamic_csr.paper import PAPER, STUDY
 
 if TYPE_CHECKING:
@@ -25,8 +32,6 @@ if TYPE_CHECKING:
 ACROSS, HEIGHT = 4, 1.45
 GREEN = "#009e73"
 DASHES = {"double": "-", "single": (0, (3, 1.5))}
-#: Devices by the word that the published numbers have for them.
-NUMBERS = {"two": 2, "four": 4, "eight": 8}
 #: What each kind of line starts with: nothing is exchanged on one device.
 ONE = (1, 1.0)
 
@@ -58,16 +63,18 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
                 by_problem.setdefault(case.line.problem, []).append(case)
     panels = [*by_problem.values()]
     lines = [cases[0].line for cases in panels]
-    caption = [
-        "Speed-up of y = A x with the grown matrix over one device, rows sorted by their sizes and dealt in turns.",
+    drawn = [
         "A launch each: one product a launch, y stays distributed, as in the paper. Alone: the same, products that",
         "follow each other in a launch of all devices. With exchange: y is brought to all devices before the next, in",
         "the fastest way. Overlapped: copies of x are under way while a device multiplies what it has itself. Dashed:",
-        "single precision. Grey: as many times as fast as there are devices.",
-        _sentence(published),
-        "" if panels else "This campaign ran on one device.",
+        "single precision. Grey: as many times as fast as there are devices. Diamonds: published of a graph.",
         measured_on(campaign, CLOCK),
         remarks(lines),
+    ]
+    caption = [
+        "Speed-up of y = A x with the grown matrix over one device, rows sorted by their sizes and dealt in turns.",
+        *(drawn if panels else [NOTHING]),
+        _sentence(published),
         unavailable(campaign),
     ]
     return Figure(lambda: draw(panels, published, footnote(lines)), sentences(caption))
@@ -93,7 +100,7 @@ def draw(panels: Sequence[Sequence[DeviceTimes]], published: Published, mark: st
     printed = False
     for place, cases in enumerate(panels):
         axes = drawn.add_subplot(down, min(ACROSS, len(panels)), place + 1)
-        points = [point for point in _printed(published, cases[0].line.published) if point[0] <= most]
+        points = [point for point in stated_speedups(published, cases[0].line.published) if point[0] <= most]
         printed = printed or bool(points)
         _draw_panel(axes, cases, points, most)
         axes.set_title(cases[0].line.label)
@@ -108,7 +115,7 @@ def draw(panels: Sequence[Sequence[DeviceTimes]], published: Published, mark: st
     return drawn
 
 
-def _draw_panel(axes: Axes, cases: Sequence[DeviceTimes], points: Sequence[tuple[int, float]], most: int) -> None:
+def _draw_panel(axes: Axes, cases: Sequence[DeviceTimes], points: Sequence[tuple[int, str]], most: int) -> None:
     counts = sorted({1, *(count for case in cases for count in case.counts)})
     axes.plot([1, most], [1, most], color=style.GREY, linewidth=0.6)
     for case in cases:
@@ -118,8 +125,8 @@ def _draw_panel(axes: Axes, cases: Sequence[DeviceTimes], points: Sequence[tuple
                 x, y = zip(ONE, *line, strict=True)
                 dashes = DASHES.get(case.case.precision, "-")
                 axes.plot(x, y, color=series.colour, linestyle=dashes, marker="o", markersize=2.4)
-    for count, speedup in points:
-        axes.plot([count], [speedup], "D", color="black", markersize=3.4)
+    for count, published in points:
+        axes.plot([count], [float(published)], "D", color="black", markersize=3.4)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xticks(counts, [str(count) for count in counts])
@@ -129,16 +136,6 @@ def _draw_panel(axes: Axes, cases: Sequence[DeviceTimes], points: Sequence[tuple
     axes.set_yticks(shown, [f"{tick:g}" for tick in shown])
     axes.minorticks_off()
     axes.grid()
-
-
-def _printed(published: Published, problem: str | None) -> list[tuple[int, float]]:
-    """Return the paper's speed-ups of a problem, by the number of devices."""
-    points = []
-    for item in published.tables.get("text", []):
-        for word, count in NUMBERS.items():
-            if problem and item["quantity"] == f"speedup of {word} GPUs, iterations within the kernel, {problem}":
-                points.append((count, float(item["value"])))
-    return points
 
 
 def _sentence(published: Published) -> str:
@@ -152,6 +149,6 @@ def _sentence(published: Published) -> str:
         return ""
     words = " and ".join(f"{value} in {precision} precision" for precision, value in means.items())
     return (
-        f"Published of two Tesla K20c, the mean of all graphs: {words}, without an exchange; of internet and enron "
-        "also with iterations within the kernel (diamonds)."
+        f"Published of two Tesla K20c, the mean of all graphs without an exchange: {words}. "
+        f"{stated_of_graphs(published)}"
     )

@@ -11,10 +11,17 @@ from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import ABBREVIATIONS, PROBLEM, measured_on, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
-from repro.studies.dynamic_csr.device_times import CLOCK, WAYS, DeviceTimes, Step, device_times
+from repro.studies.dynamic_csr.device_times import (
+    CLOCK,
+    NOTHING,
+    WAYS,
+    DeviceTimes,
+    Step,
+    device_times,
+    stated_of_graphs,
+)
 from repro.studies.dynamic_csr.paper import PAPER, STUDY
 
-NOTHING = "This campaign ran on one device."
 DEALT = (
     "Rows are sorted by their sizes and dealt to the devices in turns, as in the paper; times are of a step, where "
     "several follow each other in a launch of all devices."
@@ -27,7 +34,8 @@ def devices(campaign: Campaign, published: Published) -> Table:
     cases, counts = _measured(campaign, published)
     columns = [PROBLEM, Column("precision", "precision", numeric=False)]
     columns.append(Column("variant_us", "fastest variant, µs", "1 device"))
-    columns += [Column("one_launch_us", "a launch each, µs", "1 device"), Column("one_us", "µs", "1 device")]
+    if counts:  # else the baseline was not timed either
+        columns += [Column("one_launch_us", "a launch each, µs", "1 device"), Column("one_us", "µs", "1 device")]
     for count in counts:
         group = f"{count} devices"
         columns.append(Column(f"launches_{count}", "a launch each, ×", group))
@@ -44,12 +52,13 @@ def devices(campaign: Campaign, published: Published) -> Table:
         "are under way. For both the unknowns are renumbered before the clock starts, so that the part of each device",
         "is contiguous.",
         f"Published of two Tesla K20c, the mean of all graphs without an exchange: {_published(published)}.",
+        stated_of_graphs(published),
         NOTHING if not counts else "",
         measured_on(campaign, CLOCK),
         unavailable(campaign),
     ]
     rows = [_times(case, counts) for case in cases]
-    return Table(tuple(columns), rows, sentences(caption), _summary(rows, columns))
+    return Table(tuple(columns), rows, sentences(caption), _summary(rows, columns) if counts else [])
 
 
 @table(STUDY, "table-exchange", title="Bringing a vector to all devices", numbering="ours")
@@ -92,7 +101,9 @@ def _named(case: DeviceTimes) -> tuple[Cell, Cell]:
 
 
 def _times(case: DeviceTimes, counts: Sequence[int]) -> tuple[Cell, ...]:
-    cells = [*_named(case), micro(case.variant), _micro(case.alone(1, repeated=False)), _micro(case.alone(1))]
+    cells = [*_named(case), micro(case.variant)]
+    if counts:
+        cells += [_micro(case.alone(1, repeated=False)), _micro(case.alone(1))]
     for count in counts:
         cells.append(ratio(case.speedup(case.alone(count, repeated=False), repeated=False)))
         for step in (case.alone(count), case.exchanged(count), case.overlapped(count)):

@@ -10,8 +10,9 @@ from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import PROBLEM, lineup, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
+from repro.studies.dynamic_csr.operation_times import OWN_MEANS
 from repro.studies.dynamic_csr.paper import PAPER, STUDY
-from repro.studies.dynamic_csr.printed import MIB, facts_of, printed
+from repro.studies.dynamic_csr.printed import KIB, MIB, facts_of, printed
 
 FORMATS = ("DCSR-2", "DCSR-3", "DCSR-4", "CSR")
 #: Our groups of columns: the key in a record's `memory`, the key of the columns, and the head.
@@ -35,14 +36,15 @@ def memory(campaign: Campaign, published: Published) -> Table:
     for _, key, head in COUNTS:
         columns += _columns(key, head)
     caption = [
-        "Memory of the matrices before the first batch of updates: the size as HYB in MiB, cut off, and dynamic CSR",
-        "with room for two, three and four segments a row and CSR as fractions of it.",
+        "Memory of the matrices before the first batch of updates: the size as HYB in MiB (M), below one in KiB",
+        "(K), cut off, and dynamic CSR with room for two, three and four segments a row and CSR as fractions of it.",
         f"Published in Table 5.2 of {PAPER}, and ours, which does not depend on the device. The paper counts values of",
         "4 bytes, the table of segments but not the sizes of the rows, and gives HYB’s regular part the mean row,",
         "cut off, then rounded up to a multiple of 4; its text has the mean itself. Everything: the sizes of the rows,",
         "the table’s padding and the state as well; room for growth is in neither.",
         "A stand-in has as many entries beyond HYB’s width as the published size of HYB implies, and so agrees with",
         "this table by construction.",
+        OWN_MEANS,
         unavailable(campaign),
     ]
     return Table(tuple(columns), rows, sentences(caption), _means(rows))
@@ -64,7 +66,8 @@ def _ours(counted: Mapping[str, int] | None) -> tuple[Cell, ...]:
         return (Cell(),) * (1 + len(FORMATS))
     size = counted["HYB"]
     fractions = (counted[name] / size for name in FORMATS)
-    return (Cell(size, f"{size // MIB}M"), *(Cell(value, f"{value:.3f}") for value in fractions))
+    shown = f"{size // MIB}M" if size >= MIB else f"{size // KIB}K"
+    return (Cell(size, shown), *(Cell(value, f"{value:.3f}") for value in fractions))
 
 
 def _means(rows: list[tuple[Cell, ...]]) -> list[tuple[Cell, ...]]:

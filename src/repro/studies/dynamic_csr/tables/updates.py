@@ -10,7 +10,15 @@ from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import PROBLEM, Line, context, measured_on, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
-from repro.studies.dynamic_csr.operation_times import CLOCK, lined_up, means, precision_of, row_over, timed
+from repro.studies.dynamic_csr.operation_times import (
+    CLOCK,
+    OWN_MEANS,
+    lined_up,
+    means,
+    precision_of,
+    row_over,
+    timed,
+)
 from repro.studies.dynamic_csr.paper import PAPER, STUDY
 
 
@@ -68,6 +76,7 @@ def updates(campaign: Campaign, published: Published) -> Table:
         "product asks for, and is spared reading back how many there are. HYB sort: of the coordinates that come in",
         "any order. CSR product: our fastest with CSR.",
         f"{precision.capitalize()} precision; the paper does not say in which its updates are.",
+        OWN_MEANS,
         measured_on(campaign, CLOCK),
         context(campaign),
         unavailable(campaign),
