@@ -96,10 +96,9 @@ class Operations:
         order = arranged.order or arranged.rows  # any buffer where none is read
         assert batch.values is not None
         launches = [
-            self._over(
-                "allocate", arranged.count, m, arranged.rows, spots, np.int32(slack), np.int32(storage.capacity),
-                *self._chain, storage.state,
-            ),
+            self._kernels.over("allocate", arranged.count, [
+                m, arranged.rows, spots, np.int32(slack), np.int32(storage.capacity), *self._chain, storage.state,
+            ], SEVERAL),
             self._kernels.over("write_entries", arranged.count, [
                 m, np.int32(arranged.order is not None), arranged.rows, order, spots, batch.columns, batch.values, left,
                 *self._chain, storage.columns, storage.values, storage.state,
