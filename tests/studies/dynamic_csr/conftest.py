@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
 from graph_bench import graph_bench
 from repro.codegen.compile import compile_module
 from repro.codegen.precisions import DTYPES
@@ -17,30 +18,40 @@ from repro.studies.dynamic_csr.layout import Arrays
 from repro.studies.dynamic_csr.render import render_key
 
 
+@pytest.fixture(scope="session", params=["opencl", pytest.param("cuda", marks=needs_compiler)])
+def device(request, cpu_device: OpenClDevice) -> OpenClDevice | EmulatedCuda:
+    """The CPU through OpenCL, and as a GPU's emulator: warps do by other words what OpenCL's work-items do."""
+    return cpu_device if request.param == "opencl" else EmulatedCuda()
+
+
 @pytest.fixture(scope="session")
-def load_module(tmp_path_factory, templates, cpu_device: OpenClDevice) -> Callable[[str], Program]:
+def load_module(tmp_path_factory, templates, device) -> Callable[[str], Program]:
     """Load the module of a key, compiled at first use."""
     folder, loaded = tmp_path_factory.mktemp("dynamic_csr"), {}
 
     def load(key: str) -> Program:
         if key not in loaded:
-            module = compile_module(render_key(templates, key, CPU), CPU, folder / f"{key}.json")
-            assert module.binary, module.message
-            loaded[key] = cpu_device.load((folder / f"{key}.json").parent / module.binary)
+            source = render_key(templates, key, device.target)
+            if isinstance(device, EmulatedCuda):
+                loaded[key] = compile_kernels(source, folder)
+            else:
+                module = compile_module(source, CPU, folder / f"{key}.json")
+                assert module.binary, module.message
+                loaded[key] = device.load((folder / f"{key}.json").parent / module.binary)
         return loaded[key]
 
     return load
 
 
 @pytest.fixture
-def on_cpu(load_module, cpu_device) -> Callable[..., DynamicMatrix]:
-    """Bring a matrix to the CPU's device, in the precision of its values."""
+def on_cpu(load_module, device) -> Callable[..., DynamicMatrix]:
+    """Bring a matrix to the CPU's device or the emulator, in the precision of its values."""
     held = []
 
     def bring(arrays: Arrays, slack: int = 2) -> DynamicMatrix:
         precision = next(name for name, dtype in DTYPES.items() if dtype == arrays.values.dtype)
         modules = (load_module(f"{precision}/{module}") for module in ("matrix", "sort"))
-        held.append(DynamicMatrix(cpu_device, *modules, arrays, slack))
+        held.append(DynamicMatrix(device, *modules, arrays, slack))
         return held[-1]
 
     yield bring
@@ -49,13 +60,13 @@ def on_cpu(load_module, cpu_device) -> Callable[..., DynamicMatrix]:
 
 
 @pytest.fixture
-def make_batch(cpu_device) -> Callable[..., Batch]:
-    """Bring entries to the CPU's device."""
+def make_batch(device) -> Callable[..., Batch]:
+    """Bring entries to where matrices are."""
 
     def make(rows, columns, values=None, grouped: bool = False, dtype: type = np.float64) -> Batch:
         def upload(numbers, kind):
             array = np.asarray(numbers, kind)
-            return cpu_device.upload(array if array.size else np.zeros(1, kind))  # there is no buffer of nothing
+            return device.upload(array if array.size else np.zeros(1, kind))  # there is no buffer of nothing
 
         of_values = None if values is None else upload(values, dtype)
         return Batch(len(rows), upload(rows, np.int32), upload(columns, np.int32), of_values, grouped)

@@ -1,0 +1,198 @@
+// CUDA kernels on the CPU, for tests where no GPU is: the blocks of a launch run one after the other, and the threads of a
+// block take turns, each until it waits for others. What would never end on a GPU ends the process with a message.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <ucontext.h>
+#include <vector>
+
+#define __CUDA_ARCH__ 900
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __restrict__
+#define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+#define __shared__ static
+
+struct int2 { int x, y; };
+struct alignas(16) int4 { int x, y, z, w; };
+struct uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct dim3 { unsigned x; };
+
+static dim3 threadIdx, blockIdx, gridDim;
+using std::max;
+using std::min;
+
+namespace emulated {
+
+constexpr int WARP = 32;
+constexpr size_t STACK = 1 << 17;
+
+struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    bool done = false;
+};
+
+// Threads that wait for each other: of a block, or of a warp, where each brings a value.
+struct Meeting {
+    int members = 0, arrived = 0, round = 0;
+    const char* what[2] = {};
+    uint64_t values[2][WARP];
+};
+
+static ucontext_t scheduler;
+static std::vector<Fiber> fibers;
+static std::vector<Meeting> warps;
+static Meeting block;
+static std::function<void()> kernel;
+static int current;
+static bool moved;
+
+inline void fail(const char* why)
+{
+    std::fprintf(stderr, "block %u, thread %d: %s\n", blockIdx.x, current, why);
+    std::abort();
+}
+
+inline void meet(Meeting& meeting, const char* what)
+{
+    const int round = meeting.round;
+    if (meeting.arrived && meeting.what[round & 1] != what && std::strcmp(meeting.what[round & 1], what))
+        fail("threads wait for each other at different places");
+    meeting.what[round & 1] = what;
+    if (++meeting.arrived == meeting.members) {
+        meeting.arrived = 0;
+        meeting.round++;
+        moved = true;
+        return;
+    }
+    while (meeting.round == round) {
+        const int mine = current;
+        swapcontext(&fibers[mine].context, &scheduler);
+    }
+}
+
+template <typename T> T exchange(T value, int from, const char* what)
+{
+    Meeting& warp = warps[current / WARP];
+    if (warp.members != WARP)
+        fail("a thread of the warp has ended");
+    const int round = warp.round & 1;
+    std::memcpy(&warp.values[round][current % WARP], &value, sizeof(T));
+    meet(warp, what);
+    T result;
+    std::memcpy(&result, &warp.values[round][from], sizeof(T));
+    return result;
+}
+
+inline unsigned vote(bool condition, const char* what)
+{
+    Meeting& warp = warps[current / WARP];
+    const int round = warp.round & 1;
+    exchange<uint64_t>(condition, 0, what);
+    unsigned bits = 0;
+    for (int lane = 0; lane < WARP; lane++)
+        bits |= unsigned(warp.values[round][lane] & 1) << lane;
+    return bits;
+}
+
+inline void enter()
+{
+    kernel();
+    fibers[current].done = true;
+    moved = true;
+    // those that are left do not wait for it
+    for (Meeting* meeting : {&block, &warps[current / WARP]})
+        if (--meeting->members && meeting->arrived == meeting->members) {
+            meeting->arrived = 0;
+            meeting->round++;
+        }
+    swapcontext(&fibers[current].context, &scheduler);
+}
+
+inline void launch(int blocks, int threads, std::function<void()> body)
+{
+    if (threads % WARP)
+        fail("a block of no whole warps");
+    gridDim.x = blocks;
+    kernel = body;
+    fibers.resize(std::max<size_t>(fibers.size(), threads));
+    for (int b = 0; b < blocks; b++) {
+        blockIdx.x = b;
+        block = Meeting();
+        block.members = threads;
+        warps.assign(threads / WARP, Meeting());
+        for (Meeting& warp : warps)
+            warp.members = WARP;
+        for (int t = 0; t < threads; t++) {
+            Fiber& fiber = fibers[t];
+            if (!fiber.stack)
+                fiber.stack.reset(new char[STACK]);
+            fiber.done = false;
+            getcontext(&fiber.context);
+            fiber.context.uc_stack.ss_sp = fiber.stack.get();
+            fiber.context.uc_stack.ss_size = STACK;
+            fiber.context.uc_link = nullptr;
+            makecontext(&fiber.context, enter, 0);
+        }
+        for (int left = threads; left;) {
+            moved = false;
+            left = 0;
+            for (int t = 0; t < threads; t++) {
+                if (fibers[t].done)
+                    continue;
+                current = t;
+                threadIdx.x = t;
+                swapcontext(&scheduler, &fibers[t].context);
+                left += !fibers[t].done;
+            }
+            if (left && !moved)
+                fail("threads wait for each other and none goes on");
+        }
+    }
+}
+
+}  // namespace emulated
+
+#define __syncthreads() emulated::meet(emulated::block, "barrier")
+#define __syncwarp() emulated::exchange(0, 0, "warp barrier")
+#define __threadfence() ((void)0)
+#define __shfl_sync(mask, value, lane) emulated::exchange(value, (lane) & 31, "shuffle")
+#define __shfl_up_sync(mask, value, n) \
+    emulated::exchange(value, emulated::current % 32 >= (n) ? emulated::current % 32 - (n) : emulated::current % 32, "up")
+#define __shfl_down_sync(mask, value, n) \
+    emulated::exchange(value, emulated::current % 32 + (n) < 32 ? emulated::current % 32 + (n) : emulated::current % 32, "down")
+#define __shfl_xor_sync(mask, value, n) emulated::exchange(value, emulated::current % 32 ^ (n), "xor")
+#define __ballot_sync(mask, condition) emulated::vote(condition, "ballot")
+#define __any_sync(mask, condition) (emulated::vote(condition, "any") != 0)
+template <typename T> unsigned __match_any_sync(unsigned, T value)
+{
+    unsigned bits = 0;
+    for (int lane = 0; lane < 32; lane++)
+        bits |= unsigned(emulated::exchange(value, lane, "match") == value) << lane;
+    return bits;
+}
+#define __popc(bits) __builtin_popcount(bits)
+#define __ffs(bits) __builtin_ffs(bits)
+inline int __clz(unsigned bits) { return bits ? __builtin_clz(bits) : 32; }
+template <typename T> T __ldcs(const T* address) { return *address; }
+template <typename T> T __ldcg(const T* address) { return *address; }
+template <typename T, typename U> T atomicAdd(T* address, U value) { T old = *address; *address = old + T(value); return old; }
+template <typename T, typename U> T atomicMax(T* address, U value) { T old = *address; *address = std::max(old, T(value)); return old; }
+template <typename T, typename U> T atomicExch(T* address, U value) { T old = *address; *address = T(value); return old; }
+template <typename T, typename U, typename V> T atomicCAS(T* address, U expected, V value)
+{
+    T old = *address;
+    if (old == T(expected))
+        *address = T(value);
+    return old;
+}
+inline float __uint_as_float(unsigned bits) { float f; std::memcpy(&f, &bits, 4); return f; }
+inline int __float_as_int(float value) { int bits; std::memcpy(&bits, &value, 4); return bits; }

@@ -1,0 +1,136 @@
+"""A GPU that is none: CUDA kernels compiled for the CPU and run thread by thread.
+
+What a kernel does with the threads of a warp (ballots, shuffles) is another text in OpenCL, which the CPU's own device
+runs. Here that of CUDA runs; what would hang on a GPU ends the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from repro.codegen.targets import get_target
+from repro.devices.base import Captured
+
+ALIGNMENT = 256
+HEADER = Path(__file__).with_suffix(".h")
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+_KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\([^)]*\) (\w+)\s*\(([^)]*)\)')
+
+
+class Memory:
+    """A buffer: some bytes of the host.
+
+    Parameters
+    ----------
+    array
+        The bytes, uint8 `(nbytes,)`.
+    """
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.bytes, self.nbytes, self.pointer = array, array.nbytes, array.ctypes.data
+
+    def release(self) -> None:
+        """Nothing: it goes with the last who knows it."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled module."""
+
+    library: ctypes.CDLL
+
+    def kernel(self, name: str) -> Any:
+        """Return what launches a kernel."""
+        return getattr(self.library, f"emulated_{name}")
+
+
+def compile_kernels(source: str, folder: Path) -> Program:
+    """Compile the CUDA source of a module for the CPU."""
+    wrappers = []
+    for name, parameters in _KERNEL.findall(source):
+        names = [re.findall(r"\w+", parameter)[-1] for parameter in parameters.split(",")]
+        wrappers.append(
+            f'extern "C" void emulated_{name}(int blocks, int threads, {parameters})\n'
+            f"{{ emulated::launch(blocks, threads, [=] {{ {name}({', '.join(names)}); }}); }}"
+        )
+    assert wrappers, "a module without kernels"
+    text = "\n".join([f'#include "{HEADER}"', source, *wrappers])
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
+    if not path.exists():
+        path.with_suffix(".cpp").write_text(text)
+        command = ["g++", "-O1", "-std=c++17", "-w", "-shared", "-fPIC", "-o", path, path.with_suffix(".cpp")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[:3000]
+    return Program(ctypes.CDLL(str(path)))
+
+
+class EmulatedCuda:
+    """What a study asks of a device, of a GPU with two multiprocessors."""
+
+    backend = "cuda"
+    name = uuid = "emulated"
+    target = get_target("sm_90")
+    n_s = 2
+    l2_bytes = 1 << 20
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Return memory with anything in it, which starts at a multiple of what a GPU's does."""
+        array = np.full(nbytes + ALIGNMENT, 0xA5, np.uint8)
+        offset = -array.ctypes.data % ALIGNMENT
+        return Memory(array[offset : offset + nbytes])
+
+    def part(self, buffer: Memory, offset: int, nbytes: int) -> Memory:
+        """Return some bytes of a buffer."""
+        return Memory(buffer.bytes[offset : offset + nbytes])
+
+    def upload(self, array: np.ndarray) -> Memory:
+        """Copy an array."""
+        memory = self.allocate(array.nbytes)
+        self.write(memory, array)
+        return memory
+
+    def write(self, buffer: Memory, array: np.ndarray) -> None:
+        """Copy an array into a buffer."""
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        buffer.bytes[: flat.size] = flat
+
+    def download(self, buffer: Memory, array: np.ndarray) -> None:
+        """Copy the first bytes of a buffer."""
+        array.reshape(-1).view(np.uint8)[:] = buffer.bytes[: array.nbytes]
+
+    def fill(self, buffer: Memory, byte: int) -> None:
+        """Set every byte."""
+        buffer.bytes[:] = byte
+
+    def synchronize(self) -> None:
+        """Nothing is queued."""
+
+    def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Any]) -> Callable[[], None]:
+        """Return what runs a kernel."""
+        values = [
+            ctypes.c_void_p(argument.pointer)
+            if isinstance(argument, Memory)
+            else (ctypes.c_double if isinstance(argument, np.floating) else ctypes.c_int)(argument.item())
+            for argument in arguments
+        ]
+
+        def launch() -> None:
+            kernel(ctypes.c_int(grid), ctypes.c_int(block), *values)
+
+        return launch
+
+    def capture(self, launch: Callable[[], None]) -> Captured:
+        """Return the launch."""
+        return Captured(launch, lambda: None)
