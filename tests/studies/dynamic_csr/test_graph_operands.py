@@ -89,7 +89,7 @@ def test_a_matrix_that_is_left_may_have_its_rows_in_any_order(operands):
 
 def test_sums_are_as_exact_as_the_precision(operands):
     summed = operands.summed.copy()
-    wanted = operands.expected("grown")
+    wanted = operands.expected("grown").canonical
     twice = int(np.flatnonzero(wanted.terms > 1)[0])
     eps = float(np.finfo(summed.dtype).eps)
     summed.data[twice] += 2 * eps * wanted.sizes_of_terms[twice]
@@ -113,6 +113,39 @@ def test_sums_are_as_exact_as_the_precision(operands):
 def test_a_wrong_matrix_is_found(operands, change, message):
     with pytest.raises(IncorrectError, match=message):
         operands.check(Left(change(operands.grown)), None)
+
+
+def test_the_matrix_with_one_batch_is_that_of_its_number_whatever_was_checked_before(operands):
+    assert operands.problem.batches > 1
+    of_batches = [operands.with_batch(i) for i in (0, 1)]
+    for right in (0, 1, 0):
+        assert operands.check(Left(of_batches[right], right), None) == 0
+        assert operands.check(Left(shuffled(of_batches[right]), right), None) <= 1
+        with pytest.raises(IncorrectError):
+            operands.check(Left(of_batches[1 - right], right), None)
+        with pytest.raises(IncorrectError, match=r"1 of [0-9]+ values are wrong"):
+            operands.check(Left(_scaled(of_batches[right], 1.001), right), None)
+        with pytest.raises(IncorrectError, match=r"1 of [0-9]+ values are wrong"):
+            operands.check(Left(_scaled(of_batches[right], np.nan), right), None)
+    assert operands.check(Left(operands.base, "base"), None) == operands.check(Left(operands.grown), None) == 0
+
+
+def test_of_the_matrices_with_one_batch_that_of_the_latest_number_is_kept(operands):
+    first = operands.expected(0)
+    assert operands.expected(0) is first
+    grown = operands.expected("grown")
+    operands.expected(1)
+    assert operands.expected(0) is not first
+    assert operands.expected("grown") is grown
+
+
+def test_sums_are_compared_entry_for_entry_only_where_no_place_comes_twice():
+    operands = make_operands(growing([3, 0, 4], 9, 0), "double", 1)
+    assert operands.check(Left(operands.grown, sums=True), None) == 0
+    with pytest.raises(IncorrectError, match="1 of 7 values"):
+        changed = operands.grown.copy()
+        changed.data[2] *= 2
+        operands.check(Left(changed, sums=True), None)
 
 
 def test_places_that_were_not_summed_up_are_found(operands):

@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from repro.bench.runnable import IncorrectError
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU, get_target
 from repro.errors import ReproError
+from repro.studies.dynamic_csr.primitives import check_sort
 from repro.studies.dynamic_csr.render import N_T, render_key
 from repro.studies.dynamic_csr.scan import FEW_TILES, Scan
 from repro.studies.dynamic_csr.scan import ITEMS as SUMMED
@@ -169,3 +171,21 @@ def test_both_dialects_have_the_tile_that_python_has(templates, name):
     assert f"sorted[{THREADS['cuda'] * ITEMS['cuda']}]" in source
     assert f"__launch_bounds__({THREADS['cuda']}, 4) sort_scatter" in source
     assert f"sorted[{TILE}]" in render_key(templates, "single/sort", CPU)
+
+
+def test_a_sort_is_checked_by_what_it_is():
+    keys = np.array([5, 1, 5, 1, 0], np.int32)
+    order = np.argsort(keys, kind="stable").astype(np.int32)
+    check_sort(keys, keys[order], order)
+    check_sort(keys[:0], keys[:0], order[:0])
+    swapped, twice, outside = order.copy(), order.copy(), order.copy()
+    swapped[[1, 2]] = swapped[[2, 1]]
+    twice[2] = twice[1]
+    outside[0] = 5
+    for wrong in (swapped, twice, outside, -1 - order):
+        with pytest.raises(IncorrectError, match="keys or places are wrong"):
+            check_sort(keys, keys[order], wrong)
+    with pytest.raises(IncorrectError, match="keys or places are wrong"):
+        check_sort(keys, keys, np.arange(5, dtype=np.int32))
+    with pytest.raises(IncorrectError, match="1 keys or places are wrong"):
+        check_sort(keys, np.array([0, 1, 1, 5, 6], np.int32), order)

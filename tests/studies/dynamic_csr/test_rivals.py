@@ -190,3 +190,18 @@ def test_the_hybrid_layout_on_the_host():
     np.testing.assert_array_equal(arrays.over.values, [3, 4, 5])
     np.testing.assert_array_equal(arrays.over.rows, [0, 0, 0])
     assert overflow(arrays.counts, 2) == 3
+
+
+@pytest.mark.parametrize("width", [0, 1, 3, 9])
+@pytest.mark.parametrize("sizes", [[5, 0, 2, 1, 0, 3] * 11, [0, 0], []])
+def test_the_hybrid_layout_is_read_as_it_was_laid_out(sizes, width):
+    pointers = np.concatenate([[0], np.cumsum(sizes, dtype=int)])
+    nnz = int(pointers[-1])
+    columns = np.random.default_rng(1).integers(0, 7, nnz).astype(np.int32)
+    matrix = sp.csr_array((np.arange(1.0, nnz + 1), columns, pointers), shape=(len(sizes), 7))
+    arrays = HybridArrays.of(matrix, width)
+    assert len(arrays.over.rows) == overflow(arrays.counts, width)
+    arrays.values[arrays.values == 0] = np.nan  # behind the entries of a row there is anything
+    read = arrays.to_csr(matrix.shape, width)
+    for name in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(matrix, name))

@@ -40,12 +40,10 @@ class Entries(NamedTuple):
         """Return some entries, or all in another order."""
         return Entries(self.rows[which], self.columns[which], self.values[which])
 
-    def and_then(self, others: Entries) -> Entries:
-        """Return these entries and others behind them."""
-        return Entries(*(np.concatenate(arrays) for arrays in zip(self, others, strict=True)))
-
     def by_row(self) -> Entries:
         """Return them by row; those of a row stay in their order."""
+        if (self.rows[1:] >= self.rows[:-1]).all():
+            return self
         return self.take(np.argsort(self.rows, kind="stable"))
 
     def to_csr(self, shape: tuple[int, int]) -> sp.csr_array:

@@ -24,8 +24,8 @@ class CsrMemory(NamedTuple):
     @classmethod
     def upload(cls, work: Work, matrix: sp.csr_array) -> CsrMemory:
         """Bring a matrix to the device."""
-        arrays = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data
-        return cls(*(work.upload(array) for array in arrays))
+        arrays = (numbers.astype(np.int32, copy=False) for numbers in (matrix.indptr, matrix.indices))
+        return cls(*(work.upload(array) for array in (*arrays, matrix.data)))
 
     @classmethod
     def allocate(cls, work: Work, rows: int, count: int, number_bytes: int) -> CsrMemory:

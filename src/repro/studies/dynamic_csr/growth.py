@@ -88,8 +88,8 @@ class DynamicUpdate(Updates):
         pristine = [work.upload(array) for array in (arrays.table, _words(arrays), arrays.sizes)]
         self._restore = _copy(work, arrays, pristine, [storage.table, storage.state, storage.sizes])
         if self.sums:  # values are added to
-            words = arrays.values.nbytes // 4
-            values = work.bind_copy((words, 0, 0), 3 * [work.upload(arrays.values)], 3 * [storage.values])
+            given = arrays.values[: arrays.pointer]
+            values = work.bind_copy((given.nbytes // 4, 0, 0), 3 * [work.upload(given)], 3 * [storage.values])
             self._restore = in_turn(self._restore, values)
         launches, lacking = [], []
         for entries in plan.batches:
@@ -192,7 +192,9 @@ def hold(work: Work, arrays: Arrays) -> Storage:
         "sizes": arrays.sizes,
     }
     names |= {"versions": np.zeros_like(arrays.sizes), "state": _words(arrays)}
-    buffers = (work.load(array, f"the {name} of the matrix") for name, array in names.items())
+    # where no segment is cut off yet, entries are undefined: that may be most of the memory
+    used = dict.fromkeys(("columns", "values"), arrays.pointer)
+    buffers = (work.load(array, f"the {name} of the matrix", used.get(name)) for name, array in names.items())
     dtype = arrays.values.dtype
     return Storage(work.device, arrays.shape, arrays.segments, arrays.capacity, dtype, *buffers)
 

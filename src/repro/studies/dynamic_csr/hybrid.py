@@ -52,15 +52,44 @@ class HybridArrays(NamedTuple):
     @classmethod
     def of(cls, matrix: sp.csr_array, width: int) -> HybridArrays:
         """Return a matrix in the format; the entries of a row stay in their order."""
-        entries, pitch = Entries.of(matrix), ell_pitch(matrix.shape[0])
-        slots = np.arange(matrix.nnz) - matrix.indptr[entries.rows]
-        inside = slots < width
-        at = slots[inside] * pitch + entries.rows[inside]
-        columns = np.zeros(width * pitch, np.int32)
-        values = np.zeros(width * pitch, matrix.dtype)
-        columns[at], values[at] = entries.columns[inside], entries.values[inside]
+        rows = matrix.shape[0]
         counts = np.diff(matrix.indptr).astype(np.int32)
-        return cls(counts, columns, values, entries.take(np.flatnonzero(~inside)))
+        inside = np.minimum(counts, width)
+        here = _first_of_rows(inside, counts - inside)
+        filled = np.arange(width) < inside[:, None]
+        indices = matrix.indices.astype(np.int32, copy=False)
+        parts = []
+        for numbers in (indices, matrix.data):
+            part = np.zeros((width, ell_pitch(rows)), numbers.dtype)
+            part[:, :rows].T[filled] = numbers[here]
+            parts.append(part.ravel())
+        over = np.repeat(np.arange(rows, dtype=np.int32), counts - inside)
+        columns, values = parts
+        return cls(counts, columns, values, Entries(over, indices[~here], matrix.data[~here]))
+
+    def to_csr(self, shape: tuple[int, int], width: int) -> sp.csr_array:
+        """Return the matrix; what ELLPACK has behind the entries of a row is not looked at."""
+        rows = shape[0]
+        inside = np.minimum(self.counts, width)
+        over = np.bincount(self.over.rows, minlength=rows)
+        here = _first_of_rows(inside, over)
+        filled = np.arange(width) < inside[:, None]
+        parts = []
+        for given, behind in ((self.columns, self.over.columns), (self.values, self.over.values)):
+            part = np.empty(len(here), given.dtype)
+            part[here] = given.reshape(width, ell_pitch(rows))[:, :rows].T[filled]
+            part[~here] = behind
+            parts.append(part)
+        columns, values = parts
+        pointers = np.concatenate([[0], np.cumsum(inside + over)])
+        return sp.csr_array((values, columns, pointers), shape=shape)
+
+
+def _first_of_rows(inside: NDArray[np.integer], over: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return of the entries of all rows whether they are among their row's first, given how many are and are not."""
+    here = np.zeros(2 * len(inside), bool)
+    here[::2] = True
+    return np.repeat(here, np.stack([inside, over], axis=1).ravel())
 
 
 class Hybrid:
@@ -146,12 +175,8 @@ class Hybrid:
             These are not sorted.
         """
         counts = self._work.download(self.counts, self.shape[0], np.dtype(np.int32))
-        inside = np.minimum(counts, self.width)
-        rows = np.repeat(np.arange(self.shape[0], dtype=np.int32), inside)
-        slots = np.arange(len(rows)) - np.repeat(np.cumsum(inside) - inside, inside)
-        at = slots * self.pitch + rows
         size = self.width * self.pitch
         columns = self._work.download(self.columns, size, np.dtype(np.int32))
         values = self._work.download(self.values, size, self.dtype)
-        ellpack = Entries(rows, columns[at], values[at])
-        return ellpack.and_then(self.coordinates.read(side, over)).to_csr(self.shape)
+        arrays = HybridArrays(counts, columns, values, self.coordinates.read(side, over))
+        return arrays.to_csr(self.shape, self.width)

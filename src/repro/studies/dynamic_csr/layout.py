@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from repro.bench.runnable import IncorrectError
 from repro.errors import ReproError
 
 #: The first pairs of two slots of a row lie so many words apart, or a multiple: 128 bytes, as a GPU's cache lines.
@@ -95,16 +96,41 @@ class Arrays:
         return places
 
     def to_csr(self) -> sp.csr_array:
-        """Return the entries in CSR, each row's in the order of its chain, none of them added up."""
-        rows = np.repeat(np.arange(self.shape[0], dtype=np.int64), self.sizes)
-        indptr = np.concatenate([[0], np.cumsum(self.sizes, dtype=np.int64)])
-        places = self.places(rows, np.arange(len(rows)) - indptr[rows])
+        """Return the entries in CSR, each row's in the order of its chain, none of them added up.
+
+        Raises
+        ------
+        IncorrectError
+            A row has more entries than its segments have room for: its table or its size is damaged.
+        """
+        sizes = self.sizes.astype(np.int64)
+        indptr = np.concatenate([[0], np.cumsum(sizes)])
+        room = self.room
+        # what the slots before it leave of a row is in a slot, as far as it has room
+        counts = np.minimum(room, np.maximum(sizes - (np.cumsum(room, axis=0) - room), 0))
+        lacking = np.flatnonzero(counts.sum(axis=0) != sizes)
+        if len(lacking):
+            row = int(lacking[0])
+            raise IncorrectError(
+                f"{len(lacking)} rows have more entries than their segments have room for: "
+                f"the first, row {row}, has {sizes[row]}, and room for {room[:, row].sum()}"
+            )
+        used = counts.T > 0
+        places = consecutive(self.pairs[..., 0].T[used], counts.T[used])
         return sp.csr_array((self.values[places], self.columns[places], indptr), shape=self.shape)
 
 
 def pitch_of(rows: int) -> int:
     """Return the words from one slot of a row to the next."""
     return max(1, -(-2 * rows // PITCH_ALIGNMENT)) * PITCH_ALIGNMENT
+
+
+def consecutive(starts: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Return runs of consecutive numbers, one behind the other, from their starts and lengths, `(m,)` each."""
+    before = np.cumsum(counts, dtype=np.int64) - counts
+    numbers = np.repeat(starts - before, counts)
+    numbers += np.arange(len(numbers))
+    return numbers
 
 
 def check_capacity(capacity: int, where: str = "dynamic matrix") -> int:
@@ -177,11 +203,12 @@ def lay_out(
     table[: 2 * rows : 2] = np.where(filled, ends - room, 0)
     table[1 : 2 * rows : 2] = np.where(filled, ends, 0)
     columns, values = np.zeros(capacity, np.int32), np.zeros(capacity, matrix.dtype)
-    empty = Arrays(matrix.shape, segments, columns, values, table, sizes.astype(np.int32), needed)
-    of_row = np.repeat(np.arange(rows), sizes)
-    places = empty.places(of_row, np.arange(matrix.nnz) - np.asarray(matrix.indptr, np.int64)[of_row])
-    columns[places], values[places] = matrix.indices, matrix.data
-    return empty
+    if needed == matrix.nnz:  # one row behind the other, as in CSR
+        columns[:needed], values[:needed] = matrix.indices, matrix.data
+    else:
+        places = consecutive(ends - room, sizes)
+        columns[places], values[places] = matrix.indices, matrix.data
+    return Arrays(matrix.shape, segments, columns, values, table, sizes.astype(np.int32), needed)
 
 
 def insert(

@@ -115,14 +115,14 @@ class Storage:
         return Report.of(words)
 
     def download(self) -> Arrays:
-        """Wait for what is queued, and return the matrix as arrays on the host."""
-        rows = self.shape[0]
+        """Wait for what is queued, and return the matrix as arrays on the host: zeros where no segment was cut off."""
+        rows, pointer = self.shape[0], self.report().pointer
         columns, values = np.zeros(self.capacity, np.int32), np.zeros(self.capacity, self.dtype)
         table, sizes = np.zeros(self.segments * self.pitch, np.int32), np.zeros(rows, np.int32)
-        for buffer, array in zip(self._buffers, (columns, values, table, sizes), strict=False):
+        for buffer, array in zip(self._buffers, (columns[:pointer], values[:pointer], table, sizes), strict=False):
             if array.size:
                 self.device.download(buffer, array)
-        return Arrays(self.shape, self.segments, columns, values, table, sizes, self.report().pointer)
+        return Arrays(self.shape, self.segments, columns, values, table, sizes, pointer)
 
     @property
     def _buffers(self) -> tuple[Buffer, ...]:

@@ -81,11 +81,11 @@ class Work:
         """Return memory to write to, between guard zones."""
         return self.keep(self.guards.allocate(nbytes, name)).memory
 
-    def load(self, array: NDArray[Any], name: str) -> Buffer:
-        """Copy an array to memory to write to, between guard zones."""
-        buffer = self.allocate(array.nbytes, name)
-        if array.size:
-            self.device.write(buffer, array)
+    def load(self, array: NDArray[Any], name: str, count: int | None = None) -> Buffer:
+        """Copy an array, or its first numbers, to memory to write to for all of it, between guard zones."""
+        buffer, first = self.allocate(array.nbytes, name), array[:count]
+        if first.size:
+            self.device.write(buffer, first)
         return buffer
 
     def download(self, buffer: Buffer, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
