@@ -22,6 +22,12 @@ EVERY = [id for space in SPACES for mean in (1.0, 8.0, 64.0) for id in variant_i
 EVERY = list(dict.fromkeys(EVERY))
 
 
+@pytest.fixture(scope="session")
+def device(cpu_device):
+    """The CPU through OpenCL alone: other queues and other modules are of it."""
+    return cpu_device
+
+
 @pytest.fixture
 def try_all(product_modules, make_graph_bench):
     """Try variants on a problem; return their rows."""

@@ -20,6 +20,12 @@ SHORT, LONG = Rows(200, 24), Rows(6, 700)
 SECONDS, PATIENCE = 1.5, 30
 
 
+@pytest.fixture(scope="session")
+def device(cpu_device):
+    """The CPU through OpenCL alone: other queues and other modules are of it."""
+    return cpu_device
+
+
 @pytest.fixture(scope="module")
 def careless(tmp_path_factory, templates, cpu_device):
     """The module without its look at versions."""
