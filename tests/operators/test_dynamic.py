@@ -96,6 +96,17 @@ def test_any_shape(shape, put):
     assert A.nnz == 50 * (min(shape) > 0)
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("count", [2048, 2049, 10_000, 32_768, 32_769])
+def test_batches_of_any_size(dtype, count):
+    matrix = drawn(dtype=dtype)
+    A, entries = repro.DynamicCSR.from_csr(matrix, device=DEVICE), batch(matrix.shape, count)
+    for turn in range(1, 3):
+        A.insert(*entries)
+        assert A.nnz == matrix.nnz + turn * count
+    assert_same(A, plus(plus(matrix, *entries), *entries))
+
+
 def test_it_is_brought_together_and_tidied():
     matrix, A = drawn(), repro.DynamicCSR.from_csr(drawn(), segments=2, slack=0, capacity=500, device=DEVICE)
     for seed in range(3):

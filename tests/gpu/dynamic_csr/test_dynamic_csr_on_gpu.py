@@ -8,9 +8,33 @@ import pytest
 import scipy.sparse as sp
 
 import repro
+from inserted_batches import (
+    COLUMNS,
+    COUNTS,
+    GROUPED_COUNTS,
+    KINDS,
+    ROWS,
+    assert_all_inserted,
+    assert_inserted,
+    assert_refused,
+    drawn_batch,
+    few_rows,
+    grouped_batch,
+    grown,
+    half_in_one_row,
+    half_inserted,
+    one_part_of_many_rows,
+    one_row,
+    skewed,
+    two_windows_of_a_part,
+    uniform,
+)
+from repro.codegen.compile import compile_module
 from repro.errors import ReproError
 from repro.operators.arrays import INTERFACE
 from repro.operators.runtime import open_runtime
+from repro.studies.dynamic_csr.dynamic import DynamicMatrix
+from repro.studies.dynamic_csr.render import MEDIUM, SMALL, render_key
 
 pytestmark = pytest.mark.gpu
 
@@ -23,6 +47,33 @@ def runtime(gpu, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield open_runtime("cuda:0")
+
+
+@pytest.fixture(scope="module")
+def modules(gpu, templates, tmp_path_factory):
+    """The modules of a matrix in double precision, loaded."""
+    folder, programs = tmp_path_factory.mktemp("dynamic"), []
+    for name in ("matrix", "sort"):
+        module = compile_module(
+            render_key(templates, f"double/{name}", gpu.target), gpu.target, folder / f"{name}.json"
+        )
+        assert module.binary, module.message
+        programs.append(gpu.load(folder / module.binary))
+    return programs
+
+
+@pytest.fixture
+def on_gpu(gpu, modules):
+    """Bring a matrix to the GPU."""
+    held = []
+
+    def bring(arrays, slack=2):
+        held.append(DynamicMatrix(gpu, *modules, arrays, slack))
+        return held[-1]
+
+    yield bring
+    for matrix in held:
+        matrix.release()
 
 
 class Foreign:
@@ -57,8 +108,67 @@ def assert_same(A, expected):
         np.testing.assert_array_equal(multiplies @ x, expected @ x)
 
 
+# batches of all sizes and kinds, entry for entry as on the host
+
+
+@pytest.mark.parametrize("m", [*COUNTS, 9000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_is_inserted_entry_for_entry_as_on_the_host(on_gpu, kind, m):
+    dynamic = on_gpu(grown(KINDS[kind], 2, 200_000))
+    assert len(assert_inserted(dynamic, drawn_batch(kind, m), 2)) == 0
+
+
+@pytest.mark.parametrize("m", GROUPED_COUNTS)
+@pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed])
+def test_a_grouped_batch_is_inserted_as_any_other(on_gpu, kind, m):
+    assert len(assert_inserted(on_gpu(grown(ROWS, 2, 200_000)), grouped_batch(kind, m), 2, grouped=True)) == 0
+
+
+@pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, few_rows])
+def test_batches_follow_each_other_until_chains_are_full(on_gpu, kind):
+    dynamic, lefts = on_gpu(grown(ROWS, 3, 1_000_000)), []
+    for turn, m in enumerate((9000, 100, MEDIUM, 9000, SMALL + 1)):
+        lefts.append(len(assert_inserted(dynamic, drawn_batch(kind, m, turn), 1)))
+    assert lefts[-1] > 0
+
+
+@pytest.mark.parametrize("m", COUNTS)
+@pytest.mark.parametrize("kind", [uniform, one_row, half_in_one_row, one_part_of_many_rows])
+def test_rows_whose_chain_is_full_take_nothing(on_gpu, kind, m):
+    batch = drawn_batch(kind, m)
+    assert len(assert_inserted(on_gpu(half_inserted(kind, batch)), batch, 2)) >= m // 2
+
+
+@pytest.mark.parametrize("m", [SMALL + 1, 9000, MEDIUM])
+@pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, one_part_of_many_rows, two_windows_of_a_part])
+def test_a_buffer_without_room_for_all_takes_rows_whole_or_not(on_gpu, kind, m):
+    dynamic = on_gpu(grown(KINDS[kind], 4, m // 3))
+    assert 0 < len(assert_inserted(dynamic, drawn_batch(kind, m), 0)) <= m
+
+
+@pytest.mark.parametrize("kind", [uniform, one_row, half_in_one_row, skewed])
+def test_what_was_left_is_inserted_in_the_order_of_the_batch(on_gpu, kind):
+    before = grown(ROWS, 1, 3000)
+    assert_all_inserted(on_gpu(before), before, drawn_batch(kind, 9000))
+
+
+@pytest.mark.parametrize("m", COUNTS)
+@pytest.mark.parametrize("bad", [(-1, 0), (ROWS, 0), (0, -1), (0, COLUMNS)])
+def test_a_bad_entry_at_the_end_refuses_the_batch(on_gpu, m, bad):
+    rows, columns, values = drawn_batch(uniform, m)
+    dynamic = on_gpu(grown(ROWS, 2, 200_000))
+    good = rows[-1], columns[-1]
+    rows[-1], columns[-1] = bad
+    assert_refused(dynamic, (rows, columns, values))
+    rows[-1], columns[-1] = good
+    assert_inserted(dynamic, (rows, columns, values), 2)
+
+
+# arrays of others
+
+
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("count", [1, 2000, 100_000])
+@pytest.mark.parametrize("count", [1, 2000, 20_000, 100_000])
 def test_arrays_of_others_are_inserted_where_they_lie(runtime, monkeypatch, dtype, count):
     base = drawn(dtype)
     rows, columns, values = batch(base.shape, count)

@@ -8,11 +8,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
+from inserted_batches import assert_disjoint
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
-from repro.studies.dynamic_csr import dynamic, layout
+from repro.studies.dynamic_csr import dynamic, layout, operations
 from repro.studies.dynamic_csr.dynamic import NoRoom
-from repro.studies.dynamic_csr.render import SMALL
+from repro.studies.dynamic_csr.render import MEDIUM, SMALL
 from repro.studies.dynamic_csr.storage import Storage
 
 # any operations in any order
@@ -105,16 +106,10 @@ class Operations(RuleBasedStateMachine):
             self.compare()
 
 
-def assert_disjoint(arrays):
-    """Expect segments that share no memory and end where the next is cut off."""
-    pairs = arrays.pairs.reshape(-1, 2)
-    pairs = pairs[pairs[:, 0] < pairs[:, 1]]
-    pairs = pairs[np.argsort(pairs[:, 0])]
-    assert (pairs[1:, 0] >= pairs[:-1, 1]).all()
-    assert pairs[:, 1].max(initial=0) <= arrays.pointer <= arrays.capacity
-
-
-def test_any_operations_in_any_order(on_cpu, make_batch):
+@pytest.mark.parametrize("small", [SMALL, 2])
+def test_any_operations_in_any_order(on_cpu, make_batch, monkeypatch, small):
+    """Also if all but the smallest batches are shared out to several blocks."""
+    monkeypatch.setattr(operations, "SMALL", small)
     Operations.on_cpu, Operations.make_batch = staticmethod(on_cpu), staticmethod(make_batch)
     run_state_machine_as_test(
         Operations,
@@ -127,7 +122,7 @@ def test_any_operations_in_any_order(on_cpu, make_batch):
 # insertion
 
 
-@pytest.mark.parametrize("m", [1, 2, 100, SMALL, SMALL + 1, 3 * SMALL + 5])
+@pytest.mark.parametrize("m", [1, 2, 100, SMALL, SMALL + 1, 3 * SMALL + 5, MEDIUM + 1])
 @pytest.mark.parametrize("segments", [1, 2, 3, 4])
 def test_a_batch_in_any_order_is_inserted(on_cpu, make_batch, m, segments):
     random, matrix = np.random.default_rng(m), random_matrix(300, 200)
@@ -140,7 +135,7 @@ def test_a_batch_in_any_order_is_inserted(on_cpu, make_batch, m, segments):
 
 
 def test_entries_of_a_row_stay_in_the_order_of_the_batch(on_cpu, make_batch):
-    for m in (50, SMALL + 50):
+    for m in (50, SMALL + 50, MEDIUM + 50):
         dynamic = on_cpu(layout.lay_out(sp.csr_array((4, m)), 4, 5 * m))
         dynamic.insert(make_batch(np.arange(m) % 4, np.arange(m), np.arange(m)))
         grown = dynamic.to_csr()
@@ -164,7 +159,7 @@ def test_insertion_does_what_its_model_on_the_host_does(on_cpu, make_batch):
     assert_equal(after.to_csr(), expected.to_csr())
 
 
-@pytest.mark.parametrize("m", [40, SMALL + 40])
+@pytest.mark.parametrize("m", [40, SMALL + 40, MEDIUM + 40])
 def test_rows_that_find_no_slot_or_no_room_take_nothing_and_are_named(on_cpu, make_batch, m):
     matrix = sp.csr_array(np.eye(8))
     full = on_cpu(layout.lay_out(matrix, 1, 10 * m))
@@ -237,7 +232,7 @@ def test_matrices_of_any_shape(on_cpu, make_batch, shape):
         assert dynamic.to_csr()[shape[0] - 1, shape[1] - 1] == 1
 
 
-@pytest.mark.parametrize("m", [1, SMALL + 1])
+@pytest.mark.parametrize("m", [1, SMALL + 1, MEDIUM + 1])
 @pytest.mark.parametrize(("row", "column"), [(-1, 0), (5, 0), (2**31 - 1, 0), (-(2**31), 0), (0, -1), (0, 7)])
 @pytest.mark.parametrize("existing", [None, "replace"])
 def test_entries_outside_of_the_matrix_leave_it_as_it_was(on_cpu, make_batch, m, row, column, existing):

@@ -7,7 +7,7 @@ from dynamic_matrices import assert_equal, canonical, random_matrix
 
 from repro.studies.dynamic_csr import layout, state
 from repro.studies.dynamic_csr.dynamic import Unfinished
-from repro.studies.dynamic_csr.render import LONG_ROW, SMALL
+from repro.studies.dynamic_csr.render import LONG_ROW, MEDIUM_GROUPED, SMALL
 from repro.studies.dynamic_csr.storage import Storage
 
 # rows that are long enough to be changed by a block together
@@ -87,7 +87,7 @@ def test_the_defragmented_matrix_is_csr(on_cpu, make_batch):
 
 
 def test_a_matrix_that_was_left_between_allocation_and_size_is_refused(on_cpu, make_batch):
-    matrix = on_cpu(layout.lay_out(sp.csr_array(np.eye(4)), 4, 2 * SMALL))
+    matrix = on_cpu(layout.lay_out(sp.csr_array(np.eye(4)), 4, 2 * MEDIUM_GROUPED))
     operations = matrix.operations
     bound = []
     over = operations._kernels.over
@@ -97,7 +97,7 @@ def test_a_matrix_that_was_left_between_allocation_and_size_is_refused(on_cpu, m
         return bound[-1][1]
 
     operations._kernels.over = remember
-    many = SMALL + 1  # fewer are inserted by one kernel
+    many = MEDIUM_GROUPED + 1  # fewer are inserted by one kernel
     operations.insertion(make_batch(np.sort(np.arange(many) % 4), np.zeros(many), np.ones(many), grouped=True), 1)
     for name, launch in bound:
         if name in ("check_batch", "allocate"):

@@ -16,7 +16,16 @@ import numpy as np
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.studies.dynamic_csr.batch import Arranged, Batch
 from repro.studies.dynamic_csr.kernels import Kernels, Launch, Scratch, in_order
-from repro.studies.dynamic_csr.render import COPIED, N_T, SEVERAL, SMALL, SMALL_N_T
+from repro.studies.dynamic_csr.render import (
+    COPIED,
+    MEDIUM,
+    MEDIUM_GROUPED,
+    N_T,
+    OF_PART,
+    SEVERAL,
+    SMALL,
+    SMALL_N_T,
+)
 from repro.studies.dynamic_csr.scan import Scan
 from repro.studies.dynamic_csr.sort import KEY_BITS, RadixSort, bits_of
 from repro.studies.dynamic_csr.storage import Storage
@@ -75,13 +84,19 @@ class Operations:
     def insertion(self, batch: Batch, slack: int) -> Insertion:
         """Append entries; those whose place is there already come beside it.
 
+        A launch costs more than the work on a small batch: one block inserts it, or several that share out its rows.
+        A large one is sorted by row.
+
         Parameters
         ----------
         slack
             Room for so many entries beside those that a new segment is made for.
         """
         if batch.count <= SMALL:
-            return self._small(batch, slack)
+            return self._in_one_launch("insert_small", 1, batch, slack)
+        if batch.count <= (MEDIUM_GROUPED if batch.grouped else MEDIUM):
+            bits = max(1, (-(-batch.count // OF_PART) - 1).bit_length())
+            return self._in_one_launch("insert_parts", 1 << bits, batch, slack, np.int32(bits))
         if batch.grouped:
             insertion = self.insertion_of(batch, Arranged(batch.count, batch.rows), slack)
             return replace(insertion, launch=in_order([self._check(batch), insertion.launch]))
@@ -122,17 +137,16 @@ class Operations:
         self._over("gather", count, np.int32(count), order, batch.columns, columns)()
         return Arranged(count, rows, order, columns)
 
-    def _small(self, batch: Batch, slack: int) -> Insertion:
+    def _in_one_launch(self, name: str, blocks: int, batch: Batch, slack: int, *parts: Argument) -> Insertion:
         storage, shape = self.storage, self.storage.shape
-        rows, order = self._ints("left rows", SMALL), self._ints("left order", SMALL)
+        rows, order = self._ints("left rows", batch.count), self._ints("left order", batch.count)
         assert batch.values is not None
         arguments: list[Argument] = [
-            np.int32(batch.count), np.int32(shape[0]), np.int32(shape[1]), batch.rows, batch.columns, batch.values,
-            rows, order, np.int32(slack), np.int32(storage.capacity), *self._chain, storage.columns, storage.values,
-            storage.state,
+            np.int32(batch.count), *parts, np.int32(shape[0]), np.int32(shape[1]), batch.rows, batch.columns,
+            batch.values, rows, order, np.int32(slack), np.int32(storage.capacity), *self._chain, storage.columns,
+            storage.values, storage.state,
         ]  # fmt: skip
-        n_t = SMALL_N_T[self._device.backend]
-        launch = self._kernels.blocks("insert_small", 1, arguments, n_t)
+        launch = self._kernels.blocks(name, blocks, arguments, SMALL_N_T[self._device.backend])
         return Insertion(launch, lambda count: Arranged(count, rows, order))
 
     # changing ---------------------------------------------------------------------------------------------------------

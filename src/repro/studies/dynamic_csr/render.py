@@ -20,6 +20,10 @@ N_T = {"cuda": 256, "opencl": 64}
 #: The largest batch that one block inserts, and its threads.
 SMALL = 2048
 SMALL_N_T = {"cuda": 1024, "opencl": 64}
+#: The largest batch that several such blocks insert without sorting it, each the rows of a part of all hashes; the same
+#: where equal rows follow each other; and the entries that there is a block for.
+MEDIUM = MEDIUM_GROUPED = 32768
+OF_PART = 512
 #: Rows of more entries, or with more of a batch, are changed by a block together; a batch has a bit of a word for each.
 LONG_ROW, LONG_RUN = 128, 32
 #: Entries of a batch that a thread looks at where there is little to do for one.
