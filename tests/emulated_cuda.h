@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <setjmp.h>
 #include <ucontext.h>
 #include <vector>
 
@@ -34,10 +35,12 @@ namespace emulated {
 constexpr int WARP = 32;
 constexpr size_t STACK = 1 << 17;
 
+// A context of its own to begin with; from then on jumps, which ask nothing of the system.
 struct Fiber {
     ucontext_t context;
+    jmp_buf place;
     std::unique_ptr<char[]> stack;
-    bool done = false;
+    bool begun = false, done = false;
 };
 
 // Threads that wait for each other: of a block, or of a warp, where each brings a value.
@@ -47,7 +50,7 @@ struct Meeting {
     uint64_t values[2][WARP];
 };
 
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static std::vector<Fiber> fibers;
 static std::vector<Meeting> warps;
 static Meeting block;
@@ -59,6 +62,22 @@ inline void fail(const char* why)
 {
     std::fprintf(stderr, "block %u, thread %d: %s\n", blockIdx.x, current, why);
     std::abort();
+}
+
+inline void leave(Fiber& fiber)
+{
+    if (_setjmp(fiber.place) == 0)
+        _longjmp(scheduler, 1);
+}
+
+inline void go_on(Fiber& fiber)
+{
+    if (_setjmp(scheduler))
+        return;
+    if (fiber.begun)
+        _longjmp(fiber.place, 1);
+    fiber.begun = true;
+    setcontext(&fiber.context);
 }
 
 inline void meet(Meeting& meeting, const char* what)
@@ -73,10 +92,8 @@ inline void meet(Meeting& meeting, const char* what)
         moved = true;
         return;
     }
-    while (meeting.round == round) {
-        const int mine = current;
-        swapcontext(&fibers[mine].context, &scheduler);
-    }
+    while (meeting.round == round)
+        leave(fibers[current]);
 }
 
 template <typename T> T exchange(T value, int from, const char* what)
@@ -114,7 +131,7 @@ inline void enter()
             meeting->arrived = 0;
             meeting->round++;
         }
-    swapcontext(&fibers[current].context, &scheduler);
+    leave(fibers[current]);
 }
 
 inline void launch(int blocks, int threads, std::function<void()> body)
@@ -135,7 +152,7 @@ inline void launch(int blocks, int threads, std::function<void()> body)
             Fiber& fiber = fibers[t];
             if (!fiber.stack)
                 fiber.stack.reset(new char[STACK]);
-            fiber.done = false;
+            fiber.begun = fiber.done = false;
             getcontext(&fiber.context);
             fiber.context.uc_stack.ss_sp = fiber.stack.get();
             fiber.context.uc_stack.ss_size = STACK;
@@ -150,7 +167,7 @@ inline void launch(int blocks, int threads, std::function<void()> body)
                     continue;
                 current = t;
                 threadIdx.x = t;
-                swapcontext(&scheduler, &fibers[t].context);
+                go_on(fibers[t]);
                 left += !fibers[t].done;
             }
             if (left && !moved)

@@ -126,7 +126,7 @@ class EmulatedCuda:
             for argument in arguments
         ]
 
-        def launch() -> None:
+        def launch(held: Sequence[Any] = arguments) -> None:  # whose memory is there as long as the launch is
             kernel(ctypes.c_int(grid), ctypes.c_int(block), *values)
 
         return launch
