@@ -1,6 +1,7 @@
 """The modules of the study, compiled for the CPU once, matrices on its device, and benches for growing matrices."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,20 +26,27 @@ def device(request, cpu_device: OpenClDevice) -> OpenClDevice | EmulatedCuda:
 
 
 @pytest.fixture(scope="session")
-def load_module(tmp_path_factory, templates, device) -> Callable[[str], Program]:
+def loaded(tmp_path_factory) -> tuple[Path, dict[tuple[str, str], Program]]:
+    """A folder of modules, and those that are loaded, by target and key."""
+    return tmp_path_factory.mktemp("dynamic_csr"), {}
+
+
+@pytest.fixture
+def load_module(templates, device, loaded) -> Callable[[str], Program]:
     """Load the module of a key, compiled at first use."""
-    folder, loaded = tmp_path_factory.mktemp("dynamic_csr"), {}
+    folder, programs = loaded
 
     def load(key: str) -> Program:
-        if key not in loaded:
+        name = device.target.name, key
+        if name not in programs:
             source = render_key(templates, key, device.target)
             if isinstance(device, EmulatedCuda):
-                loaded[key] = compile_kernels(source, folder)
+                programs[name] = compile_kernels(source, folder)
             else:
                 module = compile_module(source, CPU, folder / f"{key}.json")
                 assert module.binary, module.message
-                loaded[key] = device.load((folder / f"{key}.json").parent / module.binary)
-        return loaded[key]
+                programs[name] = device.load((folder / f"{key}.json").parent / module.binary)
+        return programs[name]
 
     return load
 
