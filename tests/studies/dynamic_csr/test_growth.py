@@ -21,7 +21,12 @@ from rival_problems import PROBLEMS, RANDOM, drawn, growing
 pytest_plugins = ("rival_fixtures",)
 
 problems = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-precisions = pytest.mark.parametrize("precision", ["single", "double"])
+#: All in double precision, and one in single: kernels are the same but for the width of a number.
+cases = pytest.mark.parametrize(
+    ("problem", "precision"),
+    [(problem, "double") for problem in PROBLEMS.values()] + [(PROBLEMS["several batches"], "single")],
+    ids=[*PROBLEMS, "several batches, single"],
+)
 orders = pytest.mark.parametrize("order", ORDERS)
 modes = pytest.mark.parametrize("mode", MODES)
 #: Three entries on the diagonal, and one beside the first: that row has two segments.
@@ -38,8 +43,7 @@ def _check(runnable, workspace):
     return max(errors)
 
 
-@precisions
-@problems
+@cases
 @modes
 @orders
 @pytest.mark.parametrize("what", ["insert", "iterate", "stream"])
@@ -111,8 +115,7 @@ def test_there_has_to_be_a_batch_to_insert(rivals_built, work_on):
     assert _check(DynamicUpdate(rivals_built["double"], "stream"), workspace) <= 1
 
 
-@precisions
-@problems
+@cases
 def test_a_defragmentation_leaves_the_grown_matrix(rivals_built, work_on, problem, precision):
     defragmentation = Defragmentation(rivals_built[precision])
     assert _check(defragmentation, work_on(problem, precision)) <= 1
@@ -128,8 +131,7 @@ def test_the_bytes_that_a_defragmentation_moves(rivals_built, work_on):
     defragmentation.release()
 
 
-@precisions
-@problems
+@cases
 @pytest.mark.parametrize(("source", "target"), DYNAMIC_PAIRS)
 def test_a_conversion_leaves_the_matrix(rivals_built, work_on, source, target, problem, precision):
     conversion = DynamicConversion(rivals_built[precision], source, target)

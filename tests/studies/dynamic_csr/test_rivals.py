@@ -27,7 +27,12 @@ UPDATES = (HybridUpdate, CoordinateUpdate, Rebuild)
 
 
 problems = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-precisions = pytest.mark.parametrize("precision", ["single", "double"])
+#: All in double precision, and one in single: kernels are the same but for the width of a number.
+cases = pytest.mark.parametrize(
+    ("problem", "precision"),
+    [(problem, "double") for problem in PROBLEMS.values()] + [(PROBLEMS["several batches"], "single")],
+    ids=[*PROBLEMS, "several batches, single"],
+)
 
 
 def _check(runnable, workspace):
@@ -40,8 +45,7 @@ def _check(runnable, workspace):
     return max(errors)
 
 
-@precisions
-@problems
+@cases
 @pytest.mark.parametrize("order", ["sorted", "any"])
 @pytest.mark.parametrize(
     ("update", "what"),
@@ -54,8 +58,7 @@ def test_an_update_leaves_the_grown_matrix(rivals_built, work_on, update, what, 
     assert runnable.name == f"{runnable.columns['format']}/{what}/{order}"
 
 
-@precisions
-@problems
+@cases
 def test_the_hybrid_product(rivals_built, work_on, problem, precision):
     hybrid = HybridProduct(rivals_built[precision])
     workspace = work_on(problem, precision)
