@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 
 from repro.problems.updates import Updates
@@ -61,3 +62,21 @@ PROBLEMS = {
     "one row": growing(sp.csr_array(np.ones((1, 3000))), [drawn(1, 3000, 10)]),
     "many more columns than rows": growing(sp.csr_array(np.eye(3, 5000)), [drawn(3, 5000, 4000)]),
 }
+
+problems = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+#: All in double precision, and one in single: kernels are the same but for the width of a number.
+cases = pytest.mark.parametrize(
+    ("problem", "precision"),
+    [(problem, "double") for problem in PROBLEMS.values()] + [(PROBLEMS["several batches"], "single")],
+    ids=[*PROBLEMS, "several batches, single"],
+)
+
+
+def check_twice(runnable, workspace):
+    """Prepare, check as a trial does, and a second time, since a launch has to be repeatable."""
+    runnable.prepare(workspace)
+    errors = [workspace.operands.check(runnable, workspace) for _ in range(2)]
+    workspace.guards.check()
+    runnable.release()
+    runnable.release()
+    return max(errors)

@@ -16,31 +16,14 @@ from repro.studies.dynamic_csr.states import grow
 from repro.studies.dynamic_csr.study import STUDY
 from repro.studies.dynamic_csr.timed import DYNAMIC_PAIRS, MODES, OPERATIONS, ORDERS, all_timed
 from repro.studies.dynamic_csr.work import Work
-from rival_problems import PROBLEMS, RANDOM, drawn, growing
+from rival_problems import PROBLEMS, RANDOM, cases, check_twice, drawn, growing, problems
 
 pytest_plugins = ("rival_fixtures",)
 
-problems = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-#: All in double precision, and one in single: kernels are the same but for the width of a number.
-cases = pytest.mark.parametrize(
-    ("problem", "precision"),
-    [(problem, "double") for problem in PROBLEMS.values()] + [(PROBLEMS["several batches"], "single")],
-    ids=[*PROBLEMS, "several batches, single"],
-)
 orders = pytest.mark.parametrize("order", ORDERS)
 modes = pytest.mark.parametrize("mode", MODES)
 #: Three entries on the diagonal, and one beside the first: that row has two segments.
 SMALL = growing(sp.csr_array(np.eye(3)), [([0], [1], [2.0])])
-
-
-def _check(runnable, workspace):
-    """Prepare, check as a trial does, and a second time, since a launch has to be repeatable."""
-    runnable.prepare(workspace)
-    errors = [workspace.operands.check(runnable, workspace) for _ in range(2)]
-    workspace.guards.check()
-    runnable.release()
-    runnable.release()
-    return max(errors)
 
 
 @cases
@@ -49,7 +32,7 @@ def _check(runnable, workspace):
 @pytest.mark.parametrize("what", ["insert", "iterate", "stream"])
 def test_an_update_leaves_the_grown_matrix(rivals_built, work_on, what, order, mode, problem, precision):
     update = DynamicUpdate(rivals_built[precision], what, order, mode=mode)
-    assert _check(update, work_on(problem, precision)) <= 1
+    assert check_twice(update, work_on(problem, precision)) <= 1
     assert update.name == f"dcsr/{what}/{order}/{mode}"
     expected = {"what": what, "format": "dcsr", "order": order, "mode": mode, "segments": SEGMENTS}
     assert {name: update.columns[name] for name in expected} == expected
@@ -60,7 +43,7 @@ def test_products_see_what_comes_behind_the_parts_that_a_long_row_was_dealt_in(r
     base = sp.csr_array((np.ones(600), (np.zeros(600, int), columns)), shape=(4, 2000))
     many = [0] * 900, np.arange(900) + 700, np.arange(900.0)
     workspace = work_on(growing(base, [many, ([0, 2], [5, 6], [3.0, 4.0])]))
-    assert _check(DynamicUpdate(rivals_built["double"], "iterate", "sorted"), workspace) <= 1
+    assert check_twice(DynamicUpdate(rivals_built["double"], "iterate", "sorted"), workspace) <= 1
 
 
 @problems
@@ -71,7 +54,7 @@ def test_a_batch_of_its_own_leaves_the_matrix_with_that_one(rivals_built, work_o
     for which in range(problem.batches):
         update = DynamicUpdate(rivals_built["double"], "batch", order, which, mode)
         assert update.name == f"dcsr/batch-{which}/{order}/{mode}"
-        assert _check(update, workspace) <= 1
+        assert check_twice(update, workspace) <= 1
         assert update.columns["batch"] == len(problem.batch(which)[0])
 
 
@@ -103,7 +86,7 @@ def test_chains_that_are_full_on_the_way_are_unsupported(rivals_built, work_on, 
     batches = [([0] * 8, 8 * i + np.arange(8) + 1, np.ones(8)) for i in range(SEGMENTS)]
     base = sp.csr_array(np.eye(3, 60))
     update = DynamicUpdate(rivals_built["double"], mode=mode)
-    assert _check(update, work_on(growing(base, batches[:-1]))) <= 1
+    assert check_twice(update, work_on(growing(base, batches[:-1]))) <= 1
     with pytest.raises(Unsupported, match="8 entries of 1 batches found no room"):
         update.prepare(work_on(growing(base, batches)))
 
@@ -112,13 +95,13 @@ def test_there_has_to_be_a_batch_to_insert(rivals_built, work_on):
     workspace = work_on(growing(RANDOM, []))
     with pytest.raises(Unsupported, match="no batch"):
         DynamicUpdate(rivals_built["double"]).prepare(workspace)
-    assert _check(DynamicUpdate(rivals_built["double"], "stream"), workspace) <= 1
+    assert check_twice(DynamicUpdate(rivals_built["double"], "stream"), workspace) <= 1
 
 
 @cases
 def test_a_defragmentation_leaves_the_grown_matrix(rivals_built, work_on, problem, precision):
     defragmentation = Defragmentation(rivals_built[precision])
-    assert _check(defragmentation, work_on(problem, precision)) <= 1
+    assert check_twice(defragmentation, work_on(problem, precision)) <= 1
     expected = {"what": "defragment", "format": "dcsr", "state": "fragmented"}
     assert {name: defragmentation.columns[name] for name in expected} == expected
 
@@ -135,7 +118,7 @@ def test_the_bytes_that_a_defragmentation_moves(rivals_built, work_on):
 @pytest.mark.parametrize(("source", "target"), DYNAMIC_PAIRS)
 def test_a_conversion_leaves_the_matrix(rivals_built, work_on, source, target, problem, precision):
     conversion = DynamicConversion(rivals_built[precision], source, target)
-    assert _check(conversion, work_on(problem, precision)) <= 1
+    assert check_twice(conversion, work_on(problem, precision)) <= 1
     assert conversion.name == f"convert/{source}-{target}"
     assert conversion.columns == {"what": "convert", "format": source, "to_format": target}
 

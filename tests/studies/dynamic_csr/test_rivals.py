@@ -20,29 +20,10 @@ from repro.studies.dynamic_csr.primitives import SortOfRows, Sums
 from repro.studies.dynamic_csr.rebuild import Rebuild
 from repro.studies.dynamic_csr.rival import updating
 from repro.studies.dynamic_csr.work import Work
-from rival_problems import PROBLEMS, RANDOM, drawn, growing
+from rival_problems import PROBLEMS, RANDOM, cases, check_twice, drawn, growing, problems
 
 pytest_plugins = ("rival_fixtures",)
 UPDATES = (HybridUpdate, CoordinateUpdate, Rebuild)
-
-
-problems = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-#: All in double precision, and one in single: kernels are the same but for the width of a number.
-cases = pytest.mark.parametrize(
-    ("problem", "precision"),
-    [(problem, "double") for problem in PROBLEMS.values()] + [(PROBLEMS["several batches"], "single")],
-    ids=[*PROBLEMS, "several batches, single"],
-)
-
-
-def _check(runnable, workspace):
-    """Prepare, check as a trial does, and a second time, since a launch has to be repeatable."""
-    runnable.prepare(workspace)
-    errors = [workspace.operands.check(runnable, workspace) for _ in range(2)]
-    workspace.guards.check()
-    runnable.release()
-    runnable.release()
-    return max(errors)
 
 
 @cases
@@ -53,7 +34,7 @@ def _check(runnable, workspace):
 )
 def test_an_update_leaves_the_grown_matrix(rivals_built, work_on, update, what, order, problem, precision):
     runnable = update(rivals_built[precision], what, order)
-    assert _check(runnable, work_on(problem, precision)) <= 1
+    assert check_twice(runnable, work_on(problem, precision)) <= 1
     assert runnable.columns["what"] == what
     assert runnable.name == f"{runnable.columns['format']}/{what}/{order}"
 
@@ -62,7 +43,7 @@ def test_an_update_leaves_the_grown_matrix(rivals_built, work_on, update, what, 
 def test_the_hybrid_product(rivals_built, work_on, problem, precision):
     hybrid = HybridProduct(rivals_built[precision])
     workspace = work_on(problem, precision)
-    assert _check(hybrid, workspace) <= 1
+    assert check_twice(hybrid, workspace) <= 1
     assert hybrid.matrix_bytes > 0
 
 
@@ -84,19 +65,19 @@ def test_the_hybrid_product_of_other_vectors(rivals_built, work_on, cpu_device):
 @pytest.mark.parametrize("primitive", [Sums, SortOfRows])
 def test_the_primitives_as_they_are_timed(rivals_built, work_on, primitive, problem):
     runnable = primitive(rivals_built["double"])
-    assert _check(runnable, work_on(problem)) <= 1
+    assert check_twice(runnable, work_on(problem)) <= 1
     assert runnable.columns["routine"] == "ours"
 
 
 @problems
 def test_the_sort_of_the_hybrid_format(rivals_built, work_on, problem):
-    assert _check(HybridSort(rivals_built["double"]), work_on(problem)) <= 1
+    assert check_twice(HybridSort(rivals_built["double"]), work_on(problem)) <= 1
 
 
 @problems
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_a_conversion_leaves_the_matrix(rivals_built, work_on, source, target, problem):
-    assert _check(Conversion(rivals_built["double"], source, target), work_on(problem)) <= 1
+    assert check_twice(Conversion(rivals_built["double"], source, target), work_on(problem)) <= 1
 
 
 def test_stages_are_the_update_and_its_sort(rivals_built, work_on):
@@ -130,14 +111,14 @@ def test_there_has_to_be_a_batch_to_insert(rivals_built, work_on):
     workspace = work_on(growing(RANDOM, []))
     with pytest.raises(Unsupported, match="no batch"):
         Rebuild(rivals_built["double"]).prepare(workspace)
-    assert _check(Rebuild(rivals_built["double"], "stream"), workspace) <= 1
+    assert check_twice(Rebuild(rivals_built["double"], "stream"), workspace) <= 1
 
 
 def test_several_batches_are_captured_as_one_operation_and_any_number_is(rivals_built, work_on):
     batches = [drawn(150, 90, 3, seed) for seed in range(100)]
     for count, clocks in ((1, ("event", "graph")), (100, ("event",))):
         runnable = Rebuild(rivals_built["double"])
-        assert _check(runnable, work_on(growing(RANDOM, batches[:count]))) <= 1
+        assert check_twice(runnable, work_on(growing(RANDOM, batches[:count]))) <= 1
         assert runnable.clocks == clocks
         assert runnable.columns["batch"] == 3
 

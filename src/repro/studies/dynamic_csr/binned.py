@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.devices.base import Buffer
-from repro.studies.dynamic_csr.bins import LONG, bin_rows, deal_parts, our_least
-from repro.studies.dynamic_csr.launches import Matrix, Run, bind_bins
+from repro.studies.dynamic_csr.bins import bin_rows, our_least, parts_of
+from repro.studies.dynamic_csr.launches import Run, bind_bins
+from repro.studies.dynamic_csr.products import matrix_of
 from repro.studies.dynamic_csr.schedules import usual_bins
 from repro.studies.dynamic_csr.storage import Storage
 from repro.studies.dynamic_csr.work import Work
@@ -33,13 +34,11 @@ def binned_products(work: Work, storage: Storage, sizes: NDArray[np.int32]) -> C
     device = work.device
     schedule = usual_bins(device.target)
     bins = bin_rows(sizes, our_least(device.target, schedule.per_thread))
-    long_rows = bins.order[: bins.ends[0]]
-    parts = deal_parts(long_rows, sizes[long_rows], LONG[device.backend].part_length)
+    parts = parts_of(bins, sizes, device.target)
     order, parts_on_device = work.upload(bins.order), work.upload(parts)
     sums = work.upload(np.zeros(max(len(parts), 1), storage.dtype))
     done = work.upload(np.zeros(max(len(parts), 1), np.int32))
-    buffers = {name: getattr(storage, name) for name in ("columns", "values", "table", "sizes")}
-    matrix = Matrix(storage.shape[0], storage.segments, buffers, lambda: sizes)
+    matrix = matrix_of(storage)
     kernel = f"bins_dcsr_u{schedule.unroll}_{schedule.load}"
 
     def bind(x: Buffer, y: Buffer) -> Run:

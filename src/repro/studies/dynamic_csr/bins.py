@@ -101,6 +101,23 @@ def deal_parts(rows: NDArray[Any], sizes: NDArray[np.int32], part_length: int) -
     return np.stack([rows[of], begins, firsts[of], counts[of]], axis=1).astype(np.int32)
 
 
+def parts_of(bins: Bins, sizes: NDArray[np.int32], target: Target, by_place: bool = False) -> NDArray[np.int32]:
+    """Return the parts of the rows in the bin of the longest, as `deal_parts`.
+
+    Parameters
+    ----------
+    bins
+        Those of `our_least`.
+    sizes
+        Entries of each row, `(rows,)`.
+    by_place
+        Whether a row is named by its place in the order of the bins, as where rows are given in that order.
+    """
+    long_rows = bins.order[: bins.ends[0]]
+    names = np.arange(len(long_rows)) if by_place else long_rows
+    return deal_parts(names, sizes[long_rows], LONG[target.dialect].part_length)
+
+
 def spans_of(sizes: NDArray[np.int32], order: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
     """Return where each row's entries start and end, rows without room one after the other: int32 `(rows, 2)`.
 

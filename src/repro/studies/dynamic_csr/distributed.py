@@ -15,7 +15,7 @@ from repro.bench.guards import Guarded
 from repro.bench.workspace import Workspace
 from repro.devices.base import Buffer, Device, Kernel
 from repro.devices.several import Devices
-from repro.studies.dynamic_csr.bins import LONG, Bins, bin_rows, deal_parts, our_least, spans_of
+from repro.studies.dynamic_csr.bins import Bins, bin_rows, our_least, parts_of, spans_of
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.dealing import Dealing, split_columns_of
 from repro.studies.dynamic_csr.launches import Run, bind_bins
@@ -170,8 +170,7 @@ class Distributed:
         device: Device = self.devices[at]
         sizes = np.diff(matrix.indptr).astype(np.int32)
         bins = bin_rows(sizes, our_least(device.target, SCHEDULE.per_thread))
-        long_rows = bins.order[: bins.ends[0]]
-        parts = deal_parts(np.arange(len(long_rows)), sizes[long_rows], LONG[device.backend].part_length)
+        parts = parts_of(bins, sizes, device.target, by_place=True)
         arrays: dict[str, NDArray[Any]] = {
             "columns": matrix.indices.astype(np.int32, copy=False),
             "values": matrix.data,

@@ -19,8 +19,8 @@ from repro.studies.dynamic_csr.bins import (
     Bins,
     bin_rows,
     deal_chunks,
-    deal_parts,
     our_least,
+    parts_of,
     spans_of,
     widths_of,
 )
@@ -137,10 +137,7 @@ def _adaptive(
     key = "bins", per_thread
     bins = workspace.fact(key, lambda: bin_rows(matrix.sizes(), our_least(device.target, per_thread)))
     order = workspace.buffer(key, lambda: device.upload(bins.order))
-    long_rows = bins.order[: bins.ends[0]]
-    # where rows are given in the order of the bins, a row is named by its place there
-    names = np.arange(len(long_rows)) if id.schedule.exact else long_rows
-    parts = deal_parts(names, matrix.sizes()[long_rows], LONG[device.backend].part_length)
+    parts = parts_of(bins, matrix.sizes(), device.target, by_place=id.schedule.exact)
     parts_on_device = workspace.buffer(("parts", id.schedule.exact), lambda: device.upload(parts))
     for_parts = [parts_on_device, *_for_parts(workspace, len(parts), "parts")]
     arguments: list[Argument] = [order]

@@ -201,9 +201,13 @@ def bind_product(program: Program, schedule: Schedule, storage: Storage, x: Buff
     x, y
         `(columns,)` and `(rows,)` in its precision.
     """
+    return bind_vector(storage.device, program.kernel, schedule, matrix_of(storage), (x, y))
+
+
+def matrix_of(storage: Storage) -> Matrix:
+    """Return a matrix on a device as kernels of products take it."""
     buffers = {name: getattr(storage, name) for name in ("columns", "values", "table", "sizes")}
-    matrix = Matrix(storage.shape[0], storage.segments, buffers, lambda: storage.download().sizes)
-    return bind_vector(storage.device, program.kernel, schedule, matrix, (x, y))
+    return Matrix(storage.shape[0], storage.segments, buffers, lambda: storage.download().sizes)
 
 
 def sizes_of(operands: GraphOperands) -> NDArray[np.int32]:
