@@ -18,7 +18,7 @@ from repro.codegen.targets import get_target
 from repro.devices.base import Argument, Buffer, Captured, Launch, LaunchError, OutOfDeviceMemory, Program
 from repro.devices.cuda_blocker import Blocker, may_block
 from repro.devices.cuda_buffer import CudaBuffer
-from repro.devices.cuda_launch import bind_launch, pointer_of, values_of
+from repro.devices.cuda_launch import bind_launch, pointer_of
 from repro.devices.cuda_queue import CudaQueue
 from repro.devices.cuda_streams import SideStreams
 from repro.devices.cuda_timing import Timer
@@ -221,14 +221,14 @@ class CudaDevice:
 
     def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
         """Return what queues one launch."""
-        return self._guarded(bind_launch(kernel, grid, block, self._stream, values_of(arguments)))
+        return self._guarded(bind_launch(kernel, grid, block, self._stream, arguments))
 
     def bind_concurrent(self, launches: Sequence[Launch]) -> Callable[[], None]:
         """Return what queues several launches, each on a stream of its own."""
         with self._mapped():
             streams = self._side_streams.take(len(launches))
         runs = [
-            bind_launch(kernel, grid, block, stream, values_of(arguments))
+            bind_launch(kernel, grid, block, stream, arguments)
             for stream, (kernel, grid, block, arguments) in zip(streams, launches, strict=True)
         ]
         return self._guarded(self._side_streams.side_by_side(runs))

@@ -12,19 +12,20 @@ import numpy as np
 from repro.devices.base import Argument
 
 
-def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequence[np.generic]) -> Callable[[], None]:
-    """Return what queues one launch; a pointer is an argument of type `np.uintp`.
+def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequence[Argument]) -> Callable[[], None]:
+    """Return what queues one launch, and keeps its buffers until it is dropped.
 
     PyCUDA's public `prepared_async_call` packs the arguments at every launch, and calls a function of the driver that
     has been deprecated since CUDA 4, so that a launch takes the host about twice as long.
     """
-    packed = struct.pack("".join(argument.dtype.char for argument in arguments), *arguments)
-    return partial(kernel._launch_kernel, (int(grid), 1, 1), (int(block), 1, 1), packed, 0, stream)
+    values = [a if isinstance(a, np.generic) else np.uintp(pointer_of(a)) for a in arguments]
+    packed = struct.pack("".join(value.dtype.char for value in values), *values)
+    queue = partial(kernel._launch_kernel, (int(grid), 1, 1), (int(block), 1, 1), packed, 0, stream)
 
+    def launch(held: Sequence[Argument] = arguments) -> None:  # an address does not keep a buffer alive
+        queue()
 
-def values_of(arguments: Sequence[Argument]) -> list[np.generic]:
-    """Return arguments as they are packed, a buffer as its address."""
-    return [a if isinstance(a, np.generic) else np.uintp(pointer_of(a)) for a in arguments]
+    return launch
 
 
 def pointer_of(buffer: Any) -> int:

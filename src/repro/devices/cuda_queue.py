@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, LaunchError
-from repro.devices.cuda_launch import bind_launch, pointer_of, values_of
+from repro.devices.cuda_launch import bind_launch, pointer_of
 
 #: CU_STREAM_NON_BLOCKING: the stream and the legacy default one do not wait for each other.
 NON_BLOCKING = 1
@@ -57,7 +57,7 @@ class CudaQueue:
 
     def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
         """Return what queues one launch."""
-        run = bind_launch(kernel, grid, block, self._stream, values_of(arguments))
+        run = bind_launch(kernel, grid, block, self._stream, arguments)
 
         def launch() -> None:
             with self._mapped():

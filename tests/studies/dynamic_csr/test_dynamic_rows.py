@@ -100,7 +100,7 @@ def test_a_matrix_that_was_left_between_allocation_and_size_is_refused(on_cpu, m
     many = MEDIUM_GROUPED + 1  # fewer are inserted by one kernel
     operations.insertion(make_batch(np.sort(np.arange(many) % 4), np.zeros(many), np.ones(many), grouped=True), 1)
     for name, launch in bound:
-        if name in ("check_batch", "allocate"):
+        if name in ("check_batch", "insert_runs"):
             launch()
     calls = (
         matrix.check,

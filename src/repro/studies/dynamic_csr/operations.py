@@ -22,6 +22,7 @@ from repro.studies.dynamic_csr.render import (
     MEDIUM_GROUPED,
     N_T,
     OF_PART,
+    OF_REST,
     SEVERAL,
     SMALL,
     SMALL_N_T,
@@ -110,17 +111,15 @@ class Operations:
         spots, left = self._ints("spots", 4 * arranged.count), self._ints("left", arranged.count)
         order = arranged.order or arranged.rows  # any buffer where none is read
         assert batch.values is not None
+        entries: list[Argument] = [
+            m, np.int32(arranged.order is not None), arranged.rows, order, batch.columns, batch.values, spots, left,
+        ]
+        to: list[Argument] = [
+            np.int32(storage.capacity), *self._chain, storage.columns, storage.values, storage.state,
+        ]
         launches = [
-            self._kernels.over("allocate", arranged.count, [
-                m, arranged.rows, spots, np.int32(slack), np.int32(storage.capacity), *self._chain, storage.state,
-            ], SEVERAL),
-            self._kernels.over("write_entries", arranged.count, [
-                m, np.int32(arranged.order is not None), arranged.rows, order, spots, batch.columns, batch.values, left,
-                *self._chain, storage.columns, storage.values, storage.state,
-            ], SEVERAL),
-            self._kernels.over("publish", arranged.count, [
-                m, arranged.rows, spots, storage.sizes, np.int32(storage.capacity), storage.state,
-            ], SEVERAL),
+            self._kernels.over("insert_runs", arranged.count, [*entries, np.int32(slack), *to], SEVERAL),
+            self._kernels.over("insert_rest", arranged.count, [*entries, *to], SEVERAL * OF_REST[self._device.backend]),
         ]  # fmt: skip
         return Insertion(in_order(launches), partial(self._left_of, batch, arranged, left))
 

@@ -27,7 +27,11 @@ OF_PART = 512
 #: Rows of more entries, or with more of a batch, are changed by a block together; a batch has a bit of a word for each.
 LONG_ROW, LONG_RUN = 128, 32
 #: Entries of a batch that a thread looks at where there is little to do for one.
-SEVERAL = 4
+SEVERAL = 2
+#: Blocks of an insertion that a multiprocessor has at a time: their registers are bounded by it.
+RUNS_N_B = 5
+#: Blocks of an insertion that one block of the kernel behind it looks after, with a warp (on the CPU a thread) each.
+OF_REST = {"cuda": N_T["cuda"] // 32, "opencl": N_T["opencl"]}
 #: Entries of the new buffer that a block of a defragmentation copies, per thread.
 COPIED = 8
 #: Entries for each thread up to which a row of a mixed product is left to its threads, or to a warp.
@@ -68,6 +72,7 @@ def render_key(templates: Path, key: str, target: Target) -> str:
         long_row=LONG_ROW,
         long_run=LONG_RUN,
         several=SEVERAL,
+        runs_n_b=RUNS_N_B,
         copied=COPIED,
         peers=PEERS,
         mixed_most=MIXED_MOST,
