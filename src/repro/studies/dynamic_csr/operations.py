@@ -112,10 +112,21 @@ class Operations:
         order = arranged.order or arranged.rows  # any buffer where none is read
         assert batch.values is not None
         entries: list[Argument] = [
-            m, np.int32(arranged.order is not None), arranged.rows, order, batch.columns, batch.values, spots, left,
+            m,
+            np.int32(arranged.order is not None),
+            arranged.rows,
+            order,
+            batch.columns,
+            batch.values,
+            spots,
+            left,
         ]
         to: list[Argument] = [
-            np.int32(storage.capacity), *self._chain, storage.columns, storage.values, storage.state,
+            np.int32(storage.capacity),
+            *self._chain,
+            storage.columns,
+            storage.values,
+            storage.state,
         ]
         launches = [
             self._kernels.over("insert_runs", arranged.count, [*entries, np.int32(slack), *to], SEVERAL),
