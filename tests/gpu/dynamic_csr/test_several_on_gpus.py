@@ -129,7 +129,7 @@ def test_times_of_a_larger_matrix(gpus, built, make_bench):
 
 def test_a_launch_begins_anew_in_a_graph(gpus, built, make_bench):
     bench = make_bench(banded(50_000), "double")
-    for way in ("copies", "overlapped"):
+    for way in ("copies", "overlapped", "fused"):
         runnable = Several(built["double"], "product", way, 2, 4)
         bench.prepare(runnable)
         runnable.launch()

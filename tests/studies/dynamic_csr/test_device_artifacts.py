@@ -39,6 +39,8 @@ TIMES = {
     ("exchange", 2, "copies", 1): 5.0,
     ("product", 4, "none", 10): 25.0,
     ("product", 4, "copies", 10): 50.0,
+    ("product", 4, "overlapped", 10): 80.0,
+    ("product", 4, "fused", 10): 32.0,
     ("exchange", 4, "copies", 10): 30.0,
 }
 BYTES = 1_000_000
@@ -89,9 +91,10 @@ def test_every_time_and_speedup(campaign):
         "launches_2": 1.5, "alone_2_us": 32.0, "alone_2": 2.0, "exchanged_2_us": 0.8 * 54, "exchanged_2": 80 / 54,
         "overlapped_2_us": 40.0, "overlapped_2": 1.6,
         "alone_4_us": 20.0, "alone_4": 3.2, "exchanged_4_us": 40.0, "exchanged_4": 1.6,
+        "overlapped_4_us": 25.6, "overlapped_4": 2.5,
     }  # fmt: skip
     assert {key: line[key] for key in expected} == pytest.approx(expected)
-    assert line["launches_4"] is line["overlapped_4"] is None
+    assert line["launches_4"] is None
     assert "1.93 in single precision, 1.97 in double precision" in made.caption
     mean, worst = made.summary
     at = [column.key for column in made.columns].index("launches_2")
@@ -111,10 +114,11 @@ def test_the_exchange_alone_and_what_it_costs(campaign):
     line = lines(exchange(campaign, NOTHING_PUBLISHED))["internet", "single"]
     expected = {
         "sent_2_mb": 1.0, "copies_2_us": 20.0, "stores_2_us": 16.0, "rate_2": 1e-9 * BYTES / 16e-6, "cost_2": 20.0,
-        "sent_4_mb": 1.0, "copies_4_us": 24.0, "rate_4": 1e-9 * BYTES / 24e-6, "cost_4": 50.0,
+        "sent_4_mb": 1.0, "copies_4_us": 24.0, "rate_4": 1e-9 * BYTES / 24e-6, "cost_4": 100 * (1 - 25 / 32),
     }  # fmt: skip
     assert {key: line[key] for key in expected} == pytest.approx(expected)
     assert (line["way_2"], line["way_4"], line["nccl_2_us"]) == ("stores", "copies", None)
+    assert (line["during_2"], line["during_4"]) == ("copies", "stores")
 
 
 def test_a_panel_a_problem_with_the_papers_numbers(campaign):
@@ -125,7 +129,7 @@ def test_a_panel_a_problem_with_the_papers_numbers(campaign):
     assert [axes.get_title() for axes in drawn.axes] == ["internet", "plain"]
     first = drawn.axes[0]
     drawn_lines = [[*zip(*line.get_data(), strict=True)] for line in first.get_lines()]
-    assert [ONE, (2, pytest.approx(1.6))] in drawn_lines
+    assert [ONE, (2, pytest.approx(1.6)), (4, pytest.approx(2.5))] in drawn_lines
     assert drawn_lines.count([ONE, (2, pytest.approx(2.0)), (4, pytest.approx(3.2))]) == 2
     assert [(2, 1.94)] in drawn_lines and [(4, 3.55)] in drawn_lines and [(8, 6.03)] not in drawn_lines
     texts = {text.get_text() for text in drawn.findobj(Text)}

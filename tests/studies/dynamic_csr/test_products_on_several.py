@@ -25,6 +25,7 @@ from repro.devices.several import Devices
 from repro.studies.dynamic_csr import nccl, several
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.dealing import ALIGNMENT, Dealing, split_columns_of
+from repro.studies.dynamic_csr.distributed import Distributed
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.render import render_key
 from repro.studies.dynamic_csr.several import KIND, Several, runnables
@@ -100,7 +101,7 @@ def test_nothing_is_measured_over_one_device_and_baselines_over_more(modules):
     baselines = [runnable.name for runnable in runnables(built, 2) if runnable.devices == 1]
     assert baselines == ["product-1", "product-1-x10"]
     eight = runnables(built, 8)
-    assert len({runnable.name for runnable in eight}) == len(eight) == 2 + 3 * 16
+    assert len({runnable.name for runnable in eight}) == len(eight) == 2 + 3 * 18
     assert {runnable.devices for runnable in eight} == {1, 2, 4, 8}
     assert {runnable.devices for runnable in runnables(built, 6)} == {1, 2, 4, 6}
 
@@ -111,7 +112,7 @@ def test_everything_is_right_and_timed_or_says_why_not(modules, make_bench, prec
     assert bench.operands.grown.shape == (628, 628)
     rows = [bench.try_once(runnable, "report", EFFORT) for runnable in runnables(modules(precision), 2)]
     for row in rows:
-        expected = "unsupported" if row["exchange"] in ("stores", "nccl") else "ok"
+        expected = "unsupported" if row["exchange"] in ("stores", "fused", "nccl") else "ok"
         assert (row.name, row.status, row.message) == (row.name, expected, row.message)
     right = [row for row in rows if row.status == "ok"]
     assert len(right) == 2 + 6 + 2
@@ -122,7 +123,22 @@ def test_everything_is_right_and_timed_or_says_why_not(modules, make_bench, prec
     (exchange,) = (row for row in right if row.name == "exchange-2-copies")
     assert exchange.bytes == 628 * bench.operands.x.itemsize
     said = {row["exchange"]: row.message for row in rows if row.status == "unsupported"}
-    assert "context of its own" in said["stores"] and "NVIDIA" in said["nccl"]
+    assert "context of its own" in said["stores"] == said["fused"] and "NVIDIA" in said["nccl"]
+
+
+@pytest.mark.parametrize("peers", [1, 3])
+def test_a_fused_product_stores_every_number_for_all(modules, make_bench, peers):
+    bench = make_bench(around_limits(628, name="limits"))  # rows of all bins, and one in parts
+    over = Distributed(bench.workspace, modules("double"), 1)
+    over.write(0, 0, over.dealing.spread(bench.operands.x))
+    for which in range(1, 2 + peers):
+        over.devices[0].fill(over.vector(0, which).memory, 0xFF)
+    others = [over.part(0, 2 + peer, 0) for peer in range(peers)]  # further vectors stand for the others' memory
+    over.product(0, "dealt", over.vector(0, 0).memory, over.part(0, 1, 0), others)()
+    y = over.dealing.gather(over.read(0, 1))
+    assert bench.operands.error_of(y) <= 1
+    for peer in range(peers):
+        np.testing.assert_array_equal(over.dealing.gather(over.read(0, 2 + peer)), y)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +168,7 @@ def test_all_are_timed_side_by_side_and_their_memory_is_given_back(modules, make
         rows = {row.name: row for row in shuffled_rounds(bench, every, store, 1)}
     assert len(rows) == len(every)
     assert {name for name, row in rows.items() if row.status == "unsupported"} == {
-        runnable.name for runnable in every if runnable.exchange in ("stores", "nccl")
+        runnable.name for runnable in every if runnable.exchange in ("stores", "fused", "nccl")
     }
     assert {row.status for row in rows.values()} == {"ok", "unsupported"}, [row.message for row in rows.values()]
     with pytest.raises(RuntimeError, match="before it was prepared"):

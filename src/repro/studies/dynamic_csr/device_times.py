@@ -21,6 +21,8 @@ NUMBERS = {"two": 2, "four": 4, "eight": 8}
 STATED = ("internet", "enron")
 #: The ways in which a result gets to all devices, and how tables name them.
 WAYS = {"copies": "copies", "stores": "stores", "nccl": "NCCL"}
+#: The ways in which that happens during the product.
+OVERLAPPED = {"overlapped": "copies", "fused": "stores"}
 
 
 class Step(NamedTuple):
@@ -37,7 +39,7 @@ class Step(NamedTuple):
     @property
     def way(self) -> str:
         """How the result got to all devices."""
-        return WAYS.get(self.row["exchange"], "")
+        return {**WAYS, **OVERLAPPED}.get(self.row["exchange"], "")
 
     @property
     def rate(self) -> float:
@@ -81,8 +83,8 @@ class DeviceTimes:
         return self._fastest("product", tuple(WAYS), devices, True)
 
     def overlapped(self, devices: int) -> Step | None:
-        """Return the product that begins with a device's own part of x while the others' are under way."""
-        return self._fastest("product", ("overlapped",), devices, True)
+        """Return the product during which results are brought to all devices, in the faster of two ways."""
+        return self._fastest("product", tuple(OVERLAPPED), devices, True)
 
     def exchange(self, devices: int, way: str | None = None) -> Step | None:
         """Return the exchange without a product, in one way or in the fastest."""
@@ -94,7 +96,7 @@ class DeviceTimes:
         return base.seconds / step.seconds if base and step else None
 
     def cost(self, devices: int) -> float | None:
-        """Return the share of a step with an exchange, overlapped or not as is faster, that is no product alone."""
+        """Return the share of a step with an exchange, in the fastest way, that is no product alone."""
         alone = self.alone(devices)
         steps = [step for step in (self.exchanged(devices), self.overlapped(devices)) if step]
         if alone is None or not steps:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from repro.bench.guards import Guarded
 from repro.bench.workspace import Workspace
-from repro.devices.base import Buffer, Device, Kernel
+from repro.devices.base import Argument, Buffer, Device, Kernel
 from repro.devices.several import Devices
 from repro.studies.dynamic_csr.bins import Bins, bin_rows, our_least, parts_of, spans_of
 from repro.studies.dynamic_csr.built import Built
@@ -21,6 +21,7 @@ from repro.studies.dynamic_csr.dealing import Dealing, split_columns_of
 from repro.studies.dynamic_csr.launches import Run, bind_bins
 from repro.studies.dynamic_csr.nccl import Nccl
 from repro.studies.dynamic_csr.operands import operands_of
+from repro.studies.dynamic_csr.render import PEERS
 from repro.studies.dynamic_csr.schedules import Schedule
 
 #: Columns as they are; in the dealt order; and of these those in the device's own part of x, and the others.
@@ -131,7 +132,7 @@ class Distributed:
         """
         return cast(Nccl, self._workspace.buffer(("nccl", len(self.devices)), lambda: Nccl(self.devices)))
 
-    def product(self, at: int, columns: Columns, x: Buffer, y: Buffer) -> Run | None:
+    def product(self, at: int, columns: Columns, x: Buffer, y: Buffer, peers: Sequence[Buffer] = ()) -> Run | None:
         """Return what queues the product of a device's rows; None where it has no rows.
 
         Parameters
@@ -140,14 +141,19 @@ class Distributed:
             Which of the columns, and how x is ordered.
         x, y
             The whole x, and the device's part of y.
+        peers
+            That part in the memory of other devices, which it is stored to as well.
         """
         part = self._part(at, columns)
         if not part.rows:
             return None
-        kernel = self.kernel(at, "product", f"bins_exact_u{SCHEDULE.unroll}_{SCHEDULE.load}")
+        name = f"bins_exact{'_fused' if peers else ''}_u{SCHEDULE.unroll}_{SCHEDULE.load}"
+        kernel = self.kernel(at, "product", name)
         held = part.buffers
         for_parts = [held["parts"], held["sums"], held["done"]]
-        rest = [held["order"], held["table"], held["columns"], held["values"], x, y]
+        rest: list[Argument] = [held["order"], held["table"], held["columns"], held["values"], x, y]
+        if peers:
+            rest += [np.int32(len(peers)), *peers, *[y] * (PEERS - len(peers))]
         return bind_bins(self.devices[at], kernel, part.bins, (part.parts, for_parts), rest)
 
     def _part(self, at: int, columns: Columns) -> Part:

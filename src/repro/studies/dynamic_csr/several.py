@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from repro.bench.runnable import IncorrectError, Runnable, Unsupported, not_prepared
 from repro.bench.workspace import Workspace
 from repro.bench.yardsticks import WORD
-from repro.devices.base import Argument, Copy
+from repro.devices.base import Argument, Buffer, Copy
 from repro.devices.several import Devices
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.distributed import SCHEDULE, Distributed
@@ -27,9 +27,11 @@ from repro.studies.dynamic_csr.operands import GraphOperands, OverDevices, opera
 from repro.studies.dynamic_csr.render import N_T, PEERS
 
 What = Literal["product", "exchange"]
-Exchange = Literal["none", "copies", "stores", "nccl", "overlapped"]
+Exchange = Literal["none", "copies", "stores", "nccl", "overlapped", "fused"]
 #: How a result gets to all devices: copies by the driver, kernels that store into the others' memory, NCCL.
 WAYS: tuple[Exchange, ...] = ("copies", "stores", "nccl")
+#: How it does so while rows are still multiplied.
+OVERLAPPED: tuple[Exchange, ...] = ("overlapped", "fused")
 KIND = "several"
 #: Steps of a launch: one, and as many as hide what it takes to start all devices and to wait for them.
 STEPS = (1, 10)
@@ -53,7 +55,8 @@ class Several(OverDevices):
     exchange
         `none`: y stays distributed, and each step multiplies the same x, which each device has from the beginning.
         `copies`, `stores`, `nccl`: y is brought to all devices, one way or another. `overlapped`: copies, and
-        meanwhile the product with the columns that the device has itself; each step brings its x, not its y.
+        meanwhile the product with the columns that the device has itself; each step brings its x, not its y. `fused`:
+        the product stores each number of y to all devices.
     count
         So many devices, the first ones.
     steps
@@ -107,7 +110,7 @@ class Several(OverDevices):
             raise Unsupported(f"there are {len(workspace.devices)} devices, not {self.devices}")
         if self.exchange != "none" and rows != columns:
             raise Unsupported(f"y is no next x: the matrix is {rows} x {columns}")
-        if self.exchange == "stores":
+        if self.exchange in ("stores", "fused"):
             _require_peers(workspace.devices.leading(self.devices))
         over = self._over = Distributed(workspace, self._built, self.devices)
         if self.exchange != "none":
@@ -133,7 +136,9 @@ class Several(OverDevices):
         if self.what == "exchange":
             return [self._bring(1)]
         products = self._products("natural" if self.exchange == "none" else "dealt", before, after)
-        return products if self.exchange == "none" else [*products, self._bring(after)]
+        if self.exchange == "none":
+            return products
+        return [*products, self.over.devices.meet if self.exchange == "fused" else self._bring(after)]
 
     def _products(self, columns: Literal["natural", "dealt"], before: int, after: int) -> list[Run]:
         over = self.over
@@ -141,7 +146,7 @@ class Several(OverDevices):
         for at in range(self.devices):
             x = over.x(at) if columns == "natural" else over.vector(at, before).memory
             y = over.part(at, 1 if columns == "natural" else after, at)
-            runs.append(over.product(at, columns, x, y))
+            runs.append(over.product(at, columns, x, y, self._of_others(at, after) if self.exchange == "fused" else ()))
         return [run for run in runs if run is not None]
 
     def _overlapped(self, before: int, after: int) -> list[Run]:
@@ -181,11 +186,15 @@ class Several(OverDevices):
             if to != at
         ]
 
+    def _of_others(self, at: int, which: int) -> list[Buffer]:
+        """Return a device's part of a vector in the memory of each other one."""
+        return [self.over.part(to, which, at) for to in range(self.devices) if to != at]
+
     def _stores(self, which: int) -> list[Run]:
         over, runs = self.over, []
         for at, device in enumerate(over.devices):
             own = over.part(at, which, at)
-            others = [over.part(to, which, at) for to in range(self.devices) if to != at]
+            others = self._of_others(at, which)
             if not len(over.dealing.rows(at)) or not others:
                 continue
             n_t = N_T[device.backend]
@@ -283,7 +292,7 @@ def runnables(built: Mapping[str, Built], count: int) -> list[Runnable]:
     sizes = sorted({*(1 << power for power in range(1, count.bit_length())), count})
     for devices in sizes:
         for steps in STEPS:
-            made += [Several(built, "product", way, devices, steps) for way in ("none", *WAYS, "overlapped")]
+            made += [Several(built, "product", way, devices, steps) for way in ("none", *WAYS, *OVERLAPPED)]
             made += [Several(built, "exchange", way, devices, steps) for way in WAYS]
     return made
 

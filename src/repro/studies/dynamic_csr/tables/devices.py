@@ -48,9 +48,9 @@ def devices(campaign: Campaign, published: Published) -> Table:
         DEALT,
         "A launch each: the product as the only step of a launch, as in the paper. Alone: y stays distributed, and x",
         "is on each device before the clock starts. Exchange: y is brought to all devices, as the next x, in the",
-        "fastest way. Overlapped: the columns of x that a device has itself are multiplied while copies of the others",
-        "are under way. For both the unknowns are renumbered before the clock starts, so that the part of each device",
-        "is contiguous.",
+        "fastest way. Overlapped: either the columns of x that a device has itself are multiplied while copies of the",
+        "others are under way, or the product stores each number of y to all devices (fused), whichever is faster.",
+        "For both the unknowns are renumbered before the clock starts, so that the part of each device is contiguous.",
         f"Published of two Tesla K20c, the mean of all graphs without an exchange: {_published(published)}.",
         stated_of_graphs(published),
         NOTHING if not counts else "",
@@ -70,14 +70,16 @@ def exchange(campaign: Campaign, published: Published) -> Table:
         group = f"{count} devices"
         columns.append(Column(f"sent_{count}_mb", "MB", group))
         columns += [Column(f"{way}_{count}_us", f"{title}, µs", group) for way, title in WAYS.items()]
-        columns += [Column(f"rate_{count}", "GB/s", group), Column(f"way_{count}", "in a step", group, numeric=False)]
+        columns += [Column(f"rate_{count}", "GB/s", group), Column(f"way_{count}", "behind", group, numeric=False)]
+        columns.append(Column(f"during_{count}", "during", group, numeric=False))
         columns.append(Column(f"cost_{count}", "cost", group))
     caption = [
         "A vector of which each device has a part is brought to all devices, without a product.",
         "MB: what all devices send together, each its part to each of the others; GB/s: of the fastest way. Copies by",
-        "the driver; stores: a kernel that writes into the memory of the others; NCCL: its all-gather. In a step: the",
-        "fastest way behind a product. Cost: the share of a step, overlapped or not as is faster, by which it is",
-        "longer than the product whose result stays distributed.",
+        "the driver; stores: a kernel that writes into the memory of the others; NCCL: its all-gather. Behind: the",
+        "fastest way behind a product. During: the faster of two ways, copies while the columns are multiplied that a",
+        "device has itself, or stores by the product. Cost: the share of a step, in the fastest of all these ways, by",
+        "which it is longer than the product whose result stays distributed.",
         NOTHING if not counts else "",
         measured_on(campaign, CLOCK),
         unavailable(campaign),
@@ -114,12 +116,13 @@ def _times(case: DeviceTimes, counts: Sequence[int]) -> tuple[Cell, ...]:
 def _exchanges(case: DeviceTimes, counts: Sequence[int]) -> tuple[Cell, ...]:
     cells = [*_named(case)]
     for count in counts:
-        fastest, step = case.exchange(count), case.exchanged(count)
+        fastest, behind, during = case.exchange(count), case.exchanged(count), case.overlapped(count)
         sent = 1e-6 * fastest.row["bytes"] / fastest.row["steps"] if fastest else None
         cells.append(Cell(sent, digits(sent)) if sent else Cell(sent))
         cells += [_micro(case.exchange(count, way)) for way in WAYS]
         cells.append(Cell(fastest.rate, digits(fastest.rate)) if fastest else Cell())
-        cells += [Cell(step.way) if step else Cell(), percent(case.cost(count))]
+        cells += [Cell(step.way) if step else Cell() for step in (behind, during)]
+        cells.append(percent(case.cost(count)))
     return tuple(cells)
 
 
