@@ -6,7 +6,7 @@ None of them waits for the device. `Storage.report` says afterwards what an oper
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -18,6 +18,7 @@ from repro.studies.dynamic_csr.batch import Arranged, Batch
 from repro.studies.dynamic_csr.kernels import Kernels, Launch, Scratch, in_order
 from repro.studies.dynamic_csr.render import (
     COPIED,
+    LONG_BLOCKS,
     MEDIUM,
     MEDIUM_GROUPED,
     N_T,
@@ -194,26 +195,42 @@ class Operations:
             Whether entries whose place is not there are inserted; if not they are ignored.
         """
         storage, count = self.storage, arranged.count
-        assert arranged.order is not None and arranged.columns is not None and batch.values is not None
+        assert arranged.order is not None and batch.values is not None
         hits, ranks, left = (self._ints(name, count) for name in ("hits", "ranks", "left"))
-        merge = self._over(
-            "merge", count, np.int32(count), arranged.rows, arranged.columns, np.int32(self._hash_bits),
-            np.int32(existing == "add"), np.int32(grow), arranged.order, batch.values, hits, ranks, left,
-            np.int32(slack), np.int32(storage.capacity), *self._chain, storage.columns, storage.values,
-            storage.versions, storage.state,
-        )  # fmt: skip
-        return Insertion(in_order([merge, self._settle()]), partial(self._left_of, batch, arranged, left))
+        given: list[Argument] = [
+            *self._of_rows(arranged), np.int32(existing == "add"), np.int32(grow), arranged.order, batch.values,
+        ]
+        to: list[Argument] = [left, np.int32(slack), np.int32(storage.capacity), *self._changed]
+        long_runs = self._ints("long runs", count)
+        launches = [
+            self._over("merge", count, *given, long_runs, *to),
+            self._over_long_rows("merge_long", count, [*given, long_runs, hits, ranks, *to]),
+            self._settle(),
+        ]  # fmt: skip
+        return Insertion(in_order(launches), partial(self._left_of, batch, arranged, left))
 
     def deletion(self, batch: Batch) -> Launch:
         """Take all entries of some places out of their rows; places that have none are ignored."""
-        storage = self.storage
         arrange, arranged = self.arranged(batch)
+        arguments = [*self._of_rows(arranged), self._ints("long runs", batch.count), *self._changed]
+        erase = self._over("erase", batch.count, *arguments)
+        return in_order([arrange, erase, self._over_long_rows("erase_long", batch.count, arguments), self._settle()])
+
+    def _of_rows(self, arranged: Arranged) -> list[Argument]:
+        """Return what says which entries a batch has, sorted by row and the hash of the column."""
         assert arranged.columns is not None
-        erase = self._over(
-            "erase", batch.count, np.int32(batch.count), arranged.rows, arranged.columns, np.int32(self._hash_bits),
-            *self._chain, storage.columns, storage.values, storage.versions, storage.state,
-        )  # fmt: skip
-        return in_order([arrange, erase, self._settle()])
+        return [np.int32(arranged.count), arranged.rows, arranged.columns, np.int32(self._hash_bits)]
+
+    @property
+    def _changed(self) -> list[Argument]:
+        """The matrix, whose rows are changed one by one."""
+        storage = self.storage
+        return [*self._chain, storage.columns, storage.values, storage.versions, storage.state]
+
+    def _over_long_rows(self, name: str, count: int, arguments: Sequence[Argument]) -> Launch:
+        """Bind a kernel whose blocks take the rows that the one before it listed."""
+        n_t = SMALL_N_T[self._device.backend]
+        return self._kernels.blocks(name, min(count, self._device.n_s * LONG_BLOCKS), arguments, n_t)
 
     # bringing together ------------------------------------------------------------------------------------------------
 

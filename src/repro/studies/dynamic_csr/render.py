@@ -26,6 +26,8 @@ MEDIUM = MEDIUM_GROUPED = 32768
 OF_PART = 512
 #: Rows of more entries, or with more of a batch, are changed by a block together; a batch has a bit of a word for each.
 LONG_ROW, LONG_RUN = 128, 32
+#: Blocks of a multiprocessor for them.
+LONG_BLOCKS = 2
 #: Entries of a batch that a thread looks at where there is little to do for one.
 SEVERAL = 2
 #: Blocks of an insertion that a multiprocessor has at a time: their registers are bounded by it.

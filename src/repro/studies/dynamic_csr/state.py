@@ -17,6 +17,8 @@ TOTAL = 3
 FULL, BEYOND, LEFT, BAD = COUNTERS = 4, 5, 6, 7
 #: Blocks that have come to the end of the operation under way.
 DONE = 12
+#: Rows that it listed for blocks, since they have many entries.
+LONG = 13
 WORDS = 16
 #: For templates.
 NAMES = {
@@ -29,6 +31,7 @@ NAMES = {
     "LEFT": LEFT,
     "BAD": BAD,
     "DONE": DONE,
+    "LONG": LONG,
     "COUNTERS": len(COUNTERS),
 }
 
