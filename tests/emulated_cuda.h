@@ -202,6 +202,7 @@ inline int __clz(unsigned bits) { return bits ? __builtin_clz(bits) : 32; }
 template <typename T> T __ldcs(const T* address) { return *address; }
 template <typename T> T __ldcg(const T* address) { return *address; }
 template <typename T, typename U> T atomicAdd(T* address, U value) { T old = *address; *address = old + T(value); return old; }
+template <typename T, typename U> T atomicOr(T* address, U value) { T old = *address; *address = old | T(value); return old; }
 template <typename T, typename U> T atomicMax(T* address, U value) { T old = *address; *address = std::max(old, T(value)); return old; }
 template <typename T, typename U> T atomicExch(T* address, U value) { T old = *address; *address = T(value); return old; }
 template <typename T, typename U, typename V> T atomicCAS(T* address, U expected, V value)

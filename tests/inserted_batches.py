@@ -8,11 +8,11 @@ import scipy.sparse as sp
 
 from repro.studies.dynamic_csr import layout, state
 from repro.studies.dynamic_csr.batch import Batch
-from repro.studies.dynamic_csr.render import MEDIUM, MEDIUM_GROUPED, OF_PART, SMALL
+from repro.studies.dynamic_csr.render import MEDIUM, OF_PART, SMALL
 
 #: Where one way of inserting ends and the next one begins.
 COUNTS = (SMALL, SMALL + 1, MEDIUM, MEDIUM + 1)
-GROUPED_COUNTS = (SMALL + 1, MEDIUM_GROUPED, MEDIUM_GROUPED + 1)
+GROUPED_COUNTS = (SMALL + 1, MEDIUM, MEDIUM + 1)
 ROWS, COLUMNS = 40_000, 500
 #: Rows among which there are as many of one part as a batch has entries.
 MANY_ROWS = 1 << 22

@@ -5,9 +5,10 @@ import pytest
 import scipy.sparse as sp
 from dynamic_matrices import assert_equal, canonical, random_matrix
 
+from repro.errors import ReproError
 from repro.studies.dynamic_csr import layout, state
 from repro.studies.dynamic_csr.dynamic import Unfinished
-from repro.studies.dynamic_csr.render import LONG_ROW, MEDIUM_GROUPED, SMALL
+from repro.studies.dynamic_csr.render import LONG_ROW, MEDIUM, SMALL
 from repro.studies.dynamic_csr.storage import Storage
 
 # rows that are long enough to be changed by a block together
@@ -55,6 +56,32 @@ def test_places_that_are_there_twice_are_replaced_as_one(on_cpu, make_batch):
     assert matrix.nnz == 1
 
 
+@pytest.mark.parametrize("existing", ["replace", "add"])
+def test_places_that_come_twice_in_long_rows(on_cpu, make_batch, existing):
+    columns = np.arange(3 * LONG_ROW) % (2 * LONG_ROW)  # every second one twice
+    matrix = on_cpu(layout.lay_out(sp.csr_array((2, 2 * LONG_ROW)), 2, 8 * LONG_ROW))
+    matrix.insert(make_batch(np.ones(len(columns)), columns, np.ones(len(columns))))
+    matrix.insert(make_batch(np.ones(len(columns)), columns, np.full(len(columns), 5.0)), existing)
+    times = np.bincount(columns)
+    expected = np.full(2 * LONG_ROW, 5.0) if existing == "replace" else 6.0 * times
+    np.testing.assert_array_equal(canonical(matrix.to_csr()).toarray(), [np.zeros(2 * LONG_ROW), expected])
+    assert matrix.nnz == len(columns)
+
+
+def test_more_long_rows_than_blocks_take_them(on_cpu, make_batch):
+    rows, columns, random = 700, 3 * LONG_ROW, np.random.default_rng(3)
+    dense = random.random((rows, columns)) * (random.random((rows, columns)) < 0.6)
+    assert (np.count_nonzero(dense, axis=1) > LONG_ROW).all()
+    matrix = on_cpu(layout.lay_out(sp.csr_array(dense), 2, 3 * dense.size))
+    at = np.arange(rows).repeat(2), random.integers(0, columns, 2 * rows)
+    matrix.insert(make_batch(*at, np.ones(2 * rows)), "add")
+    np.add.at(dense, at, 1.0)
+    np.testing.assert_array_equal(matrix.to_csr().toarray(), dense)
+    matrix.delete(make_batch(*at))
+    dense[at] = 0
+    np.testing.assert_array_equal(matrix.to_csr().toarray(), dense)
+
+
 # bringing together
 
 
@@ -67,6 +94,14 @@ def test_tidying_keeps_within_the_buffer(on_cpu, make_batch):
     matrix.tidy()
     arrays = matrix.storage.download()
     assert arrays.fragments.tolist() == [1, 1, 0, 0] and arrays.capacity == 40
+    assert_equal(matrix.to_csr(), before)
+
+
+def test_room_that_offsets_cannot_count_is_refused(on_cpu, make_batch):
+    matrix = on_cpu(layout.lay_out(random_matrix(4096, 50), 2, 30_000))
+    before = matrix.to_csr()
+    with pytest.raises(ReproError, match="1,073,741,824"):
+        matrix.defragment(slack=1 << 20)  # 2^32 in all: as an int, none
     assert_equal(matrix.to_csr(), before)
 
 
@@ -87,7 +122,7 @@ def test_the_defragmented_matrix_is_csr(on_cpu, make_batch):
 
 
 def test_a_matrix_that_was_left_between_allocation_and_size_is_refused(on_cpu, make_batch):
-    matrix = on_cpu(layout.lay_out(sp.csr_array(np.eye(4)), 4, 2 * MEDIUM_GROUPED))
+    matrix = on_cpu(layout.lay_out(sp.csr_array(np.eye(4)), 4, 2 * MEDIUM))
     operations = matrix.operations
     bound = []
     over = operations._kernels.over
@@ -97,7 +132,7 @@ def test_a_matrix_that_was_left_between_allocation_and_size_is_refused(on_cpu, m
         return bound[-1][1]
 
     operations._kernels.over = remember
-    many = MEDIUM_GROUPED + 1  # fewer are inserted by one kernel
+    many = MEDIUM + 1  # fewer are inserted by one kernel
     operations.insertion(make_batch(np.sort(np.arange(many) % 4), np.zeros(many), np.ones(many), grouped=True), 1)
     for name, launch in bound:
         if name in ("check_batch", "insert_runs"):

@@ -41,7 +41,7 @@ class Arranged:
     order
         Which of the batch each is; None: the order of the batch.
     columns
-        Of each in that order, ascending in each row; None where they come in any order.
+        Of each in that order, by a hash of the column within a row; None where they come in any order.
     """
 
     count: int

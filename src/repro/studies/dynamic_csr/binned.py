@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.devices.base import Buffer
-from repro.studies.dynamic_csr.bins import bin_rows, our_least, parts_of
+from repro.studies.dynamic_csr.bins import at_least_one, bin_rows, our_least, parts_of
 from repro.studies.dynamic_csr.launches import Run, bind_bins
 from repro.studies.dynamic_csr.products import matrix_of
 from repro.studies.dynamic_csr.schedules import usual_bins
@@ -35,7 +35,7 @@ def binned_products(work: Work, storage: Storage, sizes: NDArray[np.int32]) -> C
     schedule = usual_bins(device.target)
     bins = bin_rows(sizes, our_least(device.target, schedule.per_thread))
     parts = parts_of(bins, sizes, device.target)
-    order, parts_on_device = work.upload(bins.order), work.upload(parts)
+    order, parts_on_device = work.upload(bins.order), work.upload(at_least_one(parts))
     sums = work.upload(np.zeros(max(len(parts), 1), storage.dtype))
     done = work.upload(np.zeros(max(len(parts), 1), np.int32))
     matrix = matrix_of(storage)

@@ -118,6 +118,11 @@ def parts_of(bins: Bins, sizes: NDArray[np.int32], target: Target, by_place: boo
     return deal_parts(names, sizes[long_rows], LONG[target.dialect].part_length)
 
 
+def at_least_one(parts: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the parts as the device gets them: one of zeros where there is none, which may be loaded but not used."""
+    return parts if len(parts) else np.zeros((1, 4), np.int32)
+
+
 def spans_of(sizes: NDArray[np.int32], order: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
     """Return where each row's entries start and end, rows without room one after the other: int32 `(rows, 2)`.
 

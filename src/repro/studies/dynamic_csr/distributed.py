@@ -15,7 +15,7 @@ from repro.bench.guards import Guarded
 from repro.bench.workspace import Workspace
 from repro.devices.base import Argument, Buffer, Device, Kernel
 from repro.devices.several import Devices
-from repro.studies.dynamic_csr.bins import Bins, bin_rows, our_least, parts_of, spans_of
+from repro.studies.dynamic_csr.bins import Bins, at_least_one, bin_rows, our_least, parts_of, spans_of
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.dealing import Dealing, split_columns_of
 from repro.studies.dynamic_csr.launches import Run, bind_bins
@@ -182,7 +182,7 @@ class Distributed:
             "values": matrix.data,
             "order": bins.order,
             "table": spans_of(sizes)[bins.order],
-            "parts": parts,
+            "parts": at_least_one(parts),
             "sums": np.zeros(max(len(parts), 1), self.dtype),
             "done": np.zeros(max(len(parts), 1), np.int32),
         }

@@ -257,7 +257,7 @@ class DynamicMatrix:
         """
         limit = max(2, self._storage.segments - 1) if at_least is None else at_least
         with self._operation("tidy"):
-            self._operations.tidying(limit, self.slack)()
+            self._operations.tidying(limit, min(self.slack, MOST_ENTRIES // max(self._storage.shape[0], 1)))()
             self._report()
 
     def to_csr(self) -> sp.csr_array:
@@ -308,6 +308,9 @@ class DynamicMatrix:
     def _move(self, slack: int, demand: Arranged | None, capacity: int | None) -> None:
         """Bring the matrix together in a new buffer."""
         old = self._storage
+        check_capacity(
+            slack * old.shape[0] + (demand.count if demand else 0) + 1
+        )  # beside the entries: rooms are int32
         rooms, offsets = self._operations.rooms(slack, demand=demand)
         rooms()
         self._operations.total(offsets)()
@@ -359,10 +362,10 @@ class DynamicMatrix:
 
     def _require_countable(self, count: int) -> None:
         asked = count + self.slack * min(count, self._storage.shape[0])
-        if asked > MOST_ENTRIES:
+        if asked >= MOST_ENTRIES:
             raise ReproError(
                 "the batch is too large to be inserted at once",
-                expected=f"at most {MOST_ENTRIES:,} entries with the slack of the rows that they are for",
+                expected=f"fewer than {MOST_ENTRIES:,} entries with the slack of the rows that they are for",
                 actual=f"{asked:,}",
                 todo="insert it in parts",
             )

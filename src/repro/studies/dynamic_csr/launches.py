@@ -17,6 +17,7 @@ from repro.studies.dynamic_csr.bins import (
     PAPERS_LEAST,
     PAPERS_WIDTHS,
     Bins,
+    at_least_one,
     bin_rows,
     deal_chunks,
     our_least,
@@ -138,7 +139,7 @@ def _adaptive(
     bins = workspace.fact(key, lambda: bin_rows(matrix.sizes(), our_least(device.target, per_thread)))
     order = workspace.buffer(key, lambda: device.upload(bins.order))
     parts = parts_of(bins, matrix.sizes(), device.target, by_place=id.schedule.exact)
-    parts_on_device = workspace.buffer(("parts", id.schedule.exact), lambda: device.upload(parts))
+    parts_on_device = workspace.buffer(("parts", id.schedule.exact), lambda: device.upload(at_least_one(parts)))
     for_parts = [parts_on_device, *_for_parts(workspace, len(parts), "parts")]
     arguments: list[Argument] = [order]
     if id.schedule.exact:

@@ -20,7 +20,6 @@ from repro.studies.dynamic_csr.render import (
     COPIED,
     LONG_BLOCKS,
     MEDIUM,
-    MEDIUM_GROUPED,
     N_T,
     OF_PART,
     OF_REST,
@@ -96,7 +95,7 @@ class Operations:
         """
         if batch.count <= SMALL:
             return self._in_one_launch("insert_small", 1, batch, slack)
-        if batch.count <= (MEDIUM_GROUPED if batch.grouped else MEDIUM):
+        if batch.count <= MEDIUM:
             bits = max(1, (-(-batch.count // OF_PART) - 1).bit_length())
             return self._in_one_launch("insert_parts", 1 << bits, batch, slack, np.int32(bits))
         if batch.grouped:
@@ -109,7 +108,8 @@ class Operations:
     def insertion_of(self, batch: Batch, arranged: Arranged, slack: int) -> Insertion:
         """Append entries of a batch, all or some, that are arranged by row and known to lie in the matrix."""
         storage, m = self.storage, np.int32(arranged.count)
-        spots, left = self._ints("spots", 4 * arranged.count), self._ints("left", arranged.count)
+        blocks = -(-arranged.count // (SEVERAL * N_T[self._device.backend]))
+        spots, left = self._ints("spots", 8 * blocks), self._ints("left", arranged.count)
         order = arranged.order or arranged.rows  # any buffer where none is read
         assert batch.values is not None
         entries: list[Argument] = [
@@ -198,7 +198,11 @@ class Operations:
         assert arranged.order is not None and batch.values is not None
         hits, ranks, left = (self._ints(name, count) for name in ("hits", "ranks", "left"))
         given: list[Argument] = [
-            *self._of_rows(arranged), np.int32(existing == "add"), np.int32(grow), arranged.order, batch.values,
+            *self._of_rows(arranged),
+            np.int32(existing == "add"),
+            np.int32(grow),
+            arranged.order,
+            batch.values,
         ]
         to: list[Argument] = [left, np.int32(slack), np.int32(storage.capacity), *self._changed]
         long_runs = self._ints("long runs", count)

@@ -59,7 +59,7 @@ class _Step:
             np.zeros(rows, np.int32), "the counts of rows"
         )  # the last kernel counts them down to zero again
         self._long_count: Buffer = work.allocate(4, "the number of long rows")
-        self._long_rows: Buffer = work.allocate(4 * rows, "long rows")
+        self._long_rows = work.load(np.zeros(max(rows, 1), np.int32), "long rows")
 
     def bind(self, old: CsrMemory, entries: int, batch: Entries, new: CsrMemory) -> list[Callable[[], None]]:
         """Return what queues the new matrix, given the old one and how many entries it has."""

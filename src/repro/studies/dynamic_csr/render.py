@@ -20,9 +20,9 @@ N_T = {"cuda": 256, "opencl": 64}
 #: The largest batch that one block inserts, and its threads.
 SMALL = 2048
 SMALL_N_T = {"cuda": 1024, "opencl": 64}
-#: The largest batch that several such blocks insert without sorting it, each the rows of a part of all hashes; the same
-#: where equal rows follow each other; and the entries that there is a block for.
-MEDIUM = MEDIUM_GROUPED = 32768
+#: The largest batch that several such blocks insert without sorting it, each the rows of a part of all hashes.
+MEDIUM = 32768
+#: The entries of such a batch that there is a block for.
 OF_PART = 512
 #: Rows of more entries, or with more of a batch, are changed by a block together; a batch has a bit of a word for each.
 LONG_ROW, LONG_RUN = 128, 32
@@ -30,9 +30,9 @@ LONG_ROW, LONG_RUN = 128, 32
 LONG_BLOCKS = 2
 #: Entries of a batch that a thread looks at where there is little to do for one.
 SEVERAL = 2
-#: Blocks of an insertion that a multiprocessor has at a time: their registers are bounded by it.
+#: Blocks of `insert_runs` that a multiprocessor shall hold: it bounds their registers.
 RUNS_N_B = 5
-#: Blocks of an insertion that one block of the kernel behind it looks after, with a warp (on the CPU a thread) each.
+#: A group of lanes of `insert_rest` does the share of one block of `insert_runs`; a block has so many groups.
 OF_REST = {"cuda": N_T["cuda"] // 32, "opencl": N_T["opencl"]}
 #: Entries of the new buffer that a block of a defragmentation copies, per thread.
 COPIED = 8

@@ -240,6 +240,7 @@ class Several(OverDevices):
         for at, device in enumerate(self.over.devices):
             for which in written:
                 device.fill(self.over.vector(at, which).memory, NAN_BYTE)
+        self.over.devices.meet()  # others store into this memory as well
 
     def _hide(self, given: NDArray[np.floating], which: int) -> None:
         """Leave each device of a vector its own part alone, NaN in the others', which are still to be brought."""
