@@ -105,10 +105,13 @@ class _Stage:
         # times taken in another process are not compared with these: only what failed is not tried again
         rows = {name: row for name, row in stored.items() if row.status not in TIMED}
         todo = {r.name: r for r in runnables if r.name not in rows}
-        for name, runnable in list(todo.items()):
+        unprepared = [(name, runnable) for name, runnable in todo.items() if name not in self._ready]
+        for number, (name, runnable) in enumerate(unprepared):
+            self._progress("preparing", number, len(unprepared))
             with self._failing_alone(runnable, effort, todo, rows):
-                if name not in self._ready:
-                    self._ready[name] = bench.prepare(runnable), bench.check(runnable)
+                self._ready[name] = bench.prepare(runnable), bench.check(runnable)
+        if unprepared:
+            self._progress("preparing", len(unprepared), len(unprepared))
         taken: dict[str, list[Samples]] = {name: [] for name in todo}
         self._probe.look()
         for number in range(rounds.count):
