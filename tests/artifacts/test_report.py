@@ -176,3 +176,16 @@ def test_rows_from_before_samples_were_counted_are_read(maker: SmallCampaign) ->
     rows = maker.load().report_rows("grid", "single")
     assert {row["discarded"] for row in rows} == {None}
     assert Case(maker.load(), "grid", "single").measured
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("table-5-2", "Table 5.2"),
+        ("table-1", "Table 1"),
+        ("figure-4", "Figure 4"),
+        ("table-memory-weight", "Table memory weight"),
+    ],
+)
+def test_artifacts_are_listed_by_number_or_in_words(name: str, short: str) -> None:
+    assert Artifact("any", name, "", "", "table", lambda *_: None).short == short

@@ -42,6 +42,12 @@ class Artifact:
     kind: Kind
     make: MakeTable | MakeFigure
 
+    @property
+    def short(self) -> str:
+        """The name as a list of artifacts has it: Table 5.2, Figure speedup."""
+        kind, _, rest = self.name.partition("-")
+        return f"{kind.capitalize()} {rest.replace('-', '.' if rest[:1].isdigit() else ' ')}"
+
 
 _REGISTRY: dict[tuple[str, str], Artifact] = {}
 
