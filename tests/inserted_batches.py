@@ -11,7 +11,7 @@ from repro.studies.dynamic_csr.batch import Batch
 from repro.studies.dynamic_csr.render import MEDIUM, OF_PART, SMALL
 
 #: Where one way of inserting ends and the next one begins.
-COUNTS = (SMALL, SMALL + 1, MEDIUM, MEDIUM + 1)
+COUNTS = (SMALL, SMALL + 1, MEDIUM + 1)
 GROUPED_COUNTS = (SMALL + 1, MEDIUM, MEDIUM + 1)
 ROWS, COLUMNS = 40_000, 500
 #: Rows among which there are as many of one part as a batch has entries.
