@@ -250,9 +250,8 @@ def test_what_cannot_be_had_is_said_and_tried_again(checkout: Checkout) -> None:
     assert checkout.snakemake("all", "--configfile", config).nothing_to_do
 
 
-@pytest.mark.parametrize("target", ["group"])  # of Snakemake alone: random_kills.py
-def test_a_killed_run_goes_on_where_it_was(target: str, checkout: Checkout) -> None:
-    name = f"killed-{target}"
+def test_a_killed_run_goes_on_where_it_was(checkout: Checkout) -> None:
+    name = "killed"
     slow = {"screen_launches": 3000, "cpu_budget": 1.0}
     study = {"problems": ["tiny/elasticity"], "artifacts": ["table-1"], "timing": QUICK | slow}
     config = checkout.configure(name, study)
@@ -266,10 +265,7 @@ def test_a_killed_run_goes_on_where_it_was(target: str, checkout: Checkout) -> N
         stderr=subprocess.DEVNULL,
     )
     rows = wait_for_rows(store, process, 4, 90)
-    if target == "group":
-        os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
+    os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
     said = checkout.snakemake("all", "--configfile", config)

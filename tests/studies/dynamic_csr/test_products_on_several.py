@@ -25,7 +25,6 @@ from repro.devices.several import Devices
 from repro.studies.dynamic_csr import nccl, several
 from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.dealing import ALIGNMENT, Dealing, split_columns_of
-from repro.studies.dynamic_csr.distributed import Distributed
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.render import render_key
 from repro.studies.dynamic_csr.several import KIND, Several, runnables
@@ -33,7 +32,8 @@ from repro.tuning.rounds import shuffled_rounds
 
 EFFORT = Effort(2, 2, 5)
 COLUMNS = {**OWN, "devices": int, "exchange": str, "steps": int}
-HERE = ("none", "copies", "overlapped")  # on a CPU: without peers and NCCL
+#: What runs on a CPU: without peers and NCCL.
+HERE = ("none", "copies", "overlapped")
 
 
 @pytest.fixture(scope="module")
@@ -125,15 +125,6 @@ def test_everything_is_right_and_timed_or_says_why_not(modules, make_bench, prec
     assert "context of its own" in said["stores"] == said["fused"] and "NVIDIA" in said["nccl"]
 
 
-def test_a_fused_product_stores_every_number_for_all(modules, make_bench):
-    bench = make_bench(around_limits(628))  # rows of all bins, and one in parts
-    over = Distributed(bench.workspace, modules("double"), 1)
-    over.write(0, 0, over.dealing.spread(bench.operands.x))
-    over.product(0, "dealt", over.vector(0, 0).memory, over.part(0, 1, 0), [over.part(0, i, 0) for i in (2, 3)])()
-    y, *others = (over.dealing.gather(over.read(0, i)) for i in (1, 2, 3))
-    assert bench.operands.error_of(y) <= 1 and all(np.array_equal(other, y) for other in others)
-
-
 @pytest.mark.parametrize(
     ("lengths", "added"),
     [
@@ -185,10 +176,13 @@ def test_any_number_of_devices(modules, make_bench, count, exchange):
 def test_kernels_store_to_others_that_they_reach(modules, make_bench, cpu_device, monkeypatch, precision, count):
     # one device in the place of each: its kernels reach all memory, as those of a GPU with peer access do
     monkeypatch.setattr(several, "_require_peers", lambda devices: None)
-    bench = make_bench(square([2, *[1] * 6, 40, *[3] * 60]), precision, Devices([cpu_device] * count))
-    for what, steps in (("product", 1), ("product", 4), ("exchange", 1)):
-        row = bench.try_once(Several(modules(precision), what, "stores", count, steps), "report", EFFORT)
-        assert (row.status, row.message) == ("ok", None)
+    every_bin = around_limits(628)  # and rows in parts
+    for problem in (square([2, *[1] * 6, 40, *[3] * 60]), every_bin):
+        bench = make_bench(problem, precision, Devices([cpu_device] * count))
+        for what, way in (("product", "stores"), ("product", "fused"), ("exchange", "stores")):
+            for steps in (1, 4):
+                row = bench.try_once(Several(modules(precision), what, way, count, steps), "report", EFFORT)
+                assert (row.status, row.message) == ("ok", None)
 
 
 def test_more_devices_than_a_kernel_stores_to_are_unsupported():

@@ -240,11 +240,8 @@ class Operations:
 
     def tidying(self, at_least: int, slack: int) -> Launch:
         """Bring rows of so many segments and more together, each into a new one, while the buffer has room."""
-        storage, rows = self.storage, self.storage.shape[0]
-        tidy = self._over(
-            "tidy", rows, np.int32(rows), np.int32(at_least), np.int32(slack), np.int32(storage.capacity), *self._chain,
-            storage.columns, storage.values, storage.versions, storage.state,
-        )  # fmt: skip
+        rows, limits = self.storage.shape[0], map(np.int32, (at_least, slack, self.storage.capacity))
+        tidy = self._over("tidy", rows, np.int32(rows), *limits, *self._changed)
         return in_order([tidy, self._settle()])
 
     def rooms(
