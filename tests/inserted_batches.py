@@ -6,9 +6,9 @@ from functools import cache
 import numpy as np
 import scipy.sparse as sp
 
-from repro.studies.dynamic_csr import layout, state
-from repro.studies.dynamic_csr.batch import Batch
-from repro.studies.dynamic_csr.render import MEDIUM, OF_PART, SMALL
+from repro.sparse.dynamic import layout, state
+from repro.sparse.dynamic.batch import Batch
+from repro.sparse.dynamic.render import MEDIUM, OF_PART, SMALL
 
 #: Where one way of inserting ends and the next one begins.
 COUNTS = (SMALL, SMALL + 1, MEDIUM + 1)

@@ -11,8 +11,8 @@ from repro.errors import ReproError
 from repro.operators import batches
 from repro.operators.arrays import INTERFACE
 from repro.operators.runtime import open_runtime
-from repro.studies.dynamic_csr.dynamic import NoRoom
-from repro.studies.dynamic_csr.layout import MOST_ENTRIES
+from repro.sparse.dynamic.layout import MOST_ENTRIES
+from repro.sparse.dynamic.matrix import NoRoom
 
 
 class Foreign:

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.devices.base import PART_ALIGNMENT, Argument, Buffer
+from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Program
 from repro.errors import ReproError
 from repro.operators.arrays import INTERFACE, DeviceArray, View, on_device
 from repro.operators.runtime import Runtime, templates
-from repro.studies.dynamic_csr.batch import Batch
-from repro.studies.dynamic_csr.kernels import Kernels, Scratch
-from repro.studies.dynamic_csr.layout import MOST_ENTRIES
-from repro.studies.dynamic_csr.render import render_key
+from repro.sparse.dynamic.batch import Batch
+from repro.sparse.dynamic.layout import MOST_ENTRIES
+from repro.sparse.dynamic.render import render_module
+from repro.sparse.kernels import Kernels, Scratch
 
 #: Entries that are inserted or deleted at once, at most.
 LARGEST = 1 << 26
@@ -220,14 +220,18 @@ class Batches:
 
     def _over(self, name: str, count: int, *arguments: Argument) -> None:
         if self._made is None:
-            source = render_key(templates(), f"{self._precision}/arrays", self._runtime.device.target)
-            program = self._runtime.program(source, f"dynamic_csr/{self._precision}-arrays")
-            self._made = Kernels(self._runtime.device, program)
+            self._made = Kernels(self._runtime.device, load_module(self._runtime, self._precision, "arrays"))
         self._made.over(name, count, arguments)()
 
     def release(self) -> None:
         """Give memory back."""
         self._scratch.release()
+
+
+def load_module(runtime: Runtime, precision: str, module: str) -> Program:
+    """Compile a module of a dynamic matrix, unless the cache has it, and load it."""
+    source = render_module(templates(), f"{precision}/{module}", runtime.device.target, "DynamicCSR")
+    return runtime.program(source, f"dynamic_csr/{precision}-{module}")
 
 
 def _batch(count: int, buffers: list[Buffer]) -> Batch:

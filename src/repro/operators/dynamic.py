@@ -18,18 +18,17 @@ from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
 from repro.operators.arrays import Kind, on_device
 from repro.operators.base import StrictOperator
-from repro.operators.batches import Batches, described, streams_of
+from repro.operators.batches import Batches, described, load_module, streams_of
 from repro.operators.matrix import precision_of_values
 from repro.operators.reader import Reader
 from repro.operators.room import MOST_SLACK, Room, check_shape, one_of, precision_of, whole_number
-from repro.operators.runtime import Runtime, open_runtime, templates
-from repro.studies.dynamic_csr.batch import Batch
-from repro.studies.dynamic_csr.dynamic import DynamicMatrix, NoRoom
-from repro.studies.dynamic_csr.layout import MOST_ENTRIES, SEGMENTS, lay_out
-from repro.studies.dynamic_csr.operations import Existing
-from repro.studies.dynamic_csr.products import bind_product
-from repro.studies.dynamic_csr.render import render_key
-from repro.studies.dynamic_csr.schedules import Schedule, usual_schedule
+from repro.operators.runtime import Runtime, open_runtime
+from repro.sparse.dynamic.batch import Batch
+from repro.sparse.dynamic.layout import MOST_ENTRIES, SEGMENTS, lay_out
+from repro.sparse.dynamic.matrix import DynamicMatrix, NoRoom
+from repro.sparse.dynamic.operations import Existing
+from repro.sparse.dynamic.product import bind_product
+from repro.sparse.dynamic.schedules import Schedule, usual_schedule
 
 
 class DynamicCSR(StrictOperator):
@@ -373,9 +372,7 @@ class DynamicCSR(StrictOperator):
         return self._matrix.storage.nbytes
 
     def _load(self, module: str) -> Program:
-        device = self._runtime.device
-        source = render_key(templates(), f"{self._precision}/{module}", device.target)
-        return self._runtime.program(source, f"dynamic_csr/{self._precision}-{module}")
+        return load_module(self._runtime, self._precision, module)
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))

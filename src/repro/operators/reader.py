@@ -11,9 +11,9 @@ from repro.devices.base import Program, Queue
 from repro.operators.arrays import Kind
 from repro.operators.base import StrictOperator
 from repro.operators.runtime import Runtime
-from repro.studies.dynamic_csr.bins import widths_of
-from repro.studies.dynamic_csr.dynamic import DynamicMatrix
-from repro.studies.dynamic_csr.reading import Reading
+from repro.sparse.dynamic.bins import widths_of
+from repro.sparse.dynamic.matrix import DynamicMatrix
+from repro.sparse.dynamic.reading import Reading
 
 
 class Reader(StrictOperator):

@@ -11,8 +11,8 @@ from numpy.typing import DTypeLike
 
 from repro.codegen.precisions import DTYPES
 from repro.errors import ReproError
-from repro.studies.dynamic_csr.dynamic import GROWTH
-from repro.studies.dynamic_csr.layout import MOST_ENTRIES, SEGMENTS
+from repro.sparse.dynamic.layout import MOST_ENTRIES, SEGMENTS
+from repro.sparse.dynamic.matrix import GROWTH
 
 #: The least room that a new segment has beside its entries, and limits of what can be asked for.
 LEAST_SLACK, MOST_SLACK, MOST_SEGMENTS = 4, 1 << 20, 64

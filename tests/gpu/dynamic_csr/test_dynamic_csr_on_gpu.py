@@ -33,8 +33,9 @@ from repro.codegen.compile import compile_module
 from repro.errors import ReproError
 from repro.operators.arrays import INTERFACE
 from repro.operators.runtime import open_runtime
-from repro.studies.dynamic_csr.dynamic import DynamicMatrix
-from repro.studies.dynamic_csr.render import MEDIUM, SMALL, render_key
+from repro.sparse.dynamic.matrix import DynamicMatrix
+from repro.sparse.dynamic.render import MEDIUM, SMALL
+from repro.studies.dynamic_csr.render import render_key
 
 pytestmark = pytest.mark.gpu
 

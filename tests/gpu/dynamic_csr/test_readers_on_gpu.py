@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from repro.codegen.compile import compile_module
-from repro.studies.dynamic_csr import layout
-from repro.studies.dynamic_csr.batch import Batch
-from repro.studies.dynamic_csr.dynamic import DynamicMatrix
+from repro.sparse.dynamic import layout
+from repro.sparse.dynamic.batch import Batch
+from repro.sparse.dynamic.matrix import DynamicMatrix
 from repro.studies.dynamic_csr.render import render_key
 from torn_rows import Readers, Rows, appending, replacing, sums_of_swapping, swapping, without_check
 

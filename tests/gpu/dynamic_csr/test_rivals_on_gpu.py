@@ -9,12 +9,12 @@ import scipy.sparse as sp
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import compile_module
 from repro.devices.several import Devices
-from repro.studies.dynamic_csr.built import Built
+from repro.sparse.built import Built
+from repro.sparse.scan import Scan
+from repro.sparse.sort import ITEMS, THREADS, RadixSort, bits_of
 from repro.studies.dynamic_csr.hybrid_runs import HybridProduct
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.render import render_key
-from repro.studies.dynamic_csr.scan import Scan
-from repro.studies.dynamic_csr.sort import ITEMS, THREADS, RadixSort, bits_of
 from repro.studies.dynamic_csr.timed import all_timed
 from rival_problems import PROBLEMS, drawn, growing
 

@@ -16,7 +16,7 @@ from repro.config.models import Timing
 from repro.devices.base import Copy
 from repro.devices.detect import find_gpus
 from repro.devices.open import open_devices
-from repro.studies.dynamic_csr.built import Built
+from repro.sparse.built import Built
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.render import render_key
 from repro.studies.dynamic_csr.several import Several, runnables

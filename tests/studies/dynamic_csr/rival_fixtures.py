@@ -11,7 +11,7 @@ from repro.codegen.targets import CPU
 from repro.devices.opencl import OpenClDevice
 from repro.devices.several import Devices
 from repro.problems.updates import Updates
-from repro.studies.dynamic_csr.built import Built
+from repro.sparse.built import Built
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.render import render_key
 

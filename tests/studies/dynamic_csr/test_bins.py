@@ -7,7 +7,7 @@ import pytest
 
 from grown_graphs import around_limits, growing
 from repro.codegen.targets import CPU, get_target
-from repro.studies.dynamic_csr.bins import (
+from repro.sparse.dynamic.bins import (
     LONG,
     PAPERS_LEAST,
     bin_rows,

@@ -10,22 +10,13 @@ from other_vectors import check_products
 from repro.bench.timing import Effort
 from repro.codegen.targets import CPU
 from repro.sparse.library import for_problem
-from repro.studies.dynamic_csr.layout import lay_out
-from repro.studies.dynamic_csr.operands import make_operands
-from repro.studies.dynamic_csr.products import Facts, ProductVariant, bind_product, matrix_arrays
-from repro.studies.dynamic_csr.schedules import Schedule, usual_schedule
+from repro.studies.dynamic_csr.products import Facts, ProductVariant, matrix_arrays
 from repro.studies.dynamic_csr.states import grow, lay_out_state
 from repro.studies.dynamic_csr.variant_id import SPACES, VariantId, variant_ids
 
 EFFORT = Effort(2)
 EVERY = [id for space in SPACES for mean in (1.0, 8.0, 64.0) for id in variant_ids(CPU, space, mean)]
 EVERY = list(dict.fromkeys(EVERY))
-
-
-@pytest.fixture(scope="session")
-def device(cpu_device):
-    """The CPU through OpenCL alone: other queues and other modules are of it."""
-    return cpu_device
 
 
 @pytest.fixture
@@ -140,25 +131,3 @@ def test_a_wrong_product_is_found(product_modules, make_graph_bench):
     variant = ProductVariant(VariantId.parse("dcsr-defragmented/vector-w8"), modules["double"], folder)
     row = bench.try_once(variant, "search", EFFORT)
     assert row.status == "incorrect" and "1 of" in row.message
-
-
-def test_a_product_sees_what_is_inserted_after_it_was_bound(product_modules, cpu_device, on_cpu, make_batch):
-    modules, folder = product_modules
-    program = cpu_device.load(folder / modules["double"].binary)
-    operands = make_operands(around_limits(added=600, batches=1), "double", 1)
-    matrix = on_cpu(lay_out(operands.base, 4, 30_000), slack=2)
-    x, y = cpu_device.upload(operands.x), cpu_device.upload(np.full(len(operands.reference), np.nan))
-    schedule = usual_schedule(CPU, 8.0)
-    launch = bind_product(program, schedule, matrix.storage, x, y)
-    matrix.insert(make_batch(*operands.problem.batch(0)))
-    launch()
-    result = np.empty(len(operands.reference))
-    cpu_device.download(y, result)
-    assert (np.abs(result - operands.reference) <= operands.bound).all()
-
-
-@pytest.mark.parametrize(("mean", "width"), [(0.0, 1), (4.0, 1), (5.0, 2), (14.0, 4), (64.0, 16), (2600.0, 16)])
-def test_the_usual_schedule_has_four_entries_a_thread(mean, width):
-    schedule = usual_schedule(CPU, mean)
-    assert (schedule.kind, schedule.width, schedule.exact) == ("mixed", width, False)
-    assert Schedule.parse(str(schedule)) == schedule

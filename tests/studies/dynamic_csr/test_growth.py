@@ -9,13 +9,13 @@ import scipy.sparse as sp
 from repro.bench.runnable import IncorrectError, Unsupported
 from repro.config.models import StudySettings
 from repro.errors import ReproError
+from repro.sparse.dynamic.layout import SEGMENTS, lay_out
+from repro.sparse.work import Work
 from repro.studies.dynamic_csr.geam import ROUTINE
 from repro.studies.dynamic_csr.growth import Defragmentation, DynamicConversion, DynamicUpdate, _exact, hold
-from repro.studies.dynamic_csr.layout import SEGMENTS, lay_out
 from repro.studies.dynamic_csr.states import grow
 from repro.studies.dynamic_csr.study import STUDY
 from repro.studies.dynamic_csr.timed import DYNAMIC_PAIRS, MODES, OPERATIONS, ORDERS, all_timed
-from repro.studies.dynamic_csr.work import Work
 from rival_problems import PROBLEMS, RANDOM, cases, check_twice, drawn, growing, problems
 
 pytest_plugins = ("rival_fixtures",)

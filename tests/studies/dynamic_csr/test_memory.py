@@ -18,8 +18,8 @@ from repro.problems.generated import generate
 from repro.problems.matrix import Matrix
 from repro.problems.registry import Generated, load_registry
 from repro.problems.updates import Updates
+from repro.sparse.dynamic.layout import lay_out
 from repro.studies.dynamic_csr.facts import describe, facts
-from repro.studies.dynamic_csr.layout import lay_out
 from repro.studies.dynamic_csr.memory import Sizes, all_bytes, deviation, papers_bytes, sizes_of, width_of
 from repro.studies.dynamic_csr.paper import STUDY
 from repro.studies.dynamic_csr.printed import MIB, PUBLISHED, TARGETS, shortened

@@ -9,11 +9,12 @@ from repro.bench.runnable import IncorrectError
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU, get_target
 from repro.errors import ReproError
+from repro.sparse.kernels import N_T
+from repro.sparse.scan import FEW_TILES, Scan
+from repro.sparse.scan import ITEMS as SUMMED
+from repro.sparse.sort import ITEMS, THREADS, RadixSort, bits_of
 from repro.studies.dynamic_csr.primitives import check_sort
-from repro.studies.dynamic_csr.render import N_T, render_key
-from repro.studies.dynamic_csr.scan import FEW_TILES, Scan
-from repro.studies.dynamic_csr.scan import ITEMS as SUMMED
-from repro.studies.dynamic_csr.sort import ITEMS, THREADS, RadixSort, bits_of
+from repro.studies.dynamic_csr.render import render_key
 
 TILE = THREADS["opencl"] * ITEMS["opencl"]
 CAPACITY = 5 * TILE + 7

@@ -9,10 +9,10 @@ import pytest
 from repro.codegen.compile import Module
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
+from repro.sparse.dynamic.schedules import Schedule
 from repro.studies.dynamic_csr.choosing import twins
 from repro.studies.dynamic_csr.products import ProductVariant
 from repro.studies.dynamic_csr.render import render_key
-from repro.studies.dynamic_csr.schedules import Schedule
 from repro.studies.dynamic_csr.variant_id import PRODUCT_COLUMNS, SPACES, VariantId, point_of, variant_ids
 
 

@@ -22,8 +22,8 @@ from repro.devices.base import LaunchError
 from repro.devices.open import open_devices
 from repro.devices.opencl import OpenClDevice
 from repro.devices.several import Devices
+from repro.sparse.built import Built
 from repro.studies.dynamic_csr import nccl, several
-from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.dealing import ALIGNMENT, Dealing, split_columns_of
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.render import render_key

@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from repro.bench.runnable import IncorrectError, ModuleError, Unsupported
-from repro.studies.dynamic_csr.built import Built
+from repro.sparse.built import Built
+from repro.sparse.work import Work
 from repro.studies.dynamic_csr.conversions import PAIRS, Conversion
 from repro.studies.dynamic_csr.coo import CoordinateUpdate
 from repro.studies.dynamic_csr.coordinates import Entries, Resident, SortedCoordinates
@@ -19,7 +20,6 @@ from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.primitives import SortOfRows, Sums
 from repro.studies.dynamic_csr.rebuild import Rebuild
 from repro.studies.dynamic_csr.rival import updating
-from repro.studies.dynamic_csr.work import Work
 from rival_problems import PROBLEMS, RANDOM, cases, check_twice, drawn, growing, problems
 
 pytest_plugins = ("rival_fixtures",)

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from repro.problems.updates import Updates
+from repro.sparse.dynamic.layout import insert, lay_out
 from repro.studies.dynamic_csr.facts import facts
-from repro.studies.dynamic_csr.layout import insert, lay_out
 from repro.studies.dynamic_csr.room import MULTIPLES, SEGMENTS, Room, rooms_of, simulate, touched_by
 
 

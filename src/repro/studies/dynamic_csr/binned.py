@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.devices.base import Buffer
-from repro.studies.dynamic_csr.bins import at_least_one, bin_rows, our_least, parts_of
-from repro.studies.dynamic_csr.launches import Run, bind_bins
-from repro.studies.dynamic_csr.products import matrix_of
-from repro.studies.dynamic_csr.schedules import usual_bins
-from repro.studies.dynamic_csr.storage import Storage
-from repro.studies.dynamic_csr.work import Work
+from repro.sparse.dynamic.bins import at_least_one, bin_rows, our_least, parts_of
+from repro.sparse.dynamic.product import Run, bind_bins, matrix_of
+from repro.sparse.dynamic.schedules import usual_bins
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.work import Work
 
 
 def binned_products(work: Work, storage: Storage, sizes: NDArray[np.int32]) -> Callable[[Buffer, Buffer], Run]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from repro.bench.rows import TIMED, Row
 from repro.errors import ReproError
-from repro.studies.dynamic_csr.schedules import Schedule
+from repro.sparse.dynamic.schedules import Schedule
 from repro.studies.dynamic_csr.states import State
 from repro.studies.dynamic_csr.variant_id import VariantId
 from repro.tuning.choose import Choice, pick

@@ -10,16 +10,16 @@ import scipy.sparse as sp
 
 from repro.bench.runnable import in_turn
 from repro.devices.base import Buffer
-from repro.studies.dynamic_csr.built import Built
+from repro.sparse.built import Built
+from repro.sparse.kernels import in_order
+from repro.sparse.scan import Scan
+from repro.sparse.work import Work
 from repro.studies.dynamic_csr.coordinates import Entries, Resident
-from repro.studies.dynamic_csr.csr_memory import CsrMemory
+from repro.studies.dynamic_csr.csr_memory import CsrMemory, bind_copy
 from repro.studies.dynamic_csr.hybrid import Hybrid, overflow
-from repro.studies.dynamic_csr.kernels import in_order
 from repro.studies.dynamic_csr.memory import width_of
 from repro.studies.dynamic_csr.operands import GraphOperands
 from repro.studies.dynamic_csr.rival import Rival
-from repro.studies.dynamic_csr.scan import Scan
-from repro.studies.dynamic_csr.work import Work
 
 Format = Literal["coo", "csr", "dcsr", "hyb"]
 #: Conversions of formats that are not dynamic; that of CSR to CSR is the copy which the others are held against.
@@ -79,7 +79,7 @@ class Conversion(FormatConversion):
             copied = 0
             if entry_rows is None:
                 to, copied = CsrMemory.allocate(work, rows, nnz, number), rows + 1
-            launches.append(work.bind_copy((copied, nnz, nnz * number // 4), given, to))
+            launches.append(bind_copy(work, (copied, nnz, nnz * number // 4), given, to))
             self._read = lambda: to.read(work, matrix.shape, matrix.dtype)
             self.launch = in_order(launches)
             return

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from repro.bench.runnable import not_prepared
-from repro.studies.dynamic_csr.built import Built
+from repro.sparse.built import Built
+from repro.sparse.kernels import in_order
+from repro.sparse.work import Work
 from repro.studies.dynamic_csr.coordinates import Entries, Resident, SortedCoordinates
-from repro.studies.dynamic_csr.kernels import in_order
 from repro.studies.dynamic_csr.rival import Alone, Order, Updates, Updating
-from repro.studies.dynamic_csr.work import Work
 
 
 class CoordinateUpdate(Updates):

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from repro.bench.runnable import IncorrectError
 from repro.devices.base import Buffer
-from repro.studies.dynamic_csr.sort import RadixSort, bits_of
-from repro.studies.dynamic_csr.work import Work
+from repro.sparse.sort import RadixSort, bits_of
+from repro.sparse.work import Work
 
 
 class Entries(NamedTuple):

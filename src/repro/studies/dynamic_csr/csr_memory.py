@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from repro.devices.base import Buffer
-from repro.studies.dynamic_csr.launches import Matrix, bind_vector
-from repro.studies.dynamic_csr.schedules import usual_schedule
-from repro.studies.dynamic_csr.work import Work
+from repro.sparse.dynamic.product import Matrix, bind_vector
+from repro.sparse.dynamic.schedules import usual_schedule
+from repro.sparse.work import Work
 
 
 class CsrMemory(NamedTuple):
@@ -47,3 +47,19 @@ class CsrMemory(NamedTuple):
         columns = work.download(self.columns, int(offsets[-1]), np.dtype(np.int32))
         values = work.download(self.values, int(offsets[-1]), dtype)
         return sp.csr_array((values, columns, offsets), shape=shape)
+
+
+def bind_copy(
+    work: Work, words: tuple[int, int, int], sources: Sequence[Buffer], targets: Sequence[Buffer]
+) -> Callable[[], None]:
+    """Return what queues a copy of three arrays, by one kernel of the module `rebuild`.
+
+    Parameters
+    ----------
+    words
+        So many 4-byte words of each; of one that has none, the buffers are not looked at.
+    sources, targets
+        Three buffers each.
+    """
+    # a thread copies four words at a time, and some have a rest beside them
+    return work.bind("rebuild", "copy_matrix", max(words) // 4 + 1, *words, *sources, *targets)

@@ -15,14 +15,14 @@ from repro.bench.guards import Guarded
 from repro.bench.workspace import Workspace
 from repro.devices.base import Argument, Buffer, Device, Kernel
 from repro.devices.several import Devices
-from repro.studies.dynamic_csr.bins import Bins, at_least_one, bin_rows, our_least, parts_of, spans_of
-from repro.studies.dynamic_csr.built import Built
+from repro.sparse.built import Built
+from repro.sparse.dynamic.bins import Bins, at_least_one, bin_rows, our_least, parts_of, spans_of
+from repro.sparse.dynamic.product import Run, bind_bins
+from repro.sparse.dynamic.render import PEERS
+from repro.sparse.dynamic.schedules import Schedule
 from repro.studies.dynamic_csr.dealing import Dealing, split_columns_of
-from repro.studies.dynamic_csr.launches import Run, bind_bins
 from repro.studies.dynamic_csr.nccl import Nccl
 from repro.studies.dynamic_csr.operands import operands_of
-from repro.studies.dynamic_csr.render import PEERS
-from repro.studies.dynamic_csr.schedules import Schedule
 
 #: Columns as they are; in the dealt order; and of these those in the device's own part of x, and the others.
 Columns = Literal["natural", "dealt", "own", "other"]

@@ -11,12 +11,12 @@ import scipy.sparse as sp
 
 from repro.devices.base import Buffer
 from repro.devices.cuda import CudaDevice
+from repro.sparse.built import Built
+from repro.sparse.kernels import in_order
 from repro.sparse.library.cusparse_library import address, gpu, load, refusals, version
-from repro.studies.dynamic_csr.built import Built
+from repro.sparse.work import Work
 from repro.studies.dynamic_csr.csr_memory import CsrMemory
-from repro.studies.dynamic_csr.kernels import in_order
 from repro.studies.dynamic_csr.rival import Updates, Updating, What
-from repro.studies.dynamic_csr.work import Work
 
 ROUTINE = "csrgeam2"
 

@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 
 from repro.bench.runnable import IncorrectError, Unsupported, in_turn
 from repro.devices.base import Buffer
-from repro.studies.dynamic_csr import state
-from repro.studies.dynamic_csr.batch import Batch
+from repro.sparse.built import Built
+from repro.sparse.dynamic import state
+from repro.sparse.dynamic.batch import Batch
+from repro.sparse.dynamic.layout import SEGMENTS, Arrays, lay_out, pitch_of, room_for
+from repro.sparse.dynamic.operations import Operations
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.kernels import Scratch, in_order
+from repro.sparse.work import Work
 from repro.studies.dynamic_csr.binned import binned_products
-from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.conversions import FormatConversion
 from repro.studies.dynamic_csr.coordinates import Resident
-from repro.studies.dynamic_csr.csr_memory import CsrMemory
-from repro.studies.dynamic_csr.kernels import Scratch, in_order
-from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, lay_out, pitch_of, room_for
+from repro.studies.dynamic_csr.csr_memory import CsrMemory, bind_copy
 from repro.studies.dynamic_csr.operands import GraphOperands
-from repro.studies.dynamic_csr.operations import Operations
 from repro.studies.dynamic_csr.rival import Order, Rival, Updates, Updating, What
 from repro.studies.dynamic_csr.states import state_in
-from repro.studies.dynamic_csr.storage import Storage
-from repro.studies.dynamic_csr.work import Work
 
 KIND = "variant"
 FORMAT = "dcsr"
@@ -89,7 +89,7 @@ class DynamicUpdate(Updates):
         self._restore = _copy(work, arrays, pristine, [storage.table, storage.state, storage.sizes])
         if self.sums:  # values are added to
             given = arrays.values[: arrays.pointer]
-            values = work.bind_copy((given.nbytes // 4, 0, 0), 3 * [work.upload(given)], 3 * [storage.values])
+            values = bind_copy(work, (given.nbytes // 4, 0, 0), 3 * [work.upload(given)], 3 * [storage.values])
             self._restore = in_turn(self._restore, values)
         launches, lacking = [], []
         for entries in plan.batches:
@@ -176,7 +176,7 @@ class DynamicConversion(FormatConversion):
             _, offsets, launch = self.bind_offsets(work, matrix)
             launches.append(launch)
         launches += [
-            work.bind_copy((0, nnz, nnz * number // 4), given, (offsets, storage.columns, storage.values)),
+            bind_copy(work, (0, nnz, nnz * number // 4), given, (offsets, storage.columns, storage.values)),
             operations_on(work, storage).adoption(offsets),
         ]
         self._read = lambda: storage.download().to_csr()
@@ -235,7 +235,7 @@ def _words(arrays: Arrays) -> NDArray[np.int32]:
 def _copy(work: Work, arrays: Arrays, sources: list[Buffer], targets: list[Buffer]) -> Callable[[], None]:
     """Return what queues a copy of table, state and sizes."""
     words = arrays.segments * pitch_of(arrays.shape[0]), state.WORDS, arrays.shape[0]
-    return work.bind_copy(words, sources, targets)
+    return bind_copy(work, words, sources, targets)
 
 
 def _exact(storage: Storage, nnz: int) -> sp.csr_array:

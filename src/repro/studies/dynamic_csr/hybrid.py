@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from repro.bench.runnable import in_turn
 from repro.devices.base import Buffer
+from repro.sparse.scan import runs_of
+from repro.sparse.work import Work
 from repro.studies.dynamic_csr.coordinates import Entries, Resident, SortedCoordinates
-from repro.studies.dynamic_csr.scan import runs_of
-from repro.studies.dynamic_csr.work import Work
 
 #: Rows of a column of ELLPACK are padded to a multiple, so that columns begin at whole cache lines.
 ROWS_ALIGNMENT = 32

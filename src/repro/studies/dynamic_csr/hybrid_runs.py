@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from repro.bench.runnable import in_turn, not_prepared
 from repro.bench.workspace import Workspace
 from repro.devices.base import Buffer
+from repro.sparse.built import Built
+from repro.sparse.kernels import in_order
 from repro.sparse.operands import Multiplies, x_on, y_on
-from repro.studies.dynamic_csr.built import Built
+from repro.sparse.work import Work
 from repro.studies.dynamic_csr.coordinates import Resident
 from repro.studies.dynamic_csr.hybrid import Hybrid, HybridArrays, overflow
-from repro.studies.dynamic_csr.kernels import in_order
 from repro.studies.dynamic_csr.memory import width_of
 from repro.studies.dynamic_csr.operands import GraphOperands, operands_of
 from repro.studies.dynamic_csr.rival import KIND, SEED, Order, Rival, Updates, Updating, What
-from repro.studies.dynamic_csr.work import Work
 
 FORMAT = "hyb"
 MODULES = ("hybrid", "rebuild", "sort")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,58 +10,21 @@ from numpy.typing import NDArray
 
 from repro.bench.workspace import Workspace
 from repro.codegen.precisions import DTYPES, INDEX_BYTES
-from repro.devices.base import Argument, Buffer, Device, Kernel, Launch
-from repro.studies.dynamic_csr.bins import (
+from repro.devices.base import Argument, Buffer, Launch
+from repro.sparse.dynamic.bins import (
     LONG,
     PAPERS_LEAST,
     PAPERS_WIDTHS,
-    Bins,
     at_least_one,
     bin_rows,
     deal_chunks,
     our_least,
     parts_of,
     spans_of,
-    widths_of,
 )
-from repro.studies.dynamic_csr.layout import pitch_of
-from repro.studies.dynamic_csr.render import N_T
-from repro.studies.dynamic_csr.schedules import Schedule
+from repro.sparse.dynamic.product import GetKernel, Matrix, Run, bind_bins, bind_vector, suffix_of
+from repro.sparse.kernels import N_T
 from repro.studies.dynamic_csr.variant_id import VariantId
-
-#: What gives a kernel of its name.
-GetKernel = Callable[[str], Kernel]
-Run = Callable[[], None]
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A matrix on the device.
-
-    Attributes
-    ----------
-    rows, segments
-        Rows, and the most segments of a row's chain; 0 in CSR.
-    buffers
-        `columns`, `values`, and `table` and `sizes`, or `offsets` of CSR.
-    sizes
-        Returns the entries of each row, int32 `(rows,)`, on the host.
-    """
-
-    rows: int
-    segments: int
-    buffers: Mapping[str, Buffer]
-    sizes: Callable[[], NDArray[np.int32]]
-
-    def arguments(self, exact: bool) -> list[Argument]:
-        """Return what kernels take of it: `csr`, `exact` or `dcsr`."""
-        entries = [self.buffers["columns"], self.buffers["values"]]
-        if not self.segments:
-            return [self.buffers["offsets"], *entries]
-        if exact:
-            return [self.buffers["table"], *entries]
-        shape = np.int32(pitch_of(self.rows)), np.int32(self.segments)
-        return [*shape, self.buffers["table"], self.buffers["sizes"], *entries]
 
 
 def bind(workspace: Workspace, kernel: GetKernel, id: VariantId, matrix: Matrix, x: Buffer, y: Buffer) -> Run:
@@ -73,31 +35,6 @@ def bind(workspace: Workspace, kernel: GetKernel, id: VariantId, matrix: Matrix,
 
 def _format(id: VariantId) -> str:
     return "csr" if id.state is None else "exact" if id.schedule.exact else "dcsr"
-
-
-def _suffix(schedule: Schedule) -> str:
-    return f"u{schedule.unroll}_{schedule.load}"
-
-
-def bind_vector(
-    device: Device, kernel: GetKernel, schedule: Schedule, matrix: Matrix, vectors: tuple[Buffer, Buffer]
-) -> Run:
-    """Return what queues y = A x by so many threads a row; it needs nothing beside the matrix, which may change.
-
-    Parameters
-    ----------
-    kernel
-        Returns a kernel of the module `product`.
-    schedule
-        One of kind `vector` or `mixed`.
-    vectors
-        x and y.
-    """
-    n_t = N_T[device.backend]
-    format = "csr" if not matrix.segments else "exact" if schedule.exact else "dcsr"
-    name = f"{schedule.kind}_{format}_w{schedule.width}_{_suffix(schedule)}"
-    arguments = [np.int32(matrix.rows), *matrix.arguments(schedule.exact), *vectors]
-    return device.bind(kernel(name), -(-matrix.rows * schedule.width // n_t), n_t, arguments)
 
 
 def _vector(
@@ -121,12 +58,12 @@ def _streams(
             continue
         if not width:
             arguments = [np.int32(first), *rest]
-            launches.append(Launch(kernel(f"bin_block_{_suffix(id.schedule)}"), last - first, n_t, arguments))
+            launches.append(Launch(kernel(f"bin_block_{suffix_of(id.schedule)}"), last - first, n_t, arguments))
             continue
         threads = min(width, device.target.warp)
         blocks = -(-(last - first) * threads // n_t)
         arguments = [np.int32(first), np.int32(last), *rest]
-        launches.append(Launch(kernel(f"bin_w{threads}_{_suffix(id.schedule)}"), blocks, n_t, arguments))
+        launches.append(Launch(kernel(f"bin_w{threads}_{suffix_of(id.schedule)}"), blocks, n_t, arguments))
     return device.bind_concurrent(launches)
 
 
@@ -147,39 +84,8 @@ def _adaptive(
         arguments += [spans, matrix.buffers["columns"], matrix.buffers["values"], *vectors]
     else:
         arguments += [*matrix.arguments(False), *vectors]
-    name = f"bins_{_format(id)}_{_suffix(id.schedule)}"
+    name = f"bins_{_format(id)}_{suffix_of(id.schedule)}"
     return bind_bins(device, kernel(name), bins, (len(parts), for_parts), arguments)
-
-
-def bind_bins(
-    device: Device,
-    kernel: Kernel,
-    bins: Bins,
-    parts: tuple[int, Sequence[Argument]],
-    arguments: Sequence[Argument],
-) -> Run:
-    """Bind all of our bins to one launch.
-
-    Parameters
-    ----------
-    kernel
-        One that is called `bins_...`.
-    bins
-        Those of `our_least`.
-    parts
-        How many parts the longest rows have, and the buffers that the kernel takes for them.
-    arguments
-        What it takes from `order` on.
-    """
-    n_t = N_T[device.backend]
-    blocks, for_parts = parts
-    numbers: list[Argument] = [np.int32(blocks), np.int32(LONG[device.backend].part_length), *for_parts]
-    numbers += [np.int32(bins.ends[0])]
-    rows_of_block = (1, *(n_t // width for width in reversed(widths_of(device.target))))
-    for (first, last), rows in zip(bins.spans[1:], rows_of_block, strict=True):
-        blocks += -(-(last - first) // rows)
-        numbers += [np.int32(blocks), np.int32(last)]
-    return device.bind(kernel, blocks, n_t, [*numbers, *arguments])
 
 
 def _spans(id: VariantId, matrix: Matrix) -> NDArray[np.int32]:
@@ -204,7 +110,7 @@ def _chunks(
         *matrix.arguments(id.schedule.exact),
         *vectors,
     ]
-    return device.bind(kernel(f"chunks_{_format(id)}_{_suffix(id.schedule)}"), len(chunks), n_t, arguments)
+    return device.bind(kernel(f"chunks_{_format(id)}_{suffix_of(id.schedule)}"), len(chunks), n_t, arguments)
 
 
 def _for_parts(workspace: Workspace, blocks: int, key: Any) -> tuple[Buffer, Buffer]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.precisions import INDEX_BYTES, SCALARS
-from repro.studies.dynamic_csr.layout import pitch_of
+from repro.sparse.dynamic.layout import pitch_of
 
 #: Segments that a row may have in the paper's table of memory.
 SEGMENTS = (2, 3, 4)

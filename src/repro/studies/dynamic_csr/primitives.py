@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from repro.bench.runnable import IncorrectError
 from repro.devices.base import Buffer
-from repro.studies.dynamic_csr.built import Built
+from repro.sparse.built import Built
+from repro.sparse.scan import Scan
+from repro.sparse.sort import RadixSort, bits_of
+from repro.sparse.work import Work
 from repro.studies.dynamic_csr.operands import GraphOperands
 from repro.studies.dynamic_csr.rival import Rival, updating
-from repro.studies.dynamic_csr.scan import Scan
-from repro.studies.dynamic_csr.sort import RadixSort, bits_of
-from repro.studies.dynamic_csr.work import Work
 
 
 class Sums(Rival):

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from repro.bench.runnable import Candidate, ModuleError, not_prepared
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
-from repro.devices.base import Buffer, Program
+from repro.devices.base import Buffer
+from repro.sparse.dynamic.layout import SEGMENTS, Arrays
+from repro.sparse.dynamic.product import Matrix
 from repro.sparse.operands import Multiplies
-from repro.studies.dynamic_csr.launches import Matrix, bind, bind_vector
-from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays
+from repro.studies.dynamic_csr.launches import bind
 from repro.studies.dynamic_csr.operands import GraphOperands, operands_of
-from repro.studies.dynamic_csr.schedules import Schedule
 from repro.studies.dynamic_csr.states import slack_of, state_in
-from repro.studies.dynamic_csr.storage import Storage
 from repro.studies.dynamic_csr.variant_id import VariantId
 
 
@@ -183,31 +182,6 @@ class ProductVariant(Product):
         """Let go of matrix and vectors, which belong to the workspace."""
         self._y = self._bind = None
         self.launch = not_prepared
-
-
-def bind_product(program: Program, schedule: Schedule, storage: Storage, x: Buffer, y: Buffer) -> Callable[[], None]:
-    """Return what queues y = A x for a matrix on a device, whatever is inserted into it or deleted from it later.
-
-    It is of no use once the matrix has other buffers, as after it was brought together or grew.
-
-    Parameters
-    ----------
-    program
-        The module `product`, in the precision of the matrix.
-    schedule
-        One of kind `vector` or `mixed` that is not exact; see `usual_schedule`.
-    storage
-        The matrix.
-    x, y
-        `(columns,)` and `(rows,)` in its precision.
-    """
-    return bind_vector(storage.device, program.kernel, schedule, matrix_of(storage), (x, y))
-
-
-def matrix_of(storage: Storage) -> Matrix:
-    """Return a matrix on a device as kernels of products take it."""
-    buffers = {name: getattr(storage, name) for name in ("columns", "values", "table", "sizes")}
-    return Matrix(storage.shape[0], storage.segments, buffers, lambda: storage.download().sizes)
 
 
 def sizes_of(operands: GraphOperands) -> NDArray[np.int32]:

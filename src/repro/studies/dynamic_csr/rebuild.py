@@ -11,12 +11,12 @@ import numpy as np
 
 from repro.bench.runnable import Clock
 from repro.devices.base import Buffer
+from repro.sparse.kernels import in_order
+from repro.sparse.scan import Scan
+from repro.sparse.work import Work
 from repro.studies.dynamic_csr.coordinates import Entries, Resident
 from repro.studies.dynamic_csr.csr_memory import CsrMemory
-from repro.studies.dynamic_csr.kernels import in_order
 from repro.studies.dynamic_csr.rival import Updates, Updating
-from repro.studies.dynamic_csr.scan import Scan
-from repro.studies.dynamic_csr.work import Work
 
 #: Entries of a row that a block copies for itself, and that a thread copies at least of any other row in the mean.
 LONG_ROW, PER_THREAD = 1024, 2

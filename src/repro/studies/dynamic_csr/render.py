@@ -1,45 +1,17 @@
-"""Rendering the modules of this study: a template each, in a precision."""
+"""Rendering the modules of this study: those of a dynamic matrix, and of what it is compared with."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from repro.codegen.precisions import DTYPES, SCALARS
 from repro.codegen.targets import Target
-from repro.codegen.templates import render_template
-from repro.errors import ReproError
-from repro.studies.dynamic_csr import state
+from repro.sparse.dynamic.render import render_module
 from repro.studies.dynamic_csr.paper import STUDY
 
-#: What there is a module of: a template of that name in `kernels/dynamic_csr/`.
-MODULES = ("matrix", "sort", "product", "hybrid", "rebuild", "exchange")
-#: What only a matrix that is taken away needs: readers beside its changes, and batches in other types.
-OPERATOR_MODULES = ("reader", "arrays")
-#: Threads of a block, where a kernel needs no other number.
-N_T = {"cuda": 256, "opencl": 64}
-#: The largest batch that one block inserts, and its threads.
-SMALL = 2048
-SMALL_N_T = {"cuda": 1024, "opencl": 64}
-#: The largest batch that several such blocks insert without sorting it, each the rows of a part of all hashes.
-MEDIUM = 32768
-#: The entries of such a batch that there is a block for.
-OF_PART = 512
-#: Rows of more entries, or with more of a batch, are changed by a block together; a batch has a bit of a word for each.
-LONG_ROW, LONG_RUN = 128, 32
-#: Blocks of a multiprocessor for them.
-LONG_BLOCKS = 2
-#: Entries of a batch that a thread looks at where there is little to do for one.
-SEVERAL = 2
-#: Blocks of `insert_runs` that a multiprocessor shall hold: it bounds their registers.
-RUNS_N_B = 5
-#: A group of lanes of `insert_rest` does the share of one block of `insert_runs`; a block has so many groups.
-OF_REST = {"cuda": N_T["cuda"] // 32, "opencl": N_T["opencl"]}
-#: Entries of the new buffer that a block of a defragmentation copies, per thread.
-COPIED = 8
-#: Entries for each thread up to which a row of a mixed product is left to its threads, or to a warp.
-MIXED_MOST = 32
-#: Other devices that a kernel can store to.
-PEERS = 7
+#: Modules of the study's own, a template of that name each.
+OWN = ("hybrid", "rebuild", "exchange")
+#: What a campaign compiles.
+MODULES = ("matrix", "sort", "product", *OWN)
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:
@@ -50,33 +22,4 @@ def render_key(templates: Path, key: str, target: Target) -> str:
     ReproError
         The key is none, or a template is missing or wrong.
     """
-    precision, _, module = key.partition("/")
-    if precision not in DTYPES or module not in (*MODULES, *OPERATOR_MODULES):
-        raise ReproError(
-            "unknown module",
-            where=f"study {STUDY}",
-            expected=f"PRECISION/MODULE with a precision of {', '.join(DTYPES)} and a module of "
-            f"{', '.join((*MODULES, *OPERATOR_MODULES))}",
-            actual=key,
-        )
-    scalar, scalar_bytes = SCALARS[precision]
-    return render_template(
-        templates,
-        f"{STUDY}/{module}.j2",
-        dialect=target.dialect,
-        title=f"{STUDY}: {module}, {precision} precision",
-        scalar=scalar,
-        scalar_bytes=scalar_bytes,
-        warp=target.warp,
-        n_t=N_T[target.dialect],
-        small=SMALL,
-        small_n_t=SMALL_N_T[target.dialect],
-        long_row=LONG_ROW,
-        long_run=LONG_RUN,
-        several=SEVERAL,
-        runs_n_b=RUNS_N_B,
-        copied=COPIED,
-        peers=PEERS,
-        mixed_most=MIXED_MOST,
-        state=state.NAMES,
-    )
+    return render_module(templates, key, target, STUDY, {module: f"{STUDY}/{module}.j2" for module in OWN})

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from repro.bench.runnable import Clock, Unsupported, not_prepared
 from repro.bench.workspace import Workspace
 from repro.devices.base import Buffer
+from repro.sparse.built import Built
 from repro.sparse.operands import x_on, y_on
-from repro.studies.dynamic_csr.built import Built
+from repro.sparse.work import Work
 from repro.studies.dynamic_csr.coordinates import Entries
 from repro.studies.dynamic_csr.operands import GraphOperands, Rebuilds, operands_of
 from repro.studies.dynamic_csr.paper import PRODUCTS
-from repro.studies.dynamic_csr.work import Work
 
 KIND = "rival"
 Alone = Literal["insert", "stream", "batch"]

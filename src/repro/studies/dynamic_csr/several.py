@@ -19,12 +19,13 @@ from repro.bench.workspace import Workspace
 from repro.bench.yardsticks import WORD
 from repro.devices.base import Argument, Buffer, Copy
 from repro.devices.several import Devices
-from repro.studies.dynamic_csr.built import Built
+from repro.sparse.built import Built
+from repro.sparse.dynamic.product import Run
+from repro.sparse.dynamic.render import PEERS
+from repro.sparse.kernels import N_T
 from repro.studies.dynamic_csr.distributed import SCHEDULE, Distributed
-from repro.studies.dynamic_csr.launches import Run
 from repro.studies.dynamic_csr.nccl import versions
 from repro.studies.dynamic_csr.operands import GraphOperands, OverDevices, operands_of
-from repro.studies.dynamic_csr.render import N_T, PEERS
 
 What = Literal["product", "exchange"]
 Exchange = Literal["none", "copies", "stores", "nccl", "overlapped", "fused"]

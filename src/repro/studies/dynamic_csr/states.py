@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from repro.bench.workspace import Workspace
-from repro.studies.dynamic_csr.bins import PAPERS_LEAST, bin_rows, lay_out_sorted
-from repro.studies.dynamic_csr.layout import SEGMENTS, Arrays, defragment, insert, lay_out, room_for
+from repro.sparse.dynamic.bins import PAPERS_LEAST, bin_rows, lay_out_sorted
+from repro.sparse.dynamic.layout import SEGMENTS, Arrays, defragment, insert, lay_out, room_for
 from repro.studies.dynamic_csr.operands import GraphOperands
 
 State = Literal["fragmented", "defragmented", "sorted"]

@@ -15,11 +15,11 @@ from repro.config.models import StudySettings
 from repro.problems.outline import Outline
 from repro.problems.problem import Problem
 from repro.problems.updates import Updates
+from repro.sparse.built import Built
 from repro.sparse.columns import LIBRARIES, LIBRARY
 from repro.sparse.features import features
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.studies import Given, Study, Workload
-from repro.studies.dynamic_csr.built import Built
 from repro.studies.dynamic_csr.choosing import choose_products, names_to_report
 from repro.studies.dynamic_csr.hybrid_runs import HybridProduct
 from repro.studies.dynamic_csr.operands import GraphOperands, make_operands

@@ -9,7 +9,7 @@ import numpy as np
 
 from repro.bench.runnable import Runnable
 from repro.problems.updates import Updates
-from repro.studies.dynamic_csr.built import Built
+from repro.sparse.built import Built
 from repro.studies.dynamic_csr.conversions import PAIRS, Conversion, Format
 from repro.studies.dynamic_csr.coo import CoordinateUpdate
 from repro.studies.dynamic_csr.geam import Geam

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from repro.bench.rows import ColumnType
 from repro.codegen.targets import Target
 from repro.errors import ReproError
-from repro.studies.dynamic_csr.schedules import Schedule, schedules
+from repro.sparse.dynamic.schedules import Schedule, schedules
 from repro.studies.dynamic_csr.states import STATES, State
 from repro.tuning.space import Point
 

@@ -17,9 +17,9 @@ from repro.codegen.targets import Target
 from repro.devices.base import Buffer, LaunchError
 from repro.devices.cuda import CudaDevice
 from repro.devices.cuda_buffer import CudaBuffer
+from repro.sparse.work import Work
 from repro.studies.dynamic_csr.paper import STUDY
 from repro.studies.dynamic_csr.primitives import SortOfRows, Sums
-from repro.studies.dynamic_csr.work import Work
 from repro.whole import replacing
 
 SOURCE = """\

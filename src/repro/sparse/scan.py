@@ -9,7 +9,7 @@ import numpy as np
 from repro.bench.guards import Guards
 from repro.devices.base import Buffer, Device, Program
 from repro.errors import ReproError
-from repro.studies.dynamic_csr.render import N_T
+from repro.sparse.kernels import N_T
 
 #: Numbers that a thread takes at once.
 ITEMS = 8

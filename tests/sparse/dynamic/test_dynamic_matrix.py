@@ -11,10 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from inserted_batches import assert_disjoint
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
-from repro.studies.dynamic_csr import dynamic, layout, operations
-from repro.studies.dynamic_csr.dynamic import NoRoom
-from repro.studies.dynamic_csr.render import MEDIUM, SMALL
-from repro.studies.dynamic_csr.storage import Storage
+from repro.sparse.dynamic import layout, operations
+from repro.sparse.dynamic import matrix as dynamic_matrix
+from repro.sparse.dynamic.matrix import NoRoom
+from repro.sparse.dynamic.render import MEDIUM, SMALL
+from repro.sparse.dynamic.storage import Storage
 
 # any operations in any order
 
@@ -282,7 +283,7 @@ def test_no_slack_and_much(on_cpu, make_batch, slack):
 def test_more_entries_than_offsets_can_count_are_refused(on_cpu, make_batch, monkeypatch):
     with pytest.raises(ReproError, match="more entries than a dynamic matrix can hold"):
         layout.lay_out(sp.csr_array((2, 2)), 4, 2**31)
-    dynamic_matrix = on_cpu(layout.lay_out(sp.csr_array((2, 9)), 4, 10), slack=4)
-    monkeypatch.setattr(dynamic, "MOST_ENTRIES", 12)
+    dynamic = on_cpu(layout.lay_out(sp.csr_array((2, 9)), 4, 10), slack=4)
+    monkeypatch.setattr(dynamic_matrix, "MOST_ENTRIES", 12)
     with pytest.raises(ReproError, match="the batch is too large"):
-        dynamic_matrix.insert(make_batch([0, 0, 0, 0, 1], range(5), np.ones(5)))
+        dynamic.insert(make_batch([0, 0, 0, 0, 1], range(5), np.ones(5)))

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Device, OutOfDeviceMemory, Program
 from repro.errors import ReproError
-from repro.studies.dynamic_csr.batch import Arranged, Batch
-from repro.studies.dynamic_csr.kernels import Scratch
-from repro.studies.dynamic_csr.layout import MOST_ENTRIES, Arrays, check_capacity
-from repro.studies.dynamic_csr.operations import Existing, Operations
-from repro.studies.dynamic_csr.state import Report
-from repro.studies.dynamic_csr.storage import Storage
+from repro.sparse.dynamic.batch import Arranged, Batch
+from repro.sparse.dynamic.layout import MOST_ENTRIES, Arrays, check_capacity
+from repro.sparse.dynamic.operations import Existing, Operations
+from repro.sparse.dynamic.state import Report
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.kernels import Scratch
 
 #: A buffer that has to grow gets so many times the entries that it has to hold.
 GROWTH = 1.5

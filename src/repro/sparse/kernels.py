@@ -1,13 +1,14 @@
-"""Launching the kernels of this study, and the memory that they pass things on in."""
+"""Launching kernels that have a thread for each of so many things, and the memory that they pass things on in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from repro.devices.base import Argument, Buffer, Device, Program
-from repro.studies.dynamic_csr.render import N_T
 
 Launch = Callable[[], None]
+#: Threads of a block, where a kernel needs no other number.
+N_T = {"cuda": 256, "opencl": 64}
 
 
 class Kernels:

@@ -6,10 +6,10 @@ import scipy.sparse as sp
 from dynamic_matrices import assert_equal, canonical, random_matrix
 
 from repro.errors import ReproError
-from repro.studies.dynamic_csr import layout, state
-from repro.studies.dynamic_csr.dynamic import Unfinished
-from repro.studies.dynamic_csr.render import LONG_ROW, MEDIUM, SMALL
-from repro.studies.dynamic_csr.storage import Storage
+from repro.sparse.dynamic import layout, state
+from repro.sparse.dynamic.matrix import Unfinished
+from repro.sparse.dynamic.render import LONG_ROW, MEDIUM, SMALL
+from repro.sparse.dynamic.storage import Storage
 
 # rows that are long enough to be changed by a block together
 

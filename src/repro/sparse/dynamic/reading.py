@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from repro.devices.base import Argument, Buffer, Program, Queue
-from repro.studies.dynamic_csr.dynamic import DynamicMatrix
-from repro.studies.dynamic_csr.render import N_T
-from repro.studies.dynamic_csr.storage import Storage
+from repro.sparse.dynamic.matrix import DynamicMatrix
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.kernels import N_T
 
 
 class Reading:

@@ -29,9 +29,9 @@ from inserted_batches import (
     two_windows_of_a_part,
     uniform,
 )
-from repro.studies.dynamic_csr import state
-from repro.studies.dynamic_csr.dynamic import Unfinished
-from repro.studies.dynamic_csr.render import MEDIUM, SMALL
+from repro.sparse.dynamic import state
+from repro.sparse.dynamic.matrix import Unfinished
+from repro.sparse.dynamic.render import MEDIUM, SMALL
 
 FEW, SEVERAL = SMALL + 1, 9000
 

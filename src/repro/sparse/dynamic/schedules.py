@@ -8,7 +8,7 @@ from typing import Literal
 
 from repro.codegen.targets import TARGETS, Target
 from repro.errors import ReproError
-from repro.studies.dynamic_csr.bins import widths_of
+from repro.sparse.dynamic.bins import widths_of
 
 Kind = Literal["vector", "mixed", "streams", "adaptive", "chunks"]
 #: Entries of a thread that are under way at a time, and how columns and values are loaded: as anything else (`ca`), or

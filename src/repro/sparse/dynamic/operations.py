@@ -1,7 +1,7 @@
 """The operations of a dynamic matrix on its device, each queued as one launch of several kernels.
 
 None of them waits for the device. `Storage.report` says afterwards what an operation left undone; see
-`repro.studies.dynamic_csr.dynamic` for who looks at it and makes room.
+`repro.sparse.dynamic.matrix` for who looks at it and makes room.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ from typing import Literal
 import numpy as np
 
 from repro.devices.base import Argument, Buffer, Device, Program
-from repro.studies.dynamic_csr.batch import Arranged, Batch
-from repro.studies.dynamic_csr.kernels import Kernels, Launch, Scratch, in_order
-from repro.studies.dynamic_csr.render import (
+from repro.sparse.dynamic.batch import Arranged, Batch
+from repro.sparse.dynamic.render import (
     COPIED,
     LONG_BLOCKS,
     MEDIUM,
-    N_T,
     OF_PART,
     OF_REST,
     SEVERAL,
     SMALL,
     SMALL_N_T,
 )
-from repro.studies.dynamic_csr.scan import Scan
-from repro.studies.dynamic_csr.sort import KEY_BITS, RadixSort, bits_of
-from repro.studies.dynamic_csr.storage import Storage
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.kernels import N_T, Kernels, Launch, Scratch, in_order
+from repro.sparse.scan import Scan
+from repro.sparse.sort import KEY_BITS, RadixSort, bits_of
 
 #: Bits of a key that four passes of seven sort by, and how many of them are those of a column's hash: the more these
 #: are, the fewer entries of a row with equal ones are looked through.

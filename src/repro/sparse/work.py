@@ -1,8 +1,8 @@
-"""What a runnable of this study holds of a device: its programs, its memory, and how it launches."""
+"""What a runnable of several kernels holds of a device: its programs, its memory, and how it launches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import ExitStack
 from typing import Any, Protocol, TypeVar
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from repro.bench.runnable import Unsupported
 from repro.bench.workspace import Workspace
 from repro.devices.base import Argument, Buffer, CaptureError, Program
-from repro.studies.dynamic_csr.built import Built
-from repro.studies.dynamic_csr.render import N_T
+from repro.sparse.built import Built
+from repro.sparse.kernels import N_T
 
 #: Blocks for each multiprocessor at most: kernels go through their numbers in steps of the grid.
 BLOCKS = {"cuda": 16, "opencl": 2}
@@ -118,18 +118,3 @@ class Work:
         blocks = min(-(-count // n_t), self.device.n_s * BLOCKS[self.device.backend])
         given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
         return self.device.bind(self.program(module).kernel(kernel), max(blocks, 1), n_t, given)
-
-    def bind_copy(
-        self, words: tuple[int, int, int], sources: Sequence[Buffer], targets: Sequence[Buffer]
-    ) -> Callable[[], None]:
-        """Return what queues a copy of three arrays, by one kernel of the module `rebuild`.
-
-        Parameters
-        ----------
-        words
-            So many 4-byte words of each; of one that has none, the buffers are not looked at.
-        sources, targets
-            Three buffers each.
-        """
-        # a thread copies four words at a time, and some have a rest beside them
-        return self.bind("rebuild", "copy_matrix", max(words) // 4 + 1, *words, *sources, *targets)

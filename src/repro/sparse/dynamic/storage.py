@@ -8,14 +8,14 @@ from threading import Lock
 import numpy as np
 
 from repro.devices.base import Buffer, Device
-from repro.studies.dynamic_csr import state
-from repro.studies.dynamic_csr.layout import Arrays, pitch_of
-from repro.studies.dynamic_csr.state import Report
+from repro.sparse.dynamic import state
+from repro.sparse.dynamic.layout import Arrays, pitch_of
+from repro.sparse.dynamic.state import Report
 
 
 @dataclass
 class Storage:
-    """The arrays of `repro.studies.dynamic_csr.layout.Arrays` on a device, with the state of the matrix.
+    """The arrays of `repro.sparse.dynamic.layout.Arrays` on a device, with the state of the matrix.
 
     Attributes
     ----------
@@ -91,12 +91,28 @@ class Storage:
             for nbytes in (4 * capacity, dtype.itemsize * capacity, 4 * segments * pitch_of(rows), 4 * rows):
                 held.append(device.allocate(max(nbytes, 4)))
             for words in (max(rows, 1), state.WORDS):
-                held.append(device.upload(np.zeros(words, np.int32)))
+                held.append(device.allocate(4 * words))
+                device.fill(held[-1], 0)
         except Exception:
             for buffer in held:
                 buffer.release()
             raise
         return cls(device, shape, segments, capacity, dtype, *held)
+
+    def make_room(self, capacity: int) -> None:
+        """Have memory for so many entries in the place of what there is, whose entries are lost.
+
+        Raises
+        ------
+        OutOfDeviceMemory
+            There is memory for no entry then.
+        """
+        self.columns.release()
+        self.values.release()
+        self.capacity = 0
+        self.columns = self.device.allocate(4 * max(capacity, 1))
+        self.values = self.device.allocate(self.dtype.itemsize * max(capacity, 1))
+        self.capacity = capacity
 
     @property
     def pitch(self) -> int:

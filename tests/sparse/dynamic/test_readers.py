@@ -7,11 +7,11 @@ import scipy.sparse as sp
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
 from repro.errors import ReproError
-from repro.studies.dynamic_csr import layout
-from repro.studies.dynamic_csr.bins import widths_of
-from repro.studies.dynamic_csr.dynamic import DynamicMatrix
-from repro.studies.dynamic_csr.reading import Reading
-from repro.studies.dynamic_csr.render import render_key
+from repro.sparse.dynamic import layout
+from repro.sparse.dynamic.bins import widths_of
+from repro.sparse.dynamic.matrix import DynamicMatrix
+from repro.sparse.dynamic.reading import Reading
+from repro.sparse.dynamic.render import render_module
 from torn_rows import Readers, Rows, appending, replacing, sums_of_swapping, swapping, without_check
 
 #: Rows that a thread changes by itself, and rows that a block changes together.
@@ -30,7 +30,9 @@ def device(cpu_device):
 def careless(tmp_path_factory, templates, cpu_device):
     """The module without its look at versions."""
     folder = tmp_path_factory.mktemp("careless")
-    module = compile_module(without_check(render_key(templates, "double/reader", CPU)), CPU, folder / "reader.json")
+    module = compile_module(
+        without_check(render_module(templates, "double/reader", CPU, "tests")), CPU, folder / "reader.json"
+    )
     return cpu_device.load(folder / module.binary)
 
 

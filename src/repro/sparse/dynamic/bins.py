@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from repro.codegen.targets import Target
-from repro.studies.dynamic_csr.layout import Arrays, pitch_of
+from repro.sparse.dynamic.layout import Arrays, pitch_of
 
 #: Entries that a row of each of the paper's bins has at the least; the bin of the longest rows has a block a row, the
 #: others so many threads.

@@ -1,4 +1,4 @@
-"""A compiled module of this study, as runnables are given it."""
+"""A compiled module, as runnables of several kernels are given it."""
 
 from __future__ import annotations
 

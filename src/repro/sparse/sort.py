@@ -11,8 +11,8 @@ import numpy as np
 from repro.bench.guards import Guards
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.errors import ReproError
-from repro.studies.dynamic_csr.render import N_T
-from repro.studies.dynamic_csr.scan import check_size, runs_of
+from repro.sparse.kernels import N_T
+from repro.sparse.scan import check_size, runs_of
 
 #: Threads of a block that counts or scatters, and the keys of each in a tile: as in `sort.j2`.
 THREADS = {"cuda": 256, "opencl": 16}
