@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from repro.codegen.targets import get_target
-from repro.devices.base import Captured
+from repro.devices.base import Captured, Launch
 
 ALIGNMENT = 256
 HEADER = Path(__file__).with_suffix(".h")
@@ -128,6 +128,16 @@ class EmulatedCuda:
 
         def launch(held: Sequence[Any] = arguments) -> None:  # whose memory is there as long as the launch is
             kernel(ctypes.c_int(grid), ctypes.c_int(block), *values)
+
+        return launch
+
+    def bind_concurrent(self, launches: Sequence[Launch]) -> Callable[[], None]:
+        """Return what runs several kernels, one after the other."""
+        bound = [self.bind(*launch) for launch in launches]
+
+        def launch() -> None:
+            for part in bound:
+                part()
 
         return launch
 

@@ -1,0 +1,98 @@
+"""Rows of a product in bins, on a device, by how many products or entries each has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from repro.devices.base import Argument, Buffer, Device, Program
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.kernels import Kernels
+from repro.sparse.spgemm.shapes import BINS
+
+
+def arguments_of(matrix: Storage) -> list[Argument]:
+    """Return what kernels take of a matrix that they read."""
+    return [np.int32(matrix.pitch), matrix.table, matrix.sizes, matrix.columns, matrix.values]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What the bins have.
+
+    Attributes
+    ----------
+    rows
+        Rows of each, `(BINS,)`.
+    totals
+        Products, or entries, of each bin's rows.
+    """
+
+    rows: tuple[int, ...]
+    totals: tuple[int, ...]
+
+
+class Bins:
+    """Lists of rows, one a bin, with room for all rows each.
+
+    Parameters
+    ----------
+    device
+        Where they are.
+    program
+        A module `count-…`.
+    rows
+        Rows of the product.
+
+    Raises
+    ------
+    OutOfDeviceMemory
+    """
+
+    def __init__(self, device: Device, program: Program, rows: int) -> None:
+        self._device, self._kernels, self.stride = device, Kernels(device, program), max(rows, 1)
+        self._held: list[Buffer] = []
+        try:
+            for words in (BINS * self.stride, BINS, 2 * BINS):
+                self._held.append(device.allocate(4 * words))
+        except Exception:
+            self.release()
+            raise
+        self.lists, self.counts, self._totals = self._held
+
+    def by_products(self, a: Storage, b: Storage, c: Storage, listed: tuple[Buffer, int] | None = None) -> None:
+        """Queue the listing of rows of C = A B by their products; these rows of C become empty.
+
+        Parameters
+        ----------
+        listed
+            Which rows, int32, and how many; None: all.
+        """
+        rows, count = listed or (self.counts, a.shape[0])  # of all rows no list is looked at
+        arguments: list[Argument] = [np.int32(count), np.int32(listed is not None), rows]
+        arguments += [*arguments_of(a), *arguments_of(b), np.int32(c.segments), np.int32(c.pitch), c.table, c.sizes]
+        self._list("count_products", count, arguments)
+
+    def by_sizes(self, c: Storage) -> None:
+        """Queue the listing of the rows of C by their entries."""
+        self._list("list_sizes", c.shape[0], [np.int32(c.shape[0]), c.sizes])
+
+    def _list(self, kernel: str, rows: int, arguments: list[Argument]) -> None:
+        for buffer in (self.counts, self._totals):
+            self._device.fill(buffer, 0)
+        own: list[Argument] = [np.int32(self.stride), self.lists, self.counts, self._totals]
+        self._kernels.over(kernel, rows, [*arguments, *own])()
+
+    def read(self) -> Counts:
+        """Wait for what is queued and return what the bins have."""
+        counts, totals = np.empty(BINS, np.int32), np.empty((BINS, 2), np.int32)
+        self._device.download(self.counts, counts)
+        self._device.download(self._totals, totals)
+        high, low = totals.astype(np.int64).T
+        return Counts(tuple(counts.tolist()), tuple((high * 65536 + low).tolist()))
+
+    def release(self) -> None:
+        """Give the memory back."""
+        while self._held:
+            self._held.pop().release()

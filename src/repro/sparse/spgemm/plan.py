@@ -1,0 +1,68 @@
+"""Which kernel the rows of each bin are for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from repro.codegen.targets import Target
+from repro.sparse.spgemm.shapes import (
+    BINS,
+    EXPECTED,
+    LIMITS,
+    PAPERS_BINS,
+    HashShape,
+    SortShape,
+    hash_shapes,
+    smallest,
+    sort_shapes,
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A kernel for each bin.
+
+    Attributes
+    ----------
+    shapes
+        What the rows of each bin are computed in, `(BINS,)`; None: with a sum for every column.
+    """
+
+    shapes: tuple[HashShape | SortShape | None, ...]
+
+
+def plan_products(target: Target, scalar_bytes: int, expected: tuple[int, ...] = EXPECTED) -> Plan:
+    """Return a plan for rows that are binned by their products.
+
+    Parameters
+    ----------
+    expected
+        How many products an entry is expected to be the sum of, `(BINS,)`.
+    """
+    shapes = hash_shapes(target, scalar_bytes)
+    entries = [-(-limit // fewer) for limit, fewer in zip(LIMITS, expected[: BINS - 1], strict=True)]
+    return Plan((*(smallest(shapes, count) for count in entries), None))
+
+
+def plan_for_any(target: Target, scalar_bytes: int) -> Plan:
+    """Return a plan by which no row has more columns than a table has slots, binned by its entries or its products."""
+    return plan_products(target, scalar_bytes, (1,) * BINS)
+
+
+def papers_plan(target: Target, scalar_bytes: int, width: int = 32, rows: int = 1) -> Plan:
+    """Return the plan of King 2017, section 6.1: rows of up to 2,048 products are sorted in shared memory.
+
+    How the longer rows are done it does not say; here they are those of `plan_products`.
+
+    Parameters
+    ----------
+    width, rows
+        Threads of a row, and rows of a block, where a bin has such a kernel; else the nearest that it has.
+    """
+    shapes = sort_shapes(target, scalar_bytes)
+    made: list[HashShape | SortShape | None] = list(plan_products(target, scalar_bytes).shapes)
+    for bin in range(PAPERS_BINS):
+        own = [shape for shape in shapes if shape.most == LIMITS[bin]]
+        if own:
+            made[bin] = min(own, key=lambda shape: (abs(shape.width - width), abs(shape.rows - rows)))
+    return Plan(tuple(made))

@@ -1,0 +1,122 @@
+"""How a row of a product is computed: which kernels there are, and which one the rows of a bin are for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from repro.codegen.targets import Target
+
+#: The most products, or entries, of a row of each bin but the last, whose rows have more.
+LIMITS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+BINS = len(LIMITS) + 1
+#: The bins of King 2017, Table 6.1, whose rows are sorted in shared memory.
+PAPERS_BINS = LIMITS.index(2048) + 1
+#: Shared memory of a block without further ado; on the CPU a part of its first cache.
+SHARED_BYTES = {"cuda": 44 * 1024, "opencl": 24 * 1024}
+#: Threads of a block that shall be reached.
+THREADS = {"cuda": 256, "opencl": 8}
+COLUMN_BYTES, KEY_BYTES = 4, 8
+#: How many products an entry of C is expected to be the sum of, in each bin. Where it is
+#: fewer, rows are done again.
+EXPECTED = (2, 2, 4, 4, 8, 8, 16, 16, 32, 64, 64)
+
+
+@dataclass(frozen=True, order=True)
+class HashShape:
+    """A row by a hash table in shared memory.
+
+    Attributes
+    ----------
+    width
+        Lanes of a row.
+    table
+        Slots: a power of two.
+    rows
+        Rows of a block.
+    """
+
+    width: int
+    table: int
+    rows: int
+
+    @property
+    def bits(self) -> int:
+        """Bits that number the slots."""
+        return self.table.bit_length() - 1
+
+    def kernel(self, mode: str) -> tuple[str, str]:
+        """Return the kernels' module, and the kernel's name."""
+        return mode, f"{mode}_w{self.width}_t{self.table}"
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.width * self.rows
+
+
+@dataclass(frozen=True, order=True)
+class SortShape:
+    """A row by expansion, sorting and compression in shared memory.
+
+    Attributes
+    ----------
+    width
+        Threads of a row.
+    most
+        Products that there is memory for: a power of two.
+    rows
+        Rows of a block; one where a row has more threads than a warp.
+    """
+
+    width: int
+    most: int
+    rows: int
+
+    def kernel(self, mode: str) -> tuple[str, str]:
+        """Return the kernels' module, and the kernel's name; it is for one phase alone."""
+        assert mode == "one"
+        return "esc", f"esc_w{self.width}_p{self.most}_r{self.rows}"
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.width * self.rows
+
+
+def hash_shapes(target: Target, scalar_bytes: int) -> list[HashShape]:
+    """Return the hash tables that there are kernels for, for numbers of so many bytes."""
+    if target.dialect == "opencl":
+        widths = {1: tuple(2**bits for bits in range(5, 12))}
+    else:
+        most = {2: 32, 4: 128, 8: 256, 16: 512, 32: 2048}
+        widths = {width: tuple(16 << bits for bits in range((most[width] // 16).bit_length())) for width in most}
+    return [_hash_shape(target, width, table, scalar_bytes) for width, tables in widths.items() for table in tables]
+
+
+def _hash_shape(target: Target, width: int, table: int, scalar_bytes: int) -> HashShape:
+    fitting = SHARED_BYTES[target.dialect] // (table * (COLUMN_BYTES + scalar_bytes))
+    rows = max(1, min(THREADS[target.dialect] // width, fitting))
+    return HashShape(width, table, 1 << (rows.bit_length() - 1))
+
+
+def sort_shapes(target: Target, scalar_bytes: int) -> list[SortShape]:
+    """Return what rows are sorted in: for each of the paper's bins some numbers of threads and of rows."""
+    made: list[SortShape] = []
+    for most in LIMITS[:PAPERS_BINS]:
+        if target.dialect == "opencl":
+            if most * (KEY_BYTES + scalar_bytes) <= 2 * SHARED_BYTES["opencl"]:
+                made.append(SortShape(1, most, 1))
+            continue
+        fitting = SHARED_BYTES["cuda"] // (most * (KEY_BYTES + scalar_bytes))
+        made += [SortShape(32, most, rows) for rows in (1, 4, 8) if rows <= fitting]
+        made += [SortShape(width, most, 1) for width in (128, 256) if width <= most]
+    return made
+
+
+def smallest(shapes: list[HashShape], entries: int) -> HashShape | None:
+    """Return the shape with the fewest lanes of those with the smallest table for so many entries; None: there is none.
+
+    Three slots in four are taken at the most, so that the next free one is near.
+    """
+    fitting = [shape for shape in shapes if 3 * shape.table >= 4 * entries]
+    return min(fitting, key=lambda shape: (shape.table, shape.width), default=None)

@@ -1,0 +1,166 @@
+"""Products of sparse matrices, on the CPU and by a GPU's emulator, held against SciPy's."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from repro.errors import ReproError
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.spgemm import product
+from repro.sparse.spgemm.plan import papers_plan, plan_products
+from repro.sparse.spgemm.product import Factors
+from repro.sparse.spgemm.shapes import BINS, EXPECTED
+from sparse_factors import around_edges, assert_product, doubled, fragmented, of_sizes, random
+
+
+@pytest.mark.parametrize("phases", ["one", "two"])
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_rows_of_any_size(multiplication, on_device, phases, precision):
+    dtype = np.float32 if precision == "single" else np.float64
+    a = sp.csr_array(sp.vstack([random(40, 60, 0.02), random(20, 60, 0.3), random(4, 60, 0.9)]), dtype=dtype)
+    b = sp.csr_array(sp.vstack([random(50, 300, 0.02, 2), random(10, 300, 0.6, 3)]), dtype=dtype)
+    factors = Factors(on_device(a, dtype), on_device(b, dtype))
+    products = multiplication(precision)
+    c = products.in_one_phase(factors) if phases == "one" else products.in_two_phases(factors)
+    assert_product(c, a, b, dtype)
+
+
+@pytest.mark.parametrize("phases", ["one", "two", "sorted"])
+def test_rows_at_the_limits_of_bins(multiplication, on_device, device, phases):
+    a, b = around_edges()
+    factors = Factors(on_device(a), on_device(b))
+    plan = papers_plan(device.target, 8) if phases == "sorted" else None
+    products = multiplication("double", plan)
+    c = products.in_two_phases(factors) if phases == "two" else products.in_one_phase(factors)
+    assert_product(c, a, b)
+
+
+def test_rows_that_no_table_has_slots_for_are_summed_up_by_column(multiplication, on_device):
+    a = sp.csr_array(np.ones((3, 8)))
+    b = of_sizes([2500] * 8, 3000)
+    c = multiplication().in_one_phase(Factors(on_device(a), on_device(b)))
+    assert_product(c, a, b, in_order=True)
+
+
+def test_more_entries_than_are_expected(multiplication, on_device, device):
+    # nothing meets: each product is an entry, for which neither tables nor memory were made
+    b = sp.csr_array(sp.kron(sp.eye_array(64), np.ones((1, 8))))
+    a = sp.csr_array(np.ones((5, 64)))
+    plan = plan_products(device.target, 8, (64,) * BINS)
+    factors = Factors(on_device(a), on_device(b))
+    for products in (multiplication(), multiplication("double", plan)):
+        assert_product(products.in_one_phase(factors), a, b)
+        assert_product(products.in_two_phases(factors), a, b)
+    assert EXPECTED[4] > 2  # or the test is none
+
+
+@pytest.mark.parametrize("width", [32, 128])
+@pytest.mark.parametrize("rows", [1, 8])
+def test_the_papers_way_leaves_columns_in_order(multiplication, on_device, device, width, rows):
+    a, b = random(70, 50, 0.2), random(50, 80, 0.3)
+    products = multiplication("double", papers_plan(device.target, 8, width, rows))
+    assert_product(products.in_one_phase(Factors(on_device(a), on_device(b))), a, b, in_order=True)
+
+
+@pytest.mark.parametrize("way", ["one", "two", "sorted"])
+def test_rows_in_several_segments_and_columns_twice(multiplication, device, way):
+    a, b = random(50, 40, 0.2), random(40, 90, 0.3)
+    stored = [Storage.upload(device, fragmented(matrix, 3)) for matrix in (a, doubled(b))]
+    plan = papers_plan(device.target, 8) if way == "sorted" else None
+    products = multiplication("double", plan)
+    factors = Factors(*stored, "chain")
+    c = products.in_two_phases(factors) if way == "two" else products.in_one_phase(factors)
+    assert_product(c, a, sp.csr_array(2 * b))
+
+
+@pytest.mark.parametrize("kind", ["one", "two"])
+def test_the_same_each_time_bit_for_bit(multiplication, on_device, kind):
+    a, b = random(60, 60, 0.3), random(60, 60, 0.3, 2)
+    factors = Factors(on_device(a), on_device(b))
+    products = multiplication()
+    results = []
+    for _ in range(20):
+        c = (products.in_one_phase if kind == "one" else products.in_two_phases)(factors)
+        csr = c.download().to_csr()
+        csr.sort_indices()
+        results.append(csr.data.tobytes())
+        c.release()
+    assert len(set(results)) == 1
+
+
+def test_other_values_into_the_same_pattern(multiplication, on_device):
+    a, b = random(60, 50, 0.2), random(50, 70, 0.2, 2)
+    products = multiplication()
+    c = products.in_two_phases(Factors(on_device(a), on_device(b)))
+    other = a.copy()
+    other.data = np.random.default_rng(9).random(a.nnz)
+    with products.refilled(Factors(on_device(other), on_device(b)), c) as refill:
+        refill()
+    assert_product(c, other, b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (sp.csr_array((0, 5)), sp.csr_array((5, 4))),
+        (sp.csr_array((3, 5)), sp.csr_array((5, 4))),
+        (sp.csr_array((3, 0)), sp.csr_array((0, 4))),
+        (sp.csr_array(np.eye(3)), sp.csr_array((3, 0))),
+        (sp.csr_array(np.eye(30)), random(30, 30, 0.3)),
+        (random(30, 30, 0.3), sp.csr_array(np.diag(np.arange(1.0, 31)))),
+        (sp.csr_array(np.eye(30)[::-1]), random(30, 30, 0.3)),
+        (sp.csr_array(np.ones((1, 200))), sp.csr_array(np.ones((200, 1)))),
+        (sp.csr_array(np.ones((40, 1))), sp.csr_array(np.ones((1, 40)))),
+        (sp.csr_array([[1.0, 1.0]]), sp.csr_array([[1.0, 2.0], [-1.0, 3.0]])),
+    ],
+    ids=[
+        "no rows",
+        "no entries",
+        "nothing between",
+        "no columns",
+        "identity",
+        "diagonal",
+        "permutation",
+        "one column",
+        "outer",
+        "cancelling",
+    ],
+)
+def test_edges(multiplication, on_device, a, b):
+    factors = Factors(on_device(a), on_device(b))
+    for c in (multiplication().in_one_phase(factors), multiplication().in_two_phases(factors)):
+        assert_product(c, a, b)
+
+
+def test_what_cancels_stays_an_entry(multiplication, on_device):
+    a, b = sp.csr_array([[1.0, 1.0]]), sp.csr_array([[1.0, 2.0], [-1.0, 3.0]])
+    c = multiplication().in_one_phase(Factors(on_device(a), on_device(b))).download().to_csr()
+    c.sort_indices()
+    assert c.nnz == 2 and c.data.tolist() == [0.0, 5.0]
+
+
+def test_values_that_are_no_numbers_spread_as_they_do(multiplication, on_device):
+    a, b = sp.csr_array([[1.0, 2.0], [0.0, 3.0]]), sp.csr_array([[np.nan, 1.0], [np.inf, -0.0]])
+    c = multiplication().in_one_phase(Factors(on_device(a), on_device(b))).download().to_csr().toarray()
+    np.testing.assert_array_equal(c, [[np.nan, 1.0], [np.inf, 0.0]])
+
+
+def test_a_matrix_by_itself(multiplication, on_device):
+    a = random(50, 50, 0.1)
+    stored = on_device(a)
+    assert_product(multiplication().in_one_phase(Factors(stored, stored)), a, a)
+
+
+def test_what_cannot_be_multiplied_is_refused(on_device):
+    with pytest.raises(ReproError, match="cannot be multiplied"):
+        Factors(on_device(random(4, 5, 0.5)), on_device(random(4, 5, 0.5)))
+    with pytest.raises(ReproError, match="two precisions"):
+        Factors(on_device(random(4, 4, 0.5)), on_device(random(4, 4, 0.5), np.float32))
+
+
+def test_more_entries_than_offsets_tell_apart_are_refused(multiplication, on_device, monkeypatch):
+    monkeypatch.setattr(product, "MOST_ENTRIES", 100)
+    stored = on_device(sp.csr_array(np.ones((20, 20))))
+    for multiply in (multiplication().in_one_phase, multiplication().in_two_phases):
+        with pytest.raises(ReproError, match="more entries than a matrix can hold"):
+            multiply(Factors(stored, stored))
