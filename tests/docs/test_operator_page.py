@@ -9,10 +9,10 @@ from importlib import import_module
 import pytest
 from pages import REPOSITORY, blocks
 
-PAGE, DYNAMIC = REPOSITORY / "docs/operator.md", REPOSITORY / "docs/dynamic.md"
+PAGE, DYNAMIC, PRODUCTS = (REPOSITORY / f"docs/{page}.md" for page in ("operator", "dynamic", "products"))
 
 
-@pytest.mark.parametrize(("page", "count"), [(PAGE, 3), (DYNAMIC, 2)], ids=lambda value: getattr(value, "stem", None))
+@pytest.mark.parametrize(("page", "count"), [(PAGE, 3), (DYNAMIC, 2), (PRODUCTS, 1)], ids=lambda value: getattr(value, "stem", None))
 def test_the_code_runs_from_top_to_bottom(monkeypatch, tmp_path, page, count):
     monkeypatch.setenv("REPRO_CACHE", str(tmp_path))
     scope = {}

@@ -3,7 +3,8 @@
 from repro.operators.arrays import DeviceArray
 from repro.operators.dynamic import DynamicCSR
 from repro.operators.linear import SpmvOperator, operator
+from repro.operators.products import spgemm
 from repro.operators.reader import Reader
 from repro.operators.vectors import Vectors, vectors
 
-__all__ = ["DeviceArray", "DynamicCSR", "Reader", "SpmvOperator", "Vectors", "operator", "vectors"]
+__all__ = ["DeviceArray", "DynamicCSR", "Reader", "SpmvOperator", "Vectors", "operator", "spgemm", "vectors"]

@@ -19,9 +19,9 @@ from repro.errors import ReproError
 from repro.operators.arrays import Kind, on_device
 from repro.operators.base import StrictOperator
 from repro.operators.batches import Batches, described, load_module, streams_of
-from repro.operators.matrix import precision_of_values
+from repro.operators.matrix import as_rows, precision_of, precision_of_values
 from repro.operators.reader import Reader
-from repro.operators.room import MOST_SLACK, Room, check_shape, one_of, precision_of, whole_number
+from repro.operators.room import MOST_SLACK, Room, check_shape, one_of, whole_number
 from repro.operators.runtime import Runtime, open_runtime
 from repro.sparse.dynamic.batch import Batch
 from repro.sparse.dynamic.layout import MOST_ENTRIES, SEGMENTS, lay_out
@@ -126,24 +126,8 @@ class DynamicCSR(StrictOperator):
                 matrix = sp.csr_array(tuple(matrix), shape=shape)
             except (TypeError, ValueError) as error:
                 raise ReproError("these are no arrays of CSR", actual=error) from None
-        if not sp.issparse(matrix):
-            raise ReproError(
-                "this is no sparse matrix",
-                expected="a SciPy sparse matrix or array",
-                actual=type(matrix).__name__,
-                todo="wrap a dense matrix in scipy.sparse.csr_array",
-            )
-        if matrix.ndim != 2:
-            raise ReproError("this is no matrix", expected="rows and columns", actual=f"shape {matrix.shape}")
-        check_shape(matrix.shape, segments)
-        if matrix.dtype.kind not in "fiub":
-            raise ReproError("the matrix is not real", expected="real numbers", actual=matrix.dtype)
-        precision = precision_of_values(matrix.dtype) if dtype is None else precision_of(dtype)
-        rows = sp.csr_array(matrix, dtype=DTYPES[precision])
-        try:
-            rows.check_format(full_check=True)
-        except ValueError as error:
-            raise ReproError("the matrix is damaged", actual=error) from None
+        rows, precision = as_rows(matrix, dtype)
+        check_shape(rows.shape, segments)
         made = cls.__new__(cls)
         made._begin(open_runtime(device), precision, rows, room)
         return made

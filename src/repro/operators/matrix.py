@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 
 from repro.codegen.precisions import DTYPES
 from repro.entries import entries
@@ -56,6 +58,59 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
         raise ReproError("unknown entry", expected=f"one of {', '.join(sorted(entries()))}", actual=stored)
     problem = _from_blocks(matrix) if stored == "block3" and _blocks(matrix) == (3, 3) else _folded(matrix, stored)
     return problem.validate().require_product(), precision or precision_of_values(matrix.dtype)
+
+
+def as_rows(matrix: Any, dtype: DTypeLike | None = None, what: str = "matrix") -> tuple[sp.csr_array, str]:
+    """Return a matrix of real numbers as CSR, and its precision; entries are as they are stored.
+
+    Parameters
+    ----------
+    matrix
+        A SciPy sparse matrix or array.
+    dtype
+        float32 or float64; None: float32 for values of that type, else float64.
+    what
+        What it is to the user, for messages.
+
+    Raises
+    ------
+    ReproError
+        It is none, or damaged.
+    """
+    if not sp.issparse(matrix):
+        raise ReproError(
+            "this is no sparse matrix",
+            where=what,
+            expected="a SciPy sparse matrix or array",
+            actual=type(matrix).__name__,
+            todo="wrap a dense matrix in scipy.sparse.csr_array",
+        )
+    if matrix.ndim != 2:
+        raise ReproError("this is no matrix", where=what, expected="rows and columns", actual=f"shape {matrix.shape}")
+    if matrix.dtype.kind not in "fiub":
+        raise ReproError("the matrix is not real", where=what, expected="real numbers", actual=matrix.dtype)
+    precision = precision_of_values(matrix.dtype) if dtype is None else precision_of(dtype)
+    rows = sp.csr_array(matrix, dtype=DTYPES[precision])
+    try:
+        rows.check_format(full_check=True)
+    except ValueError as error:
+        raise ReproError("the matrix is damaged", where=what, actual=error) from None
+    return rows, precision
+
+
+def precision_of(dtype: DTypeLike) -> str:
+    """Return the name of a dtype that a matrix can have.
+
+    Raises
+    ------
+    ReproError
+    """
+    with suppress(TypeError):
+        asked = np.dtype(dtype)
+        for name, known in DTYPES.items():
+            if asked == np.dtype(known):
+                return name
+    raise ReproError("a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=dtype)
 
 
 def _blocks(matrix: Any) -> tuple[int, int] | None:

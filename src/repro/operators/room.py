@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from repro.codegen.precisions import DTYPES
 from repro.errors import ReproError
 from repro.sparse.dynamic.layout import MOST_ENTRIES, SEGMENTS
 from repro.sparse.dynamic.matrix import GROWTH
@@ -77,21 +74,6 @@ def whole_number(value: Any, what: str, least: int, most: int) -> int:
             "this is no such number", where=what, expected=f"a whole number from {least:,} to {most:,}", actual=value
         )
     return int(value)
-
-
-def precision_of(dtype: DTypeLike) -> str:
-    """Return the name of a dtype that a matrix can have.
-
-    Raises
-    ------
-    ReproError
-    """
-    with suppress(TypeError):
-        asked = np.dtype(dtype)
-        for name, known in DTYPES.items():
-            if asked == np.dtype(known):
-                return name
-    raise ReproError("a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=dtype)
 
 
 def one_of(word: Any, what: str, words: tuple[str, ...]) -> None:

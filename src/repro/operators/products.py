@@ -1,0 +1,79 @@
+"""The product of two sparse matrices of SciPy, computed on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from repro.codegen.precisions import DTYPES
+from repro.devices.base import OutOfDeviceMemory, Program
+from repro.operators.batches import load_module
+from repro.operators.matrix import as_rows
+from repro.operators.runtime import Runtime, open_runtime, templates
+from repro.sparse.dynamic.layout import lay_out
+from repro.sparse.dynamic.render import TEMPLATES
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.spgemm.product import Factors, Multiplication
+from repro.sparse.spgemm.render import render_spgemm
+
+
+def spgemm(a: Any, b: Any, device: str = "auto") -> sp.csr_array:
+    """Return the product of two sparse matrices, A B, computed on a device.
+
+    Sums are added up in the order of a row's entries in A, so that the values are the same each time. What cancels
+    stays an entry. Columns of a row come in any order, as `has_sorted_indices` says; `sort_indices` sorts them.
+
+    Parameters
+    ----------
+    a, b
+        SciPy sparse matrices or arrays of real numbers; entries of one place are added up. Where both have float32
+        values, so has the product, else float64.
+    device
+        `auto` (a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
+
+    Raises
+    ------
+    ReproError
+        They cannot be multiplied, or not on that device.
+    """
+    (rows_of_a, precision), (rows_of_b, other) = as_rows(a, what="a"), as_rows(b, what="b")
+    if precision != other:
+        precision = "double"
+    runtime = open_runtime(device)
+    dtype = np.dtype(DTYPES[precision])
+    with ExitStack() as held, runtime.after():
+        try:
+            first, second = (_on_device(runtime, matrix, dtype, held) for matrix in (rows_of_a, rows_of_b))
+            factors = Factors(first, second)
+            product = Multiplication(runtime.device, _load(runtime, precision), dtype).in_two_phases(factors)
+            held.callback(product.release)
+            rows = product.download().to_csr()
+        except OutOfDeviceMemory as error:
+            raise runtime.no_room(error) from None
+    rows.has_sorted_indices = False
+    rows.has_canonical_format = False
+    return rows
+
+
+def _on_device(runtime: Runtime, matrix: sp.csr_array, dtype: np.dtype[Any], held: ExitStack) -> Storage:
+    """Bring a matrix to the device, no place of which is stored twice."""
+    once = matrix.astype(dtype)
+    if not once.has_canonical_format:
+        once.sum_duplicates()
+    storage = Storage.upload(runtime.device, lay_out(once, 1))
+    held.callback(storage.release)
+    return storage
+
+
+def _load(runtime: Runtime, precision: str) -> Callable[[str], Program]:
+    def load(module: str) -> Program:
+        if module in TEMPLATES:
+            return load_module(runtime, precision, module)
+        source = render_spgemm(templates(), f"{precision}/{module}", runtime.device.target, "spgemm")
+        return runtime.program(source, f"spgemm/{precision}-{module}")
+
+    return load
