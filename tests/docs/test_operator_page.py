@@ -12,7 +12,7 @@ from pages import REPOSITORY, blocks
 PAGE, DYNAMIC, PRODUCTS = (REPOSITORY / f"docs/{page}.md" for page in ("operator", "dynamic", "products"))
 
 
-@pytest.mark.parametrize(("page", "count"), [(PAGE, 3), (DYNAMIC, 2), (PRODUCTS, 1)], ids=lambda value: getattr(value, "stem", None))
+@pytest.mark.parametrize(("page", "count"), [(PAGE, 3), (DYNAMIC, 2), (PRODUCTS, 1)], ids=str)
 def test_the_code_runs_from_top_to_bottom(monkeypatch, tmp_path, page, count):
     monkeypatch.setenv("REPRO_CACHE", str(tmp_path))
     scope = {}
