@@ -1,6 +1,7 @@
 // CUDA kernels on the CPU, for tests where no GPU is: the blocks of a launch run one after the other, and the threads of a
 // block take turns, each until it waits for others. What would never end on a GPU ends the process with a message.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

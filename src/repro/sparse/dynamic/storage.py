@@ -114,6 +114,12 @@ class Storage:
         self.values = self.device.allocate(self.dtype.itemsize * max(capacity, 1))
         self.capacity = capacity
 
+    def set_pointer(self, pointer: int) -> None:
+        """Say where the next segment is cut off, for who wrote entries and table in another way."""
+        words = np.zeros(state.WORDS, np.int32)
+        words[state.POINTER] = pointer
+        self.device.write(self.state, words)
+
     @property
     def pitch(self) -> int:
         """Words from one slot of a row to the next."""

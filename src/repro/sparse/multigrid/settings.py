@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from repro.errors import ReproError
 
+#: Steps of Arnoldi's process, a column of whose numbers is read at once.
+MOST_STEPS = 30
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -45,7 +48,7 @@ class Settings:
             "omega": (0 <= self.omega < 2, "from 0, for no smoothing, to below 2"),
             "coarsest": (self.coarsest >= 1, "at least 1"),
             "levels": (self.levels >= 1, "at least 1"),
-            "ritz_steps": (self.ritz_steps >= 1, "at least 1"),
+            "ritz_steps": (1 <= self.ritz_steps <= MOST_STEPS, f"1 to {MOST_STEPS}"),
             "stall": (0 < self.stall <= 1, "above 0, at most 1"),
         }
         for name, (sensible, expected) in limits.items():

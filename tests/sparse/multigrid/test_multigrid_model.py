@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg
 
+from grids import PROBLEMS, poisson
 from repro.errors import ReproError
-from repro.problems.stencils import assemble_diffusion
 from repro.sparse.multigrid.cycle import Cycle
 from repro.sparse.multigrid.model import (
     aggregate,
@@ -21,15 +21,6 @@ from repro.sparse.multigrid.model import (
     tentative,
 )
 from repro.sparse.multigrid.settings import Settings
-
-
-def poisson(points, stencil):
-    assembled = assemble_diffusion(points, stencil)
-    n = len(assembled.indptr) - 1
-    return sp.csr_array((assembled.values[:, 0], assembled.indices, assembled.indptr), shape=(n, n))
-
-
-PROBLEMS = {"5": ((40, 40), 5), "9": ((40, 40), 9), "7": ((12, 12, 12), 7), "27": ((12, 12, 12), 27)}
 
 
 @pytest.fixture(params=PROBLEMS)

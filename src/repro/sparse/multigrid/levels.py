@@ -1,0 +1,215 @@
+"""The levels of a hierarchy on a device, and how the next one is made of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from repro.devices.base import PART_ALIGNMENT, Buffer
+from repro.errors import ReproError
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.multigrid.device import Run, rows_of
+from repro.sparse.multigrid.settings import Settings
+from repro.sparse.spgemm.product import Factors, Multiplication
+
+#: Numbers from one column of Arnoldi's matrix to the next, so that each is a buffer of its own.
+COLUMN = PART_ALIGNMENT // 8
+
+
+@dataclass(frozen=True)
+class DeviceLevel:
+    """A level on the device.
+
+    Attributes
+    ----------
+    a
+        Its matrix, each row in one segment without room.
+    nnz
+        Entries of it.
+    diagonal
+        `(n,)`, in the precision.
+    radius
+        The estimate of the spectral radius of D⁻¹A; 0 on the coarsest level, which needs none.
+    p, r
+        The prolongator from the next level, and its transpose; None on the coarsest.
+    aggregates
+        int32, of each node; None on the coarsest.
+    p_nnz
+        Entries of the prolongator.
+    """
+
+    a: Storage
+    nnz: int
+    diagonal: Buffer
+    radius: float = 0.0
+    p: Storage | None = None
+    r: Storage | None = None
+    aggregates: Buffer | None = None
+    p_nnz: int = 0
+
+    def release(self) -> None:
+        """Give the memory back."""
+        for part in (self.a, self.diagonal, self.p, self.r, self.aggregates):
+            if part is not None:
+                part.release()
+
+
+@dataclass(frozen=True)
+class NearNull:
+    """Vectors that a matrix nearly takes to 0.
+
+    Attributes
+    ----------
+    vectors
+        `(rows, count)`, row by row.
+    count
+        How many.
+    """
+
+    vectors: Buffer
+    count: int
+
+
+class Coarsening:
+    """One level's set-up: from a matrix to the prolongator from the next level, and that level's matrix.
+
+    Parameters
+    ----------
+    run
+        What launches, and what holds memory for the time of this level.
+    multiplication
+        What multiplies matrices.
+    settings
+        What is asked for.
+    """
+
+    def __init__(self, run: Run, multiplication: Multiplication, settings: Settings) -> None:
+        self._run, self._multiplication, self._settings = run, multiplication, settings
+
+    def diagonal(self, a: Storage) -> Buffer:
+        """Return the diagonal of a matrix, which the caller keeps.
+
+        Raises
+        ------
+        ReproError
+            One of its entries is missing, 0, or no number.
+        """
+        run, n, bad = self._run, a.shape[0], self._run.zeros(2, np.int32)
+        diagonal = run.device.allocate(max(n, 1) * run.dtype.itemsize)
+        run.setup("take_diagonal", n, n, *rows_of(a), diagonal, bad)
+        count, first = run.download(bad, 2, np.int32).tolist()
+        if count:
+            diagonal.release()
+            raise ReproError(
+                "multigrid needs a diagonal without zeros",
+                where=f"row {0x7FFFFFFF - first}, the first of {count}",
+                expected="a number other than 0",
+            )
+        return diagonal
+
+    def aggregates(self, level: DeviceLevel, unknowns: int) -> tuple[Buffer, Buffer, int]:
+        """Return the aggregate of each node, which the caller keeps, keys to sort nodes by, and how many there are."""
+        run, n = self._run, level.a.shape[0] // unknowns
+        lanes = run.lanes(level.a, level.nnz)
+        nodes = [n, unknowns, float(self._settings.theta), level.diagonal, *rows_of(level.a)]
+        tuples, near, largest = (run.numbers(n, np.int64) for _ in range(3))
+
+        def largest_near(numbers: Buffer, result: Buffer, spread: bool) -> None:
+            run.setup(f"largest_near_w{lanes}", n, *nodes, int(spread), numbers, result, lanes=lanes)
+
+        run.setup("begin_set", n, n, tuples)
+        undecided, some = run.numbers(1, np.int32), True
+        while some:
+            run.device.fill(undecided, 0)
+            largest_near(tuples, near, spread=False)
+            largest_near(near, largest, spread=False)
+            run.setup("decide", n, n, largest, tuples, undecided)
+            some = bool(run.download(undecided, 1, np.int32)[0])
+        roots = run.numbers(n, np.int32)
+        run.setup(f"begin_aggregates_w{lanes}", n, *nodes, tuples, roots, near, lanes=lanes)
+        numbers, count = run.offsets(roots, n)
+        largest_near(near, largest, spread=True)
+        largest_near(largest, near, spread=True)
+        named, keys = run.device.allocate(4 * max(n, 1)), run.numbers(n, np.int32)
+        run.setup("name_aggregates", n, n, near, numbers, named, keys)
+        return named, keys, count
+
+    def tentative(
+        self, aggregates: Buffer, keys: Buffer, nodes: int, count: int, unknowns: int, near: NearNull
+    ) -> tuple[Storage, NearNull]:
+        """Return the tentative prolongator, and the near null space of the next level, which the caller keeps."""
+        run, k, rows = self._run, near.count, nodes * unknowns
+        by_aggregate = run.sort(keys, nodes, count + 1)
+        begins = run.numbers(count + 1, np.int32)
+        run.setup("find_begins", nodes + 1, nodes, count, by_aggregate.keys, begins)
+        t = run.keep(Storage.empty(run.device, (rows, count * k), 1, max(rows * k, 1), run.dtype))
+        coarse = run.device.allocate(max(count * k * k, 1) * run.dtype.itemsize)
+        run.setup("fit", count, count, unknowns, k, begins, by_aggregate.order, near.vectors, t.values, coarse)
+        run.setup("lay_out_tentative", rows, rows, unknowns, k, aggregates, t.table, t.sizes, t.columns)
+        t.set_pointer(rows * k)
+        return t, NearNull(coarse, k)
+
+    def radius(self, level: DeviceLevel) -> float:
+        """Return the estimate of the spectral radius of D⁻¹A, by Arnoldi's process."""
+        run, n, steps = self._run, level.a.shape[0], self._settings.ritz_steps
+        lanes = run.lanes(level.a, level.nnz)
+        basis, whole, stride = run.vectors(steps + 1, n)
+        w = run.scalars(n)
+        columns = run.zeros((steps + 1) * COLUMN, np.float64)
+        squares = run.zeros((steps + 1) * COLUMN, np.float64)
+
+        def column(numbers: Buffer, j: int) -> Buffer:
+            return run.keep(run.device.part(numbers, 8 * j * COLUMN, 8 * COLUMN))
+
+        run.cycle("begin_basis", n, n, w)
+        run.dots(n, w, 1, stride, w, column(squares, steps))
+        run.cycle("normalize", n, n, w, column(squares, steps), basis[0])
+        for j in range(steps):
+            run.cycle(f"scaled_w{lanes}", n, n, *rows_of(level.a), basis[j], level.diagonal, w, lanes=lanes)
+            run.dots(n, whole, j + 1, stride, w, column(columns, j))
+            run.cycle("subtract", n, n, j + 1, stride, whole, column(columns, j), w)
+            run.dots(n, w, 1, stride, w, column(squares, j))
+            run.cycle("normalize", n, n, w, column(squares, j), basis[j + 1])
+        h = np.zeros((steps + 1, steps))
+        h[:steps] = run.download(columns, (steps + 1) * COLUMN, np.float64).reshape(-1, COLUMN)[:steps, :steps].T
+        lengths = np.sqrt(run.download(squares, (steps + 1) * COLUMN, np.float64).reshape(-1, COLUMN)[:steps, 0])
+        h[np.arange(1, steps + 1), np.arange(steps)] = lengths
+        return float(np.abs(np.linalg.eigvals(h[:steps])).max())
+
+    def prolongator(
+        self, level: DeviceLevel, aggregates: Buffer, t: Storage, unknowns: int, k: int, radius: float
+    ) -> Storage:
+        """Return the smoothed prolongator, which the caller keeps: P = T - ω/ρ D⁻¹ A T, made of A T where it lies."""
+        run, rows = self._run, t.shape[0]
+        p = self._multiplication.in_one_phase(Factors(level.a, t))
+        weight = self._settings.omega / radius if radius else 0.0
+        of_rows = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
+        run.setup("smooth", rows, rows, unknowns, k, weight, *of_rows)
+        return p
+
+    def transposed(self, p: Storage) -> tuple[Storage, int]:
+        """Return the transpose of a matrix, which the caller keeps, its columns in order; and its entries."""
+        run, (rows, columns) = self._run, p.shape
+        offsets, nnz = run.offsets(p.sizes, rows)
+        listed, row_of, place_of = (run.numbers(nnz, np.int32) for _ in range(3))
+        run.setup("list_entries", rows, rows, offsets, p.table, p.columns, listed, row_of, place_of)
+        by_column = run.sort(listed, nnz, columns)
+        begins = run.numbers(columns + 1, np.int32)
+        run.setup("find_begins", nnz + 1, nnz, columns, by_column.keys, begins)
+        r = Storage.empty(run.device, (columns, rows), 1, max(nnz, 1), run.dtype)
+        run.setup("transpose", nnz, nnz, by_column.order, row_of, place_of, p.values, r.columns, r.values)
+        run.setup("place_rows", columns, columns, begins, r.table, r.sizes)
+        r.set_pointer(nnz)
+        return r, nnz
+
+    def coarse(self, a: Storage, p: Storage, r: Storage) -> tuple[Storage, int]:
+        """Return R (A P), which the caller keeps, and its entries; a row that nothing meets has a 1 on the diagonal."""
+        ap = self._multiplication.in_one_phase(Factors(a, p))
+        try:
+            product = self._multiplication.in_one_phase(Factors(r, ap))
+        finally:
+            ap.release()
+        n = product.shape[0]
+        self._run.setup("fill_empty", n, n, product.table, product.columns, product.values)
+        return product, product.report().pointer
