@@ -70,7 +70,9 @@ def compile_kernels(source: str, folder: Path) -> Program:
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
     if not path.exists():
         path.with_suffix(".cpp").write_text(text)
-        command = ["g++", "-O1", "-std=c++17", "-w", "-shared", "-fPIC", "-o", path, path.with_suffix(".cpp")]
+        # a kernel may be called as a function of the C library is: its own comes first
+        flags = ["-O1", "-std=c++17", "-w", "-shared", "-fPIC", "-Wl,-Bsymbolic"]
+        command = ["g++", *flags, "-o", path, path.with_suffix(".cpp")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[:3000]
     return Program(ctypes.CDLL(str(path)))

@@ -11,10 +11,12 @@ from repro.sparse.multigrid.model import Level, spectral_radius
 
 #: The weight of Jacobi's method, over the spectral radius of D⁻¹A.
 JACOBI = 4 / 3
+#: A coarsest matrix of so many rows is inverted; of more rows so many steps of Jacobi's method are done instead.
+DENSE_ROWS, COARSE_STEPS = 1024, 8
 
 
 class Cycle:
-    """V(1, 1) with Jacobi's method, and the pseudo-inverse of the coarsest matrix.
+    """V(1, 1) with Jacobi's method, and the pseudo-inverse of the coarsest matrix unless that is large.
 
     Parameters
     ----------
@@ -26,18 +28,27 @@ class Cycle:
 
     def __init__(self, levels: Sequence[Level], steps: int = 8) -> None:
         self._levels = levels
-        finer = levels[:-1]
-        self._weights = [JACOBI / max(spectral_radius(level.a, steps), 1e-300) for level in finer]
-        self._inverses = [weight / level.a.diagonal() for weight, level in zip(self._weights, finer, strict=True)]
-        self._coarsest = np.linalg.pinv(levels[-1].a.toarray())
+        self._inverses = [
+            JACOBI / max(spectral_radius(level.a, steps), 1e-300) / level.a.diagonal() for level in levels
+        ]
+        coarsest = levels[-1].a
+        self._pseudo_inverse = np.linalg.pinv(coarsest.toarray()) if coarsest.shape[0] <= DENSE_ROWS else None
 
     def __call__(self, b: NDArray[np.floating], at: int = 0) -> NDArray[np.floating]:
         """Return an approximation of A⁻¹ b."""
-        level = self._levels[at]
+        level, inverse = self._levels[at], self._inverses[at]
         if level.p is None or level.r is None:
-            coarsest: NDArray[np.floating] = self._coarsest @ b
-            return coarsest
-        x = self._inverses[at] * b  # a step from 0
+            return self._solve_coarsest(b)
+        x = inverse * b  # a step from 0
         x = x + level.p @ self(level.r @ (b - level.a @ x), at + 1)
-        smoothed: NDArray[np.floating] = x + self._inverses[at] * (b - level.a @ x)
+        smoothed: NDArray[np.floating] = x + inverse * (b - level.a @ x)
         return smoothed
+
+    def _solve_coarsest(self, b: NDArray[np.floating]) -> NDArray[np.floating]:
+        if self._pseudo_inverse is not None:
+            solution: NDArray[np.floating] = self._pseudo_inverse @ b
+            return solution
+        x: NDArray[np.floating] = self._inverses[-1] * b
+        for _ in range(COARSE_STEPS - 1):
+            x = x + self._inverses[-1] * (b - self._levels[-1].a @ x)
+        return x

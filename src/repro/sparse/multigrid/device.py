@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, Program
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.kernels import Kernels
+from repro.sparse.kernels import Kernels, Scratch
 from repro.sparse.multigrid.render import width_for
 from repro.sparse.scan import Scan
 from repro.sparse.sort import RadixSort, Sorted, bits_of
@@ -44,6 +44,7 @@ class Run:
 
     def __init__(self, device: Device, load: Load, dtype: np.dtype[Any], held: ExitStack) -> None:
         self.device, self.load, self.dtype, self._held = device, load, dtype, held
+        self._scratch = self.keep(Scratch(device))
 
     def keep(self, thing: R) -> R:
         """Return what holds memory, which is given back at the end."""
@@ -104,7 +105,7 @@ class Run:
     def dots(self, n: int, vectors: Buffer, count: int, stride: int, w: Buffer, sums: Buffer) -> None:
         """Queue the products of a vector with so many others that lie a stride apart, float64 `(count,)`."""
         blocks = self.device.n_s * SHARES
-        partial = self.numbers(blocks * count, np.float64)
+        partial = self._scratch.take("shares", 8 * blocks * count)
         given: list[Argument] = [np.int32(n), np.int32(count), np.int32(stride), vectors, w, partial]
         Kernels(self.device, self.load("cycle")).blocks("dots", blocks, given)()
         self.cycle("add_shares", count, blocks, count, partial, sums)

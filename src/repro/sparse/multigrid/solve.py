@@ -1,0 +1,192 @@
+"""A V-cycle on a device, and conjugate gradients with it; vectors and numbers stay there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from repro.devices.base import Argument, Buffer, Device
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.kernels import Kernels, Launch, in_order
+from repro.sparse.multigrid.cycle import COARSE_STEPS, DENSE_ROWS, JACOBI
+from repro.sparse.multigrid.device import Load, Run, rows_of
+from repro.sparse.multigrid.levels import Coarsening, DeviceLevel
+from repro.sparse.multigrid.settings import Settings
+from repro.sparse.spgemm.product import Multiplication
+
+
+class Vectors(NamedTuple):
+    """What a level needs on the way: its right side, its solution, what is left, and one more."""
+
+    b: Buffer
+    x: Buffer
+    left: Buffer
+    other: Buffer
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What an iteration came to.
+
+    Attributes
+    ----------
+    residuals
+        Euclidean norms of b - A x, the one at the start first.
+    converged
+        Whether the last one is as small as was asked for.
+    """
+
+    residuals: list[float]
+    converged: bool
+
+
+class Solver:
+    """Solves with a hierarchy, for a right side of one place in memory.
+
+    Parameters
+    ----------
+    device, load
+        Where the levels are, and what gives modules in their precision.
+    levels
+        The finest first; they stay the caller's.
+
+    Attributes
+    ----------
+    b, x
+        The right side and the solution, `(n,)` each in the precision: to be written and read.
+
+    Raises
+    ------
+    OutOfDeviceMemory
+    """
+
+    def __init__(self, device: Device, load: Load, levels: Sequence[DeviceLevel]) -> None:
+        self._device, self._load, self._levels = device, load, levels
+        self._dtype, self._n = levels[0].a.dtype, levels[0].a.shape[0]
+        self._held = ExitStack()
+        try:
+            self._run = run = Run(device, load, self._dtype, self._held)
+            self._kernels = Kernels(device, load("cycle"))
+            self._vectors = [Vectors(*(run.scalars(level.a.shape[0]) for _ in range(4))) for level in levels]
+            self.b, self.x = run.scalars(self._n), run.scalars(self._n)
+            self._square = run.numbers(1, np.float64)
+            self._inverse = self._invert_coarsest()
+        except BaseException:
+            self._held.close()
+            raise
+
+    def cycle(self, b: Buffer, x: Buffer) -> Launch:
+        """Return what queues a V-cycle from 0: x becomes an approximation of A⁻¹ b."""
+        return in_order(self._bind_cycle(0, b, x))
+
+    def iterate(self, tolerance: float, most: int) -> Solved:
+        """Solve by cycles, each for what is left, until that is so small beside b; x is where it starts.
+
+        Parameters
+        ----------
+        tolerance
+            Of the norm of the residual over that of b.
+        most
+            Steps at the most.
+        """
+        with ExitStack() as held:
+            run = Run(self._device, self._load, self._dtype, held)
+            r, correction = run.scalars(self._n), run.scalars(self._n)
+            residual = self._product("residual", self._levels[0].a, self.x, [self.b], r)
+            add = self._kernels.over("add_vector", self._n, [np.int32(self._n), correction, self.x])
+            cycle = self.cycle(r, correction)
+            residual()
+            residuals, wanted = [self._norm(run, r)], tolerance * self._norm(run, self.b)
+            while residuals[-1] > wanted and len(residuals) <= most:
+                for launch in (cycle, add, residual):
+                    launch()
+                residuals.append(self._norm(run, r))
+        return Solved(residuals, residuals[-1] <= wanted)
+
+    def conjugate_gradients(self, tolerance: float, most: int) -> Solved:
+        """Solve by conjugate gradients with a V-cycle each, as `iterate`; the matrix is symmetric positive definite."""
+        n = np.int32(self._n)
+        with ExitStack() as held:
+            run = Run(self._device, self._load, self._dtype, held)
+            r, z, p, ap = (run.scalars(self._n) for _ in range(4))
+            rz, earlier, pap = (run.zeros(1, np.float64) for _ in range(3))
+            run.device.fill(p, 0)
+            self._product("residual", self._levels[0].a, self.x, [self.b], r)()
+            residuals, wanted = [self._norm(run, r)], tolerance * self._norm(run, self.b)
+            cycle, multiply = self.cycle(r, z), self._product("multiply", self._levels[0].a, p, [], ap)
+            while residuals[-1] > wanted and len(residuals) <= most:
+                cycle()
+                rz, earlier = earlier, rz
+                run.dots(self._n, r, 1, 0, z, rz)
+                self._kernels.over("turn", self._n, [n, rz, earlier, z, p])()  # at first nothing was there earlier
+                multiply()
+                run.dots(self._n, p, 1, 0, ap, pap)
+                self._kernels.over("advance", self._n, [n, rz, pap, p, ap, self.x, r])()
+                residuals.append(self._norm(run, r))
+        return Solved(residuals, residuals[-1] <= wanted)
+
+    def release(self) -> None:
+        """Give the memory back; the levels stay."""
+        self._held.close()
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _bind_cycle(self, at: int, b: Buffer, x: Buffer) -> list[Launch]:
+        level, own = self._levels[at], self._vectors[at]
+        if level.p is None or level.r is None:
+            return self._bind_coarsest(b, x)
+        below, weight = self._vectors[at + 1], _weight(level.radius)
+        return [
+            self._from_zero(level, b, weight, own.other),
+            self._product("residual", level.a, own.other, [b], own.left),
+            self._product("multiply", level.r, own.left, [], below.b),
+            *self._bind_cycle(at + 1, below.b, below.x),
+            self._product("add_product", level.p, below.x, [], own.other),
+            self._product("relax", level.a, own.other, [b, level.diagonal, weight], x),
+        ]
+
+    def _invert_coarsest(self) -> Buffer | np.float64:
+        """Return the pseudo-inverse on the device, column by column; or of a large matrix the weight of its steps."""
+        level = self._levels[-1]
+        if level.a.shape[0] <= DENSE_ROWS:
+            inverse = np.linalg.pinv(level.a.download().to_csr().toarray().astype(np.float64))
+            return self._run.keep(self._device.upload(np.ascontiguousarray(inverse.T).ravel()))
+        with ExitStack() as held:
+            run = Run(self._device, self._load, self._dtype, held)
+            multiplication = Multiplication(self._device, self._load, self._dtype)
+            return _weight(Coarsening(run, multiplication, Settings()).radius(level))
+
+    def _bind_coarsest(self, b: Buffer, x: Buffer) -> list[Launch]:
+        level, other, n = self._levels[-1], self._vectors[-1].other, self._levels[-1].a.shape[0]
+        if not isinstance(self._inverse, np.floating):
+            return [self._kernels.over("multiply_dense", n, [np.int32(n), self._inverse, b, x])]
+        # the last step leaves it in x
+        places = [x if (COARSE_STEPS - step) % 2 else other for step in range(COARSE_STEPS)]
+        relaxed = [
+            self._product("relax", level.a, earlier, [b, level.diagonal, self._inverse], later)
+            for earlier, later in pairwise(places)
+        ]
+        return [self._from_zero(level, b, self._inverse, places[0]), *relaxed]
+
+    def _from_zero(self, level: DeviceLevel, b: Buffer, weight: np.float64, x: Buffer) -> Launch:
+        n = level.a.shape[0]
+        return self._kernels.over("relax_zero", n, [np.int32(n), b, level.diagonal, weight, x])
+
+    def _product(self, kernel: str, matrix: Storage, x: Buffer, more: Sequence[Argument], y: Buffer) -> Launch:
+        rows, lanes = matrix.shape[0], self._run.lanes(matrix, matrix.report().pointer)
+        arguments = [np.int32(rows), *rows_of(matrix), x, *more, y]
+        return self._kernels.over(f"{kernel}_w{lanes}", rows * lanes, arguments)
+
+    def _norm(self, run: Run, vector: Buffer) -> float:
+        run.dots(self._n, vector, 1, 0, vector, self._square)
+        return float(np.sqrt(run.download(self._square, 1, np.float64)[0]))
+
+
+def _weight(radius: float) -> np.float64:
+    """Return the weight of a step of Jacobi's method."""
+    return np.float64(JACOBI / radius if radius else 0.0)

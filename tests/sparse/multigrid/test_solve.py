@@ -1,0 +1,124 @@
+"""The cycle of multigrid and what solves with it, on the CPU and by a GPU's emulator."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, cg
+
+from grids import PROBLEMS, poisson
+from repro.sparse.multigrid import model, solve
+from repro.sparse.multigrid.cycle import Cycle
+from repro.sparse.multigrid.hierarchy import set_up_on
+from repro.sparse.multigrid.settings import Settings
+from repro.sparse.multigrid.solve import Solver
+
+
+@pytest.fixture
+def solver_of(device, load, on_device):
+    held = []
+
+    def make(matrix, settings=None, precision="double"):
+        dtype = np.float32 if precision == "single" else np.float64
+        levels = set_up_on(device, load(precision), on_device(matrix, dtype), settings=settings)
+        held.extend(levels)
+        held.append(Solver(device, load(precision), levels))
+        return held[-1]
+
+    yield make
+    for thing in held:
+        thing.release()
+
+
+def read(device, buffer, n, dtype=np.float64):
+    array = np.empty(n, dtype)
+    device.download(buffer, array)
+    return array
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_cycle_is_that_of_the_host(device, solver_of, name):
+    matrix, settings = poisson(*PROBLEMS[name]), Settings(coarsest=20)
+    b = np.random.default_rng(1).random(matrix.shape[0])
+    solver = solver_of(matrix, settings)
+    device.write(solver.b, b)
+    solver.cycle(solver.b, solver.x)()
+    expected = Cycle(model.set_up(matrix, settings=settings), settings.ritz_steps)(b)
+    np.testing.assert_allclose(read(device, solver.x, len(b)), expected, rtol=1e-9, atol=1e-9 * abs(expected).max())
+    np.testing.assert_array_equal(read(device, solver.b, len(b)), b)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_conjugate_gradients_take_as_many_steps_as_on_the_host(device, solver_of, name):
+    matrix, settings = poisson(*PROBLEMS[name]), Settings(coarsest=20)
+    b = np.random.default_rng(2).random(matrix.shape[0])
+    solver = solver_of(matrix, settings)
+    device.write(solver.b, b)
+    device.fill(solver.x, 0)
+    solved = solver.conjugate_gradients(1e-8, 100)
+    steps = []
+    preconditioner = LinearOperator(matrix.shape, Cycle(model.set_up(matrix, settings=settings)))
+    cg(matrix, b, rtol=1e-8, M=preconditioner, callback=steps.append)
+    assert solved.converged and abs(len(solved.residuals) - 1 - len(steps)) <= 1
+    x = read(device, solver.x, len(b))
+    left = np.linalg.norm(b - matrix @ x)
+    assert left <= 1.1e-8 * np.linalg.norm(b)
+    assert solved.residuals[-1] == pytest.approx(left, rel=1e-3)
+
+
+def test_it_goes_on_from_where_x_is(device, solver_of):
+    matrix = poisson((40, 40), 5)
+    b = np.random.default_rng(3).random(1600)
+    solver = solver_of(matrix)
+    device.write(solver.b, b)
+    device.fill(solver.x, 0)
+    first = solver.conjugate_gradients(1e-4, 100)
+    again = solver.conjugate_gradients(1e-4, 100)
+    assert first.converged and len(again.residuals) == 1
+    few = solver.conjugate_gradients(1e-12, 2)
+    assert not few.converged and len(few.residuals) == 3
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_cycles_alone_converge(device, solver_of, precision):
+    matrix, dtype = poisson((12, 12, 12), 7), np.float32 if precision == "single" else np.float64
+    b = np.random.default_rng(4).random(1728).astype(dtype)
+    solver = solver_of(matrix, precision=precision)
+    device.write(solver.b, b)
+    device.fill(solver.x, 0)
+    solved = solver.iterate(1e-4, 60)
+    assert solved.converged and len(solved.residuals) < 40
+    x = read(device, solver.x, 1728, dtype)
+    assert np.linalg.norm(b - matrix @ x) <= 2e-4 * np.linalg.norm(b)
+
+
+def test_a_large_coarsest_level_is_relaxed(device, solver_of, monkeypatch):
+    monkeypatch.setattr(solve, "DENSE_ROWS", 10)
+    monkeypatch.setattr("repro.sparse.multigrid.cycle.DENSE_ROWS", 10)
+    matrix, settings = poisson((30, 30), 5), Settings(coarsest=40)
+    b = np.random.default_rng(5).random(900)
+    solver = solver_of(matrix, settings)
+    device.write(solver.b, b)
+    solver.cycle(solver.b, solver.x)()
+    expected = Cycle(model.set_up(matrix, settings=settings))(b)
+    np.testing.assert_allclose(read(device, solver.x, 900), expected, rtol=1e-8, atol=1e-8 * abs(expected).max())
+
+
+def test_one_level_is_solved_at_once(device, solver_of):
+    matrix = sp.csr_array(np.diag([1.0, 2.0, 4.0]))
+    solver = solver_of(matrix)
+    device.write(solver.b, np.array([1.0, 1.0, 1.0]))
+    device.fill(solver.x, 0)
+    assert len(solver.conjugate_gradients(1e-12, 5).residuals) == 2
+    np.testing.assert_allclose(read(device, solver.x, 3), [1, 0.5, 0.25])
+
+
+def test_a_matrix_that_takes_constants_to_0_is_solved_for_what_it_reaches(device, solver_of):
+    n = 400
+    ring = sp.diags_array([2 * np.ones(n), -np.ones(n - 1), -np.ones(n - 1)], offsets=[0, 1, -1]).tolil()
+    ring[0, n - 1] = ring[n - 1, 0] = -1
+    b = np.random.default_rng(6).random(n)
+    b -= b.mean()
+    solver = solver_of(sp.csr_array(ring))
+    device.write(solver.b, b)
+    device.fill(solver.x, 0)
+    assert solver.conjugate_gradients(1e-8, 100).converged
