@@ -4,10 +4,10 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from repro.operators import DynamicCSR, operator, spgemm, vectors
+    from repro.operators import DynamicCSR, amg, operator, spgemm, vectors
 
 __version__ = version("sparse-repro")
-__all__ = ["DynamicCSR", "__version__", "operator", "spgemm", "vectors"]
+__all__ = ["DynamicCSR", "__version__", "amg", "operator", "spgemm", "vectors"]
 
 
 def __getattr__(name: str) -> Any:

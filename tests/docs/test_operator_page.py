@@ -9,10 +9,12 @@ from importlib import import_module
 import pytest
 from pages import REPOSITORY, blocks
 
-PAGE, DYNAMIC, PRODUCTS = (REPOSITORY / f"docs/{page}.md" for page in ("operator", "dynamic", "products"))
+PAGE, DYNAMIC, PRODUCTS, MULTIGRID = (
+    REPOSITORY / f"docs/{page}.md" for page in ("operator", "dynamic", "products", "multigrid")
+)
 
 
-@pytest.mark.parametrize(("page", "count"), [(PAGE, 3), (DYNAMIC, 2), (PRODUCTS, 1)], ids=str)
+@pytest.mark.parametrize(("page", "count"), [(PAGE, 3), (DYNAMIC, 2), (PRODUCTS, 1), (MULTIGRID, 1)], ids=str)
 def test_the_code_runs_from_top_to_bottom(monkeypatch, tmp_path, page, count):
     monkeypatch.setenv("REPRO_CACHE", str(tmp_path))
     scope = {}
@@ -26,7 +28,12 @@ def test_the_code_runs_from_top_to_bottom(monkeypatch, tmp_path, page, count):
 
 @pytest.mark.parametrize(
     ("page", "example"),
-    [(PAGE, "conjugate_gradients"), (PAGE, "spin_transformation"), (DYNAMIC, "transitive_closure")],
+    [
+        (PAGE, "conjugate_gradients"),
+        (PAGE, "spin_transformation"),
+        (DYNAMIC, "transitive_closure"),
+        (MULTIGRID, "elasticity_multigrid"),
+    ],
     ids=lambda value: getattr(value, "stem", value),
 )
 def test_the_examples_have_the_options_that_are_shown(page, example, monkeypatch, capsys):

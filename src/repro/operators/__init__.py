@@ -3,8 +3,20 @@
 from repro.operators.arrays import DeviceArray
 from repro.operators.dynamic import DynamicCSR
 from repro.operators.linear import SpmvOperator, operator
+from repro.operators.multigrid import MultilevelSolver, amg
 from repro.operators.products import spgemm
 from repro.operators.reader import Reader
 from repro.operators.vectors import Vectors, vectors
 
-__all__ = ["DeviceArray", "DynamicCSR", "Reader", "SpmvOperator", "Vectors", "operator", "spgemm", "vectors"]
+__all__ = [
+    "DeviceArray",
+    "DynamicCSR",
+    "MultilevelSolver",
+    "Reader",
+    "SpmvOperator",
+    "Vectors",
+    "amg",
+    "operator",
+    "spgemm",
+    "vectors",
+]

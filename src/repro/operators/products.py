@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,11 @@ def spgemm(a: Any, b: Any, device: str = "auto") -> sp.csr_array:
     dtype = np.dtype(DTYPES[precision])
     with ExitStack() as held, runtime.after():
         try:
-            first, second = (_on_device(runtime, matrix, dtype, held) for matrix in (rows_of_a, rows_of_b))
-            factors = Factors(first, second)
-            product = Multiplication(runtime.device, _load(runtime, precision), dtype).in_two_phases(factors)
+            first, second = (on_device(runtime, matrix, dtype) for matrix in (rows_of_a, rows_of_b))
+            held.callback(first.release)
+            held.callback(second.release)
+            products = Multiplication(runtime.device, load_products(runtime, precision), dtype)
+            product = products.in_two_phases(Factors(first, second))
             held.callback(product.release)
             rows = product.download().to_csr()
         except OutOfDeviceMemory as error:
@@ -59,17 +62,18 @@ def spgemm(a: Any, b: Any, device: str = "auto") -> sp.csr_array:
     return rows
 
 
-def _on_device(runtime: Runtime, matrix: sp.csr_array, dtype: np.dtype[Any], held: ExitStack) -> Storage:
-    """Bring a matrix to the device, no place of which is stored twice."""
+def on_device(runtime: Runtime, matrix: sp.csr_array, dtype: np.dtype[Any]) -> Storage:
+    """Bring a matrix to the device, each row in one segment, no place of which is stored twice."""
     once = matrix.astype(dtype)
     if not once.has_canonical_format:
         once.sum_duplicates()
-    storage = Storage.upload(runtime.device, lay_out(once, 1))
-    held.callback(storage.release)
-    return storage
+    return Storage.upload(runtime.device, lay_out(once, 1))
 
 
-def _load(runtime: Runtime, precision: str) -> Callable[[str], Program]:
+def load_products(runtime: Runtime, precision: str) -> Callable[[str], Program]:
+    """Return what gives the modules of products in a precision, compiled unless the cache has them."""
+
+    @cache
     def load(module: str) -> Program:
         if module in TEMPLATES:
             return load_module(runtime, precision, module)

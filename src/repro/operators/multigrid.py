@@ -1,0 +1,296 @@
+"""Algebraic multigrid for a SciPy matrix, set up and solved with on a device, by PyAMG's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, cached_property
+from threading import RLock
+from typing import Any, Literal
+from weakref import finalize
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import LinearOperator
+
+from repro.codegen.precisions import DTYPES
+from repro.devices.base import OutOfDeviceMemory, Program
+from repro.errors import ReproError
+from repro.operators.matrix import as_rows
+from repro.operators.products import load_products, on_device
+from repro.operators.runtime import Runtime, open_runtime, templates
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.multigrid.hierarchy import set_up_on
+from repro.sparse.multigrid.levels import DeviceLevel
+from repro.sparse.multigrid.render import MODULES, render_multigrid
+from repro.sparse.multigrid.settings import Settings
+from repro.sparse.multigrid.solve import Solver
+
+
+def amg(
+    A: Any,
+    B: ArrayLike | None = None,
+    *,
+    unknowns: int = 1,
+    theta: float = 0.0,
+    omega: float = 4 / 3,
+    max_levels: int = 20,
+    max_coarse: int = 100,
+    device: str = "auto",
+) -> MultilevelSolver:
+    """Set algebraic multigrid by smoothed aggregation up, wholly on a device.
+
+    Parameters
+    ----------
+    A
+        A square SciPy sparse matrix or array of real numbers, float32 to be set up and solved in single precision. Its
+        diagonal has no zeros; solving by conjugate gradients needs it symmetric and positive definite.
+    B
+        Vectors that the matrix nearly takes to 0, `(n, k)` or `(n,)`; None: the constant one. For elasticity these are
+        the motions of a rigid body.
+    unknowns
+        Of a node, one after the other in the rows of A, such as three displacements; nodes are aggregated whole.
+    theta
+        An entry a_ij counts as strong where |a_ij| > θ √(|a_ii a_jj|).
+    omega
+        The prolongator is smoothed by this weight over the spectral radius of D⁻¹A.
+    max_levels, max_coarse
+        The most levels; a matrix of so few rows is not made coarser.
+    device
+        `auto` (a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
+
+    Raises
+    ------
+    ReproError
+        There is no multigrid for this, or not on that device.
+    """
+    rows, precision = as_rows(A, what="A")
+    settings = Settings(theta, omega, max_coarse, max_levels)
+    near_null = None if B is None else _vectors(B, rows.shape[0])
+    runtime = open_runtime(device)
+    load = _load(runtime, precision)
+    with runtime.after():
+        try:
+            stored = on_device(runtime, rows, np.dtype(DTYPES[precision]))
+            levels = set_up_on(runtime.device, load, stored, near_null, unknowns, settings)
+            try:
+                solver = Solver(runtime.device, load, levels)
+            except BaseException:
+                _release(levels)
+                raise
+        except OutOfDeviceMemory as error:
+            raise runtime.no_room(error) from None
+    return MultilevelSolver(runtime, levels, solver)
+
+
+class Level:
+    """A level of a hierarchy, its matrices brought to the host when they are asked for.
+
+    Attributes
+    ----------
+    A
+        Its matrix.
+    P, R
+        The prolongator from the next level, and the restriction to it; the coarsest level has none.
+    aggregates
+        The aggregate of each node, int32, -1 for none; the coarsest level has none.
+    """
+
+    def __init__(self, runtime: Runtime, level: DeviceLevel) -> None:
+        self._runtime, self._level = runtime, level
+
+    @cached_property
+    def A(self) -> sp.csr_array:
+        """The matrix."""
+        return self._read(self._level.a)
+
+    @cached_property
+    def P(self) -> sp.csr_array:
+        """The prolongator."""
+        return self._read(self._of_finer(self._level.p))
+
+    @cached_property
+    def R(self) -> sp.csr_array:
+        """The restriction."""
+        return self._read(self._of_finer(self._level.r))
+
+    @cached_property
+    def aggregates(self) -> NDArray[np.int32]:
+        """The aggregate of each node."""
+        buffer = self._of_finer(self._level.aggregates)
+        found = np.empty(buffer.nbytes // 4, np.int32)
+        with self._runtime.after():
+            self._runtime.device.download(buffer, found)
+        return found
+
+    @property
+    def nnz(self) -> int:
+        """Entries of the matrix."""
+        return self._level.nnz
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self._level.a.shape
+
+    def _of_finer(self, part: Any) -> Any:
+        if part is None:
+            raise AttributeError("the coarsest level has neither P nor R nor aggregates")
+        return part
+
+    def _read(self, storage: Storage) -> sp.csr_array:
+        with self._runtime.after():
+            matrix = storage.download().to_csr()
+        matrix.sort_indices()
+        return matrix
+
+
+class MultilevelSolver:
+    """A hierarchy on a device; made by `repro.amg`. One thread at a time works with it.
+
+    Attributes
+    ----------
+    levels
+        The finest first.
+    """
+
+    def __init__(self, runtime: Runtime, levels: list[DeviceLevel], solver: Solver) -> None:
+        self._runtime, self._solver = runtime, solver
+        self._n, self._dtype = levels[0].a.shape[0], levels[0].a.dtype
+        self.levels = [Level(runtime, level) for level in levels]
+        self._cycle = solver.cycle(solver.b, solver.x)
+        self._lock = RLock()
+        finalize(self, _give_back, levels, solver)
+
+    @property
+    def device_name(self) -> str:
+        """What it runs on."""
+        return self._runtime.device.name
+
+    def operator_complexity(self) -> float:
+        """Return the entries of the matrices of all levels over those of the finest."""
+        return sum(level.nnz for level in self.levels) / max(self.levels[0].nnz, 1)
+
+    def grid_complexity(self) -> float:
+        """Return the rows of all levels over those of the finest."""
+        return sum(level.shape[0] for level in self.levels) / max(self.levels[0].shape[0], 1)
+
+    def aspreconditioner(self) -> LinearOperator:
+        """Return one V-cycle as a SciPy operator, for SciPy's solvers; vectors come from the host and go there."""
+        return LinearOperator(
+            (self._n, self._n), matvec=self._precondition, rmatvec=self._precondition, dtype=self._dtype
+        )
+
+    def solve(
+        self,
+        b: ArrayLike,
+        x0: ArrayLike | None = None,
+        tol: float = 1e-5,
+        maxiter: int = 100,
+        accel: Literal["cg"] | None = "cg",
+        residuals: list[float] | None = None,
+    ) -> NDArray[np.floating]:
+        """Return the solution of A x = b, computed on the device.
+
+        Parameters
+        ----------
+        b
+            `(n,)`.
+        x0
+            Where to start; None: 0.
+        tol
+            Of the norm of the residual over that of b.
+        maxiter
+            Steps at the most; the last x is returned where they are not enough.
+        accel
+            `cg`: conjugate gradients with a V-cycle each step; None: cycles alone.
+        residuals
+            A list that gets the norm of each residual, the one at the start first.
+
+        Raises
+        ------
+        ReproError
+            The arguments make no sense.
+        """
+        if accel not in ("cg", None):
+            raise ReproError("unknown acceleration", where="accel", expected="cg or None", actual=repr(accel))
+        start = np.zeros(self._n, self._dtype) if x0 is None else self._vector(x0, "x0")
+        right = self._vector(b, "b")
+        with self._lock, self._runtime.after():
+            self._write(self._solver.b, right)
+            self._write(self._solver.x, start)
+            solve = self._solver.conjugate_gradients if accel else self._solver.iterate
+            solved = solve(tol, maxiter)
+            x = self._read()
+        if residuals is not None:
+            residuals[:] = solved.residuals
+        return x
+
+    def _precondition(self, b: NDArray[Any]) -> NDArray[np.floating]:
+        right = self._vector(np.asarray(b).reshape(-1), "b")
+        with self._lock, self._runtime.after():
+            self._write(self._solver.b, right)
+            self._cycle()
+            return self._read()
+
+    def _vector(self, array: ArrayLike, what: str) -> NDArray[np.floating]:
+        vector = np.ascontiguousarray(array)
+        if vector.shape != (self._n,) or vector.dtype.kind not in "fiub":
+            raise ReproError(
+                "this is no vector of the matrix",
+                where=what,
+                expected=f"{self._n} real numbers",
+                actual=f"{vector.dtype} of shape {vector.shape}",
+            )
+        return vector.astype(self._dtype, copy=False)
+
+    def _write(self, buffer: Any, vector: NDArray[np.floating]) -> None:
+        if self._n:
+            self._runtime.device.write(buffer, vector)
+
+    def _read(self) -> NDArray[np.floating]:
+        x = np.empty(self._n, self._dtype)
+        if self._n:
+            self._runtime.device.download(self._solver.x, x)
+        return x
+
+    def __repr__(self) -> str:
+        sizes = " > ".join(str(level.shape[0]) for level in self.levels)
+        return f"<{type(self).__name__}: levels of {sizes} rows, {self._dtype}, on {self.device_name}>"
+
+
+def _vectors(B: ArrayLike, rows: int) -> NDArray[np.floating]:
+    vectors = np.asarray(B)
+    if vectors.ndim == 1:
+        vectors = vectors[:, None]
+    if vectors.ndim != 2 or vectors.shape[0] != rows or vectors.dtype.kind not in "fiub":
+        raise ReproError(
+            "these are no vectors of the matrix",
+            where="B",
+            expected=f"({rows}, k) real numbers",
+            actual=f"{vectors.dtype} of shape {vectors.shape}",
+        )
+    return vectors.astype(np.float64)
+
+
+def _load(runtime: Runtime, precision: str) -> Callable[[str], Program]:
+    others = load_products(runtime, precision)
+
+    @cache
+    def load(module: str) -> Program:
+        if module not in MODULES:
+            return others(module)
+        source = render_multigrid(templates(), f"{precision}/{module}", runtime.device.target, "amg")
+        return runtime.program(source, f"amg/{precision}-{module}")
+
+    return load
+
+
+def _give_back(levels: list[DeviceLevel], solver: Solver) -> None:
+    solver.release()
+    _release(levels)
+
+
+def _release(levels: list[DeviceLevel]) -> None:
+    for level in levels:
+        level.release()

@@ -1,0 +1,93 @@
+"""Multigrid for a SciPy matrix, as a user asks for it."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import cg
+
+import repro
+from grids import poisson
+from repro.errors import ReproError
+
+DEVICE = "opencl:0"
+
+
+@pytest.fixture(scope="module")
+def hierarchy():
+    matrix = poisson((40, 40), 9)
+    return matrix, repro.amg(matrix, max_coarse=20, device=DEVICE)
+
+
+def test_the_levels_are_matrices_of_scipy(hierarchy):
+    matrix, ml = hierarchy
+    assert len(ml.levels) == 3 and abs(ml.levels[0].A - matrix).max() == 0
+    for level, coarser in zip(ml.levels[:-1], ml.levels[1:], strict=True):
+        assert level.P.shape == (level.shape[0], coarser.shape[0])
+        assert abs(level.R - level.P.T).max() == 0
+        expected = level.R @ level.A @ level.P
+        assert abs(coarser.A - expected).max() <= 1e-12 * abs(expected).max()
+        assert level.aggregates.max() + 1 == coarser.shape[0]
+    with pytest.raises(AttributeError, match="coarsest"):
+        _ = ml.levels[-1].P
+    nnz = [level.A.nnz for level in ml.levels]
+    assert ml.operator_complexity() == pytest.approx(sum(nnz) / nnz[0])
+    assert 1 < ml.grid_complexity() < 1.3
+    assert "1600 > " in repr(ml)
+
+
+@pytest.mark.parametrize("accel", ["cg", None])
+def test_a_system_is_solved(hierarchy, accel):
+    matrix, ml = hierarchy
+    b, residuals = np.random.default_rng(1).random(1600), []
+    x = ml.solve(b, tol=1e-8, accel=accel, residuals=residuals)
+    assert np.linalg.norm(b - matrix @ x) <= 1.1e-8 * np.linalg.norm(b)
+    assert residuals[0] == pytest.approx(np.linalg.norm(b)) and residuals[-1] <= 1e-8 * residuals[0]
+    again = []
+    ml.solve(b, x0=x, tol=1e-7, accel=accel, residuals=again)
+    assert len(again) == 1
+
+
+def test_it_preconditions_scipys_solvers(hierarchy):
+    matrix, ml = hierarchy
+    b = np.random.default_rng(2).random(1600)
+    steps = []
+    _, failed = cg(matrix, b, rtol=1e-8, M=ml.aspreconditioner(), callback=steps.append)
+    assert not failed and len(steps) < 20
+    plain = []
+    cg(matrix, b, rtol=1e-8, callback=plain.append)
+    assert len(plain) > 2 * len(steps)
+
+
+def test_single_precision():
+    matrix = sp.csr_array(poisson((12, 12, 12), 7), dtype=np.float32)
+    ml = repro.amg(matrix, device=DEVICE)
+    b = np.ones(1728)
+    x = ml.solve(b, tol=1e-4)
+    assert x.dtype == np.float32 and ml.levels[1].A.dtype == np.float32
+    assert np.linalg.norm(b - matrix @ x) < 2e-4 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"A": np.eye(3)}, "no sparse matrix"),
+        ({"A": sp.csr_array((3, 4))}, "square"),
+        ({"A": sp.csr_array((3, 3))}, "row 0, the first of 3"),
+        ({"B": np.ones((5, 1))}, "no vectors of the matrix"),
+        ({"unknowns": 7}, "unknowns of a node"),
+        ({"theta": 2.0}, "theta"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change, message):
+    given = {"A": poisson((6, 6), 5), **change}
+    with pytest.raises(ReproError, match=message):
+        repro.amg(**given, device=DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"b": np.ones(3)}, "no vector"), ({"b": 1j * np.ones(1600)}, "no vector"), ({"accel": "gmres"}, "acceleration")],
+)
+def test_a_system_that_makes_no_sense_is_refused(hierarchy, change, message):
+    with pytest.raises(ReproError, match=message):
+        hierarchy[1].solve(**{"b": np.ones(1600), **change})
