@@ -4,35 +4,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.codegen.compile import compile_module
 from repro.sparse.dynamic.layout import lay_out
-from repro.sparse.dynamic.render import render_module
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm.plan import papers_plan, plan_products
 from repro.sparse.spgemm.product import Factors, Multiplication
-from repro.sparse.spgemm.render import MODULES, render_spgemm
 from repro.sparse.spgemm.shapes import BINS
 from sparse_factors import around_edges, assert_product, doubled, fragmented, of_sizes, random
 
 pytestmark = pytest.mark.gpu
 DTYPES = {"single": np.float32, "double": np.float64}
-
-
-@pytest.fixture(scope="module")
-def load(gpu, templates, tmp_path_factory):
-    """Give what loads the modules of a precision, each compiled at first use."""
-    folder, programs = tmp_path_factory.mktemp("spgemm"), {}
-
-    def load_one(key):
-        if key not in programs:
-            render = render_spgemm if key.partition("/")[2] in MODULES else render_module
-            manifest = folder / f"{key}.json"
-            module = compile_module(render(templates, key, gpu.target, "tests"), gpu.target, manifest)
-            assert module.binary, module.message
-            programs[key] = gpu.load(manifest.parent / module.binary)
-        return programs[key]
-
-    return lambda precision: lambda module: load_one(f"{precision}/{module}")
 
 
 def multiply(gpu, load, way, precision, factors):
