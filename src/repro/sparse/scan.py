@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from repro.bench.guards import Guards
-from repro.devices.base import Buffer, Device, Program
+from repro.devices.base import PART_ALIGNMENT, Buffer, Device, Program
 from repro.errors import ReproError
 from repro.sparse.kernels import N_T
 
@@ -81,6 +81,16 @@ class Scan:
     def release(self) -> None:
         """Give the memory back; harmless a second time."""
         self._partial.release()
+
+
+def read_total(device: Device, sums: Buffer, n: int) -> int:
+    """Wait for what is queued, and return the sum of all n numbers: the last of their n + 1 sums."""
+    first = 4 * n // PART_ALIGNMENT * PART_ALIGNMENT
+    end = device.part(sums, first, 4 * (n + 1) - first)
+    numbers = np.empty(n + 1 - first // 4, np.int32)
+    device.download(end, numbers)
+    end.release()
+    return int(numbers[-1])
 
 
 def check_size(n: int, capacity: int, what: str) -> None:

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.spgemm.coordinates import CoordinateMultiplication
 from repro.sparse.spgemm.plan import papers_plan, plan_products
 from repro.sparse.spgemm.product import Factors, Multiplication
 from repro.sparse.spgemm.shapes import BINS
@@ -18,12 +19,14 @@ DTYPES = {"single": np.float32, "double": np.float64}
 def multiply(gpu, load, way, precision, factors):
     plans = {"sorted": papers_plan, "crowded": lambda *given: plan_products(*given, (64,) * BINS)}
     plan = plans[way](gpu.target, DTYPES[precision]().nbytes) if way in plans else None
+    if way == "coordinates":
+        return CoordinateMultiplication(gpu, load(precision), 1 << 18).multiply(factors)
     products = Multiplication(gpu, load(precision), DTYPES[precision], plan)
     return products.in_two_phases(factors) if way == "two" else products.in_one_phase(factors)
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
-@pytest.mark.parametrize("way", ["one", "two", "sorted", "crowded"])
+@pytest.mark.parametrize("way", ["one", "two", "sorted", "crowded", "coordinates"])
 @pytest.mark.parametrize("what", ["limits", "short rows", "many rows", "long rows", "chains"])
 def test_every_way(gpu, load, way, precision, what):
     dtype = DTYPES[precision]

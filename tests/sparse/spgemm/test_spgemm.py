@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm import product
+from repro.sparse.spgemm.coordinates import CoordinateMultiplication
 from repro.sparse.spgemm.plan import papers_plan, plan_products
 from repro.sparse.spgemm.product import Factors
 from repro.sparse.spgemm.shapes import BINS, EXPECTED
@@ -164,3 +165,25 @@ def test_more_entries_than_offsets_tell_apart_are_refused(multiplication, on_dev
     for multiply in (multiplication().in_one_phase, multiplication().in_two_phases):
         with pytest.raises(ReproError, match="more entries than a matrix can hold"):
             multiply(Factors(stored, stored))
+
+
+@pytest.mark.parametrize("most", [1, 700, 1 << 20])
+def test_through_coordinates_in_slices(device, load, on_device, most):
+    a = sp.csr_array(sp.vstack([random(40, 60, 0.05), sp.csr_array((3, 60)), random(5, 60, 0.9)]))
+    b = random(60, 90, 0.2, 2)
+    c = CoordinateMultiplication(device, load("double"), most).multiply(Factors(on_device(a), on_device(b)))
+    assert_product(c, a, b, in_order=True)
+
+
+def test_through_coordinates_of_chains(device, load):
+    a, b = random(50, 40, 0.2), random(40, 90, 0.3)
+    stored = [Storage.upload(device, fragmented(matrix, 3)) for matrix in (a, doubled(b))]
+    c = CoordinateMultiplication(device, load("double")).multiply(Factors(*stored, "chain"))
+    assert_product(c, a, sp.csr_array(2 * b), in_order=True)
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 4), (3, 5, 4), (3, 0, 4), (3, 4, 0)])
+def test_nothing_through_coordinates(device, load, on_device, shape):
+    a, b = sp.csr_array(shape[:2]), sp.csr_array(shape[1:])
+    c = CoordinateMultiplication(device, load("double")).multiply(Factors(on_device(a), on_device(b)))
+    assert_product(c, a, b)

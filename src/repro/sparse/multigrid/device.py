@@ -13,7 +13,7 @@ from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, Program
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels, Scratch
 from repro.sparse.multigrid.render import width_for
-from repro.sparse.scan import Scan
+from repro.sparse.scan import Scan, read_total
 from repro.sparse.sort import RadixSort, Sorted, bits_of
 from repro.sparse.work import Releases
 
@@ -88,9 +88,7 @@ class Run:
         """Return the sums of the sizes before each of so many, int32 `(count + 1,)`, and that of all; waits."""
         sums = self.numbers(count + 1, np.int32)
         self.keep(Scan(self.device, self.load("sort"), max(count, 1))).bind(sizes, sums, count)()
-        first = 4 * count // PART_ALIGNMENT * PART_ALIGNMENT
-        end = self.keep(self.device.part(sums, first, 4 * (count + 1) - first))
-        return sums, int(self.download(end, count + 1 - first // 4, np.int32)[-1])
+        return sums, read_total(self.device, sums, count)
 
     def vectors(self, count: int, n: int) -> tuple[list[Buffer], Buffer, int]:
         """Return so many vectors of n numbers, the memory that they lie in, and how many numbers they are apart."""

@@ -132,7 +132,7 @@ class Multiplication:
                     self._compute("one", factors, c, bins, again, self._careful, left)
                     return c
                 if capacity == MOST_ENTRIES:
-                    raise _too_many(needed)
+                    raise too_many(needed)
                 capacity = min(needed, MOST_ENTRIES)
                 bins.by_products(factors.a, factors.b, c)
 
@@ -155,7 +155,7 @@ class Multiplication:
             entries = bins.read()
             total, rows = sum(entries.totals), c.shape[0]
             if total > MOST_ENTRIES:
-                raise _too_many(total)
+                raise too_many(total)
             c.make_room(total)
             offsets = self._keep(held, self._device.allocate(4 * (rows + 1)))
             scan = self._keep(held, Scan(self._device, self._load("sort"), rows))
@@ -250,7 +250,8 @@ def _expected(counts: Counts) -> int:
     return min(sum(2 * total // max(fewer, 2) for total, fewer in products), MOST_ENTRIES)
 
 
-def _too_many(entries: int) -> ReproError:
+def too_many(entries: int) -> ReproError:
+    """Return what to say of a product with so many entries."""
     return ReproError(
         "the product has more entries than a matrix can hold",
         expected=f"at most {MOST_ENTRIES:,}",

@@ -21,8 +21,8 @@ Mode = Literal["one", "symbolic", "numeric"]
 MODES: tuple[Mode, ...] = ("one", "symbolic", "numeric")
 #: Lanes that count the products of a row.
 COUNT_WIDTH = {"cuda": 4, "opencl": 1}
-#: The modules: counting and listing rows, a mode each, and the paper's way; in both formats.
-KERNELS = ("count", *MODES, "esc")
+#: The modules: counting and listing rows, a mode each, the paper's way, and that through coordinates; in both formats.
+KERNELS = ("count", *MODES, "esc", "expand")
 MODULES = tuple(f"{kernels}-{format}" for kernels in KERNELS for format in FORMATS)
 
 
@@ -64,9 +64,11 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
             "count_width": count_width,
             "distances": [1 << bit for bit in range(count_width.bit_length() - 1)],
         }
+    elif kernels == "expand":
+        own = {"width": target.warp if target.dialect == "cuda" else 1}
     elif kernels == "esc":
         own = {"shapes": sort_shapes(target, scalar_bytes)}
     else:
         own = {"mode": kernels, "shapes": hash_shapes(target, scalar_bytes)}
-    template = f"sparse/spgemm/{kernels if kernels in ('count', 'esc') else 'hash'}.j2"
+    template = f"sparse/spgemm/{'hash' if kernels in MODES else kernels}.j2"
     return render_template(templates, template, title=f"{owner}: {module}, {precision} precision", **words, **own)
