@@ -6,48 +6,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
-from repro.codegen.compile import compile_module
 from repro.codegen.precisions import DTYPES
-from repro.codegen.targets import CPU
 from repro.devices.base import Program
-from repro.devices.opencl import OpenClDevice
 from repro.sparse.dynamic.batch import Batch
 from repro.sparse.dynamic.layout import Arrays
 from repro.sparse.dynamic.matrix import DynamicMatrix
-from repro.sparse.dynamic.render import render_module
-
-
-@pytest.fixture(scope="session", params=["opencl", pytest.param("cuda", marks=needs_compiler)])
-def device(request, cpu_device: OpenClDevice) -> OpenClDevice | EmulatedCuda:
-    """The CPU through OpenCL, and as a GPU's emulator: warps do by other words what OpenCL's work-items do."""
-    return cpu_device if request.param == "opencl" else EmulatedCuda()
+from sparse_modules import loader
 
 
 @pytest.fixture(scope="session")
-def loaded(tmp_path_factory) -> tuple[Path, dict[tuple[str, str], Program]]:
-    """A folder of modules, and those that are loaded, by target and key."""
+def loaders(tmp_path_factory) -> tuple[Path, dict[str, Callable[[str], Program]]]:
+    """A folder of modules, and what loads them, by target: a file of tests may have another device."""
     return tmp_path_factory.mktemp("dynamic"), {}
 
 
 @pytest.fixture
-def load_module(templates, device, loaded) -> Callable[[str], Program]:
+def load_module(templates, device, loaders) -> Callable[[str], Program]:
     """Load the module of a key, compiled at first use."""
-    folder, programs = loaded
-
-    def load(key: str) -> Program:
-        name = device.target.name, key
-        if name not in programs:
-            source = render_module(templates, key, device.target, "tests")
-            if isinstance(device, EmulatedCuda):
-                programs[name] = compile_kernels(source, folder)
-            else:
-                module = compile_module(source, CPU, folder / f"{key}.json")
-                assert module.binary, module.message
-                programs[name] = device.load((folder / f"{key}.json").parent / module.binary)
-        return programs[name]
-
-    return load
+    folder, by_target = loaders
+    return by_target.setdefault(device.target.name, loader(device, templates, folder))
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from repro.codegen.precisions import DTYPES, SCALARS
+from repro.codegen.precisions import SCALARS
 from repro.codegen.targets import Target
 from repro.codegen.templates import render_template
-from repro.errors import ReproError
 from repro.sparse.dynamic import state
 from repro.sparse.kernels import N_T
+from repro.sparse.keys import split_key
 
 #: What there is a module of, and the template of each. Readers beside changes, and batches in other types, are for a
 #: matrix that is taken away.
@@ -61,15 +61,8 @@ def render_module(templates: Path, key: str, target: Target, study: str, more: d
     ReproError
         The key is none, or a template is missing or wrong.
     """
-    precision, _, module = key.partition("/")
     every = {**TEMPLATES, **(more or {})}
-    if precision not in DTYPES or module not in every:
-        raise ReproError(
-            "unknown module",
-            where=f"study {study}",
-            expected=f"PRECISION/MODULE with a precision of {', '.join(DTYPES)} and a module of {', '.join(every)}",
-            actual=key,
-        )
+    precision, module = split_key(key, every, f"study {study}")
     title = f"{study}: {module}, {precision} precision"
     return render_template(templates, every[module], title=title, **_words(precision, target))
 

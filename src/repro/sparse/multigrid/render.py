@@ -9,8 +9,8 @@ import numpy as np
 from repro.codegen.precisions import DTYPES, SCALARS
 from repro.codegen.targets import Target
 from repro.codegen.templates import render_template
-from repro.errors import ReproError
 from repro.sparse.kernels import N_T
+from repro.sparse.keys import split_key
 from repro.sparse.multigrid.model import DEPENDENT, KEY_BITS
 
 #: What there is a module of: a template of that name in `kernels/sparse/multigrid/`.
@@ -34,14 +34,7 @@ def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> s
     ReproError
         The key is none, or a template is missing or wrong.
     """
-    precision, _, module = key.partition("/")
-    if precision not in SCALARS or module not in MODULES:
-        raise ReproError(
-            "unknown module",
-            where=owner,
-            expected=f"PRECISION/MODULE with a precision of {', '.join(SCALARS)} and a module of {', '.join(MODULES)}",
-            actual=key,
-        )
+    precision, module = split_key(key, MODULES, owner)
     return render_template(
         templates,
         f"sparse/multigrid/{module}.j2",

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from repro.codegen.precisions import SCALARS
 from repro.codegen.targets import Target
 from repro.codegen.templates import render_template
-from repro.errors import ReproError
 from repro.sparse.dynamic import state
 from repro.sparse.kernels import N_T
+from repro.sparse.keys import split_key
 from repro.sparse.spgemm.shapes import BINS, LIMITS, hash_shapes, sort_shapes
 
 #: How rows of the operands lie. `exact`: in one segment each, without room, no column twice. `chain`: anyhow.
@@ -39,14 +39,7 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
     ReproError
         The key is none, or a template is missing or wrong.
     """
-    precision, _, module = key.partition("/")
-    if precision not in SCALARS or module not in MODULES:
-        raise ReproError(
-            "unknown module",
-            where=owner,
-            expected=f"PRECISION/MODULE with a precision of {', '.join(SCALARS)} and a module of {', '.join(MODULES)}",
-            actual=key,
-        )
+    precision, module = split_key(key, MODULES, owner)
     kernels, format = module.split("-")
     scalar, scalar_bytes = SCALARS[precision]
     count_width = COUNT_WIDTH[target.dialect]
