@@ -126,3 +126,36 @@ def test_matrices_that_cannot_be_set_up_are_refused(levels_of, change, message):
 def test_vectors_that_do_not_fit_are_refused(levels_of, near, unknowns, message):
     with pytest.raises(ReproError, match=message):
         levels_of(poisson((20, 20), 5), None if near is None else np.ones(near), unknowns)
+
+
+def test_a_negative_diagonal_is_taken_as_it_is(device, levels_of):
+    matrix = -poisson((20, 20), 5)
+    assert_levels(device, levels_of(matrix), model.set_up(matrix), 1e-10)
+
+
+def test_a_strongly_anisotropic_matrix_is_made_coarser_along_what_is_strong(device, levels_of):
+    line = sp.diags_array([2 * np.ones(30), -np.ones(29), -np.ones(29)], offsets=[0, 1, -1])
+    matrix = sp.csr_array(sp.kron(line, sp.eye_array(30)) + 1e-3 * sp.kron(sp.eye_array(30), line))
+    settings = Settings(theta=0.1, coarsest=40)
+    levels, expected = levels_of(matrix, settings=settings), model.set_up(matrix, settings=settings)
+    assert_levels(device, levels, expected, 1e-10)
+    columns = expected[0].aggregates.reshape(30, 30)
+    assert all(not set(columns[:, i]) & set(columns[:, i + 1]) for i in range(29))  # none across what is weak
+
+
+def test_a_matrix_that_is_not_symmetric(device, levels_of):
+    matrix = sp.csr_array(poisson((20, 20), 5) + 0.3 * sp.diags_array(np.ones(399), offsets=1, shape=(400, 400)))
+    assert_levels(device, levels_of(matrix), model.set_up(matrix), 1e-9)
+
+
+def test_it_is_the_same_each_time(device, levels_of):
+    matrix = poisson((16, 16, 16), 7)
+    first, second = levels_of(matrix), levels_of(matrix)
+    for one, other in zip(first, second, strict=True):
+        assert to_csr(one.a).data.tobytes() == to_csr(other.a).data.tobytes()
+
+
+def test_no_coarser_level_where_it_would_hardly_be_smaller(levels_of):
+    pairs = sp.csr_array(sp.kron(sp.eye_array(100), np.array([[2.0, -1.0], [-1.0, 2.0]])))
+    assert len(levels_of(pairs, settings=Settings(stall=0.4))) == 1
+    assert len(levels_of(pairs, settings=Settings(stall=0.9))) == 2
