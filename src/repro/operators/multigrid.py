@@ -273,6 +273,7 @@ def _vectors(B: ArrayLike, rows: int) -> NDArray[np.floating]:
     return vectors.astype(np.float64)
 
 
+@cache
 def _load(runtime: Runtime, precision: str) -> Callable[[str], Program]:
     others = load_products(runtime, precision)
 

@@ -48,8 +48,9 @@ def spgemm(a: Any, b: Any, device: str = "auto") -> sp.csr_array:
     dtype = np.dtype(DTYPES[precision])
     with ExitStack() as held, runtime.after():
         try:
-            first, second = (on_device(runtime, matrix, dtype) for matrix in (rows_of_a, rows_of_b))
+            first = on_device(runtime, rows_of_a, dtype)
             held.callback(first.release)
+            second = on_device(runtime, rows_of_b, dtype)
             held.callback(second.release)
             products = Multiplication(runtime.device, load_products(runtime, precision), dtype)
             product = products.in_two_phases(Factors(first, second))
@@ -70,6 +71,7 @@ def on_device(runtime: Runtime, matrix: sp.csr_array, dtype: np.dtype[Any]) -> S
     return Storage.upload(runtime.device, lay_out(once, 1))
 
 
+@cache
 def load_products(runtime: Runtime, precision: str) -> Callable[[str], Program]:
     """Return what gives the modules of products in a precision, compiled unless the cache has them."""
 
