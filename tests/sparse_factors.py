@@ -11,6 +11,13 @@ def random(rows, columns, density, seed=1):
     return sp.csr_array(sp.random(rows, columns, density, format="csr", random_state=seed))
 
 
+def to_csr(storage):
+    """Return a matrix on a device as SciPy has it, columns in order."""
+    matrix = storage.download().to_csr()
+    matrix.sort_indices()
+    return matrix
+
+
 def reference(a, b):
     """Return the product and, entry by entry, the sum of the sizes of all its terms: what cancels stays an entry."""
     pattern = abs(a) @ abs(b)

@@ -30,6 +30,12 @@ R = TypeVar("R", bound=Releases)
 T = TypeVar("T")
 
 
+def keep(held: ExitStack, thing: R) -> R:
+    """Return what holds memory, which is given back when the stack is closed."""
+    held.callback(thing.release)
+    return thing
+
+
 class Work:
     """The programs and the memory of a runnable.
 
@@ -62,8 +68,7 @@ class Work:
 
     def keep(self, thing: R) -> R:
         """Return what holds memory, which is given back at the end."""
-        self._held.callback(thing.release)
-        return thing
+        return keep(self._held, thing)
 
     def fact(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return what runnables of a problem share on the host, computed at first use."""

@@ -12,6 +12,7 @@ from repro.sparse.multigrid import model
 from repro.sparse.multigrid.cycle import Cycle
 from repro.sparse.multigrid.hierarchy import set_up_on
 from repro.sparse.multigrid.solve import Solver
+from sparse_factors import to_csr
 
 pytestmark = pytest.mark.gpu
 PROBLEMS = {"5": ((200, 200), 5), "9": ((200, 200), 9), "7": ((32, 32, 32), 7), "27": ((32, 32, 32), 27)}
@@ -31,12 +32,6 @@ def levels_of(gpu, load):
     for levels in held:
         for level in levels:
             level.release()
-
-
-def to_csr(storage):
-    matrix = storage.download().to_csr()
-    matrix.sort_indices()
-    return matrix
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])

@@ -9,6 +9,7 @@ from repro.errors import ReproError
 from repro.sparse.multigrid import model
 from repro.sparse.multigrid.hierarchy import set_up_on
 from repro.sparse.multigrid.settings import Settings
+from sparse_factors import to_csr
 
 
 @pytest.fixture
@@ -26,12 +27,6 @@ def levels_of(device, load, on_device):
     for levels in held:
         for level in levels:
             level.release()
-
-
-def to_csr(storage):
-    matrix = storage.download().to_csr()
-    matrix.sort_indices()
-    return matrix
 
 
 def assert_levels(device, levels, expected, tolerance):

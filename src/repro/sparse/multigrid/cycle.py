@@ -28,17 +28,20 @@ class Cycle:
 
     def __init__(self, levels: Sequence[Level], steps: int = 8) -> None:
         self._levels = levels
-        self._inverses = [
-            JACOBI / max(spectral_radius(level.a, steps), 1e-300) / level.a.diagonal() for level in levels
-        ]
         coarsest = levels[-1].a
-        self._pseudo_inverse = np.linalg.pinv(coarsest.toarray()) if coarsest.shape[0] <= DENSE_ROWS else None
+        dense = coarsest.shape[0] <= DENSE_ROWS
+        self._pseudo_inverse = np.linalg.pinv(coarsest.toarray()) if dense else None
+        self._inverses = [
+            JACOBI / max(spectral_radius(level.a, steps), 1e-300) / level.a.diagonal()
+            for level in (levels[:-1] if dense else levels)
+        ]
 
     def __call__(self, b: NDArray[np.floating], at: int = 0) -> NDArray[np.floating]:
         """Return an approximation of A⁻¹ b."""
-        level, inverse = self._levels[at], self._inverses[at]
+        level = self._levels[at]
         if level.p is None or level.r is None:
             return self._solve_coarsest(b)
+        inverse = self._inverses[at]
         x = inverse * b  # a step from 0
         x = x + level.p @ self(level.r @ (b - level.a @ x), at + 1)
         smoothed: NDArray[np.floating] = x + inverse * (b - level.a @ x)

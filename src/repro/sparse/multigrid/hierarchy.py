@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from repro.devices.base import Device
 from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.multigrid.device import Load, Run
+from repro.sparse.launches import Load
+from repro.sparse.multigrid.device import Run
 from repro.sparse.multigrid.levels import Coarsening, DeviceLevel, NearNull
 from repro.sparse.multigrid.settings import Settings
 from repro.sparse.spgemm.product import Multiplication
@@ -93,11 +94,11 @@ def _coarsen(
         radius = step.radius(level)
         p = step.prolongator(level, aggregates, t, unknowns, near.count, radius)
         made.callback(p.release)
-        r, p_nnz = step.transposed(p)
+        r = step.transposed(p)
         made.callback(r.release)
         a, nnz = step.coarse(level.a, p, r)
         made.pop_all()
-    level = replace(level, radius=radius, p=p, r=r, aggregates=aggregates, p_nnz=p_nnz)
+    level = replace(level, radius=radius, p=p, r=r, aggregates=aggregates)
     return level, a, nnz, coarse_near, near.count
 
 

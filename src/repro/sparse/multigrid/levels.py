@@ -35,8 +35,6 @@ class DeviceLevel:
         The prolongator from the next level, and its transpose; None on the coarsest.
     aggregates
         int32, of each node; None on the coarsest.
-    p_nnz
-        Entries of the prolongator.
     """
 
     a: Storage
@@ -46,7 +44,6 @@ class DeviceLevel:
     p: Storage | None = None
     r: Storage | None = None
     aggregates: Buffer | None = None
-    p_nnz: int = 0
 
     def release(self) -> None:
         """Give the memory back."""
@@ -128,7 +125,8 @@ class Coarsening:
             some = bool(run.download(undecided, 1, np.int32)[0])
         roots = run.numbers(n, np.int32)
         run.setup(f"begin_aggregates_w{lanes}", n, *nodes, tuples, roots, near, lanes=lanes)
-        numbers, count = run.offsets(roots, n)
+        numbers = run.numbers(n + 1, np.int32)
+        count = run.offsets(roots, numbers, n)
         largest_near(near, largest, spread=True)
         largest_near(largest, near, spread=True)
         named, keys = run.device.allocate(4 * max(n, 1)), run.numbers(n, np.int32)
@@ -188,10 +186,11 @@ class Coarsening:
         run.setup("smooth", rows, rows, unknowns, k, weight, *of_rows)
         return p
 
-    def transposed(self, p: Storage) -> tuple[Storage, int]:
-        """Return the transpose of a matrix, which the caller keeps, its columns in order; and its entries."""
+    def transposed(self, p: Storage) -> Storage:
+        """Return the transpose of a matrix, which the caller keeps, its columns in order."""
         run, (rows, columns) = self._run, p.shape
-        offsets, nnz = run.offsets(p.sizes, rows)
+        offsets = run.numbers(rows + 1, np.int32)
+        nnz = run.offsets(p.sizes, offsets, rows)
         listed, row_of, place_of = (run.numbers(nnz, np.int32) for _ in range(3))
         run.setup("list_entries", rows, rows, offsets, p.table, p.columns, listed, row_of, place_of)
         by_column = run.sort(listed, nnz, columns)
@@ -201,7 +200,7 @@ class Coarsening:
         run.setup("transpose", nnz, nnz, by_column.order, row_of, place_of, p.values, r.columns, r.values)
         run.setup("place_rows", columns, columns, begins, r.table, r.sizes)
         r.set_pointer(nnz)
-        return r, nnz
+        return r
 
     def coarse(self, a: Storage, p: Storage, r: Storage) -> tuple[Storage, int]:
         """Return R (A P), which the caller keeps, and its entries; a row that nothing meets has a 1 on the diagonal."""

@@ -13,8 +13,9 @@ import numpy as np
 from repro.devices.base import Argument, Buffer, Device
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels, Launch, in_order
+from repro.sparse.launches import Load
 from repro.sparse.multigrid.cycle import COARSE_STEPS, DENSE_ROWS, JACOBI
-from repro.sparse.multigrid.device import Load, Run, rows_of
+from repro.sparse.multigrid.device import Run, rows_of
 from repro.sparse.multigrid.levels import Coarsening, DeviceLevel
 from repro.sparse.multigrid.settings import Settings
 from repro.sparse.spgemm.product import Multiplication

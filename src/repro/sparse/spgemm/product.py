@@ -11,31 +11,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from repro.devices.base import Argument, Buffer, Device, Launch, Program
+from repro.devices.base import Argument, Buffer, Device, Launch
 from repro.errors import ReproError
 from repro.sparse.dynamic import state
 from repro.sparse.dynamic.layout import MOST_ENTRIES
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels
+from repro.sparse.launches import Load
 from repro.sparse.scan import Scan
 from repro.sparse.spgemm.bins import Bins, Counts, arguments_of
 from repro.sparse.spgemm.plan import Plan, plan_for_any, plan_products
 from repro.sparse.spgemm.render import Format, Mode
 from repro.sparse.spgemm.shapes import EXPECTED
-from repro.sparse.work import Releases
+from repro.sparse.work import keep
 
 #: Blocks for each multiprocessor at most: they go through the rows of a bin in steps of the grid.
 BLOCKS = {"cuda": 32, "opencl": 4}
 #: Blocks that have a sum for every column, and the bytes that these may take if there are several.
 DENSE_BLOCKS, DENSE_BYTES = 256, 1 << 28
-#: Gives a module by its name, one of `repro.sparse.spgemm.render.MODULES`, or `matrix` or `sort`.
-Load = Callable[[str], Program]
-R = TypeVar("R", bound=Releases)
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ class Multiplication:
     device
         The device.
     load
-        Gives the modules of a precision.
+        Gives the modules of a precision: those of `repro.sparse.spgemm.render.MODULES`, `matrix` and `sort`.
     dtype
         That of all matrices, in that precision.
     plan
@@ -113,7 +110,7 @@ class Multiplication:
         OutOfDeviceMemory
         """
         with self._rows_in_bins(factors, segments) as (bins, counts, c, held):
-            left = self._keep(held, self._device.allocate(4 * bins.stride))
+            left = keep(held, self._device.allocate(4 * bins.stride))
             capacity = _expected(counts)
             while True:
                 c.make_room(capacity)
@@ -146,7 +143,7 @@ class Multiplication:
         OutOfDeviceMemory
         """
         with self._rows_in_bins(factors, 1) as (bins, counts, c, held):
-            left = self._keep(held, self._device.allocate(4 * bins.stride))
+            left = keep(held, self._device.allocate(4 * bins.stride))
             self._compute("symbolic", factors, c, bins, counts, self._usual, left)
             if count := int(self._state(c)[state.LEFT]):
                 bins.by_products(factors.a, factors.b, c, (left, count))
@@ -157,8 +154,8 @@ class Multiplication:
             if total > MOST_ENTRIES:
                 raise too_many(total)
             c.make_room(total)
-            offsets = self._keep(held, self._device.allocate(4 * (rows + 1)))
-            scan = self._keep(held, Scan(self._device, self._load("sort"), rows))
+            offsets = keep(held, self._device.allocate(4 * (rows + 1)))
+            scan = keep(held, Scan(self._device, self._load("sort"), rows))
             scan.bind(c.sizes, offsets, rows)()
             adopt: list[Argument] = [np.int32(rows), np.int32(1), np.int32(c.pitch), offsets, c.table, c.sizes, c.state]
             Kernels(self._device, self._load("matrix")).over("adopt", rows, adopt)()
@@ -169,7 +166,7 @@ class Multiplication:
     def refilled(self, factors: Factors, c: Storage) -> Iterator[Callable[[], None]]:
         """Give what puts C = A B into a matrix that was one of factors with the same patterns, and waits for it."""
         with ExitStack() as held:
-            bins = self._keep(held, Bins(self._device, self._load(f"count-{factors.format}"), c.shape[0]))
+            bins = keep(held, Bins(self._device, self._load(f"count-{factors.format}"), c.shape[0]))
             bins.by_sizes(c)
             counts = bins.read()
             yield lambda: self._compute("numeric", factors, c, bins, counts, self._careful, bins.counts)
@@ -182,16 +179,12 @@ class Multiplication:
         with ExitStack() as held:
             c = Storage.empty(self._device, factors.shape, segments, 1, factors.a.dtype)
             try:
-                bins = self._keep(held, Bins(self._device, self._load(f"count-{factors.format}"), factors.shape[0]))
+                bins = keep(held, Bins(self._device, self._load(f"count-{factors.format}"), factors.shape[0]))
                 bins.by_products(factors.a, factors.b, c)
                 yield bins, bins.read(), c, held
             except BaseException:
                 c.release()
                 raise
-
-    def _keep(self, held: ExitStack, thing: R) -> R:
-        held.callback(thing.release)
-        return thing
 
     def _compute(
         self, mode: Mode, factors: Factors, c: Storage, bins: Bins, counts: Counts, plan: Plan, left: Buffer
@@ -224,7 +217,7 @@ class Multiplication:
         blocks = max(1, min(sum(rows.values()), DENSE_BLOCKS, DENSE_BYTES // (sums + 4 * words)))
         kernels = Kernels(self._device, self._load(f"{mode}-{factors.format}"))
         with ExitStack() as held:
-            memory = [self._keep(held, self._device.allocate(blocks * nbytes)) for nbytes in (4 * words, sums)]
+            memory = [keep(held, self._device.allocate(blocks * nbytes)) for nbytes in (4 * words, sums)]
             for buffer in memory:
                 self._device.fill(buffer, 0)
             given = [*self._arguments(factors, c, bins, left), np.int32(columns), *memory]

@@ -16,8 +16,7 @@ SHARED_BYTES = {"cuda": 44 * 1024, "opencl": 24 * 1024}
 #: Threads of a block that shall be reached.
 THREADS = {"cuda": 256, "opencl": 8}
 COLUMN_BYTES, KEY_BYTES = 4, 8
-#: How many products an entry of C is expected to be the sum of, in each bin. Where it is
-#: fewer, rows are done again.
+#: How many products an entry of C is expected to be the sum of, in each bin. Where it is fewer, rows are done again.
 EXPECTED = (2, 2, 4, 4, 8, 8, 16, 16, 32, 64, 64)
 
 
