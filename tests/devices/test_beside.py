@@ -5,7 +5,7 @@ import pytest
 from fake_cuda import BYTES_PER_MS, install
 
 from repro.devices.base import LaunchError
-from repro.devices.cuda import open_cuda
+from repro.devices.cuda_open import open_cuda
 from repro.devices.cuda_queue import NON_BLOCKING
 
 

@@ -4,7 +4,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from repro.devices import detect, nvml
-from repro.devices.cuda import open_cuda
+from repro.devices.cuda_open import open_cuda
 from repro.devices.detect import Gpu, find_gpus, visible_devices
 from repro.errors import ReproError
 

@@ -14,7 +14,8 @@ from repro.codegen.common import render_common
 from repro.codegen.compile import Module, compile_module
 from repro.config.models import Timing
 from repro.devices.base import Program
-from repro.devices.cuda import CudaDevice, open_cuda
+from repro.devices.cuda import CudaDevice
+from repro.devices.cuda_open import open_cuda
 from repro.devices.several import Devices
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix

@@ -36,7 +36,7 @@ STALLER = """
 import random, select, sys
 from pathlib import Path
 import numpy as np
-from repro.devices.cuda import open_cuda
+from repro.devices.cuda_open import open_cuda
 device = open_cuda(0)
 kernel = device.load(Path(sys.argv[1])).kernel("spin")
 print("ready", flush=True)

@@ -246,6 +246,13 @@ class Device(Clock, Queue, Protocol):
         OutOfDeviceMemory
         """
 
+    def pooling(self) -> AbstractContextManager[None]:
+        """Take memory in the body from a pool that keeps what is given back, for work that allocates on the way.
+
+        Buffers stay valid behind the body. One that was given back is used anew at once: it may be used by what is
+        queued on the device's own queue, and by nothing else.
+        """
+
     def part(self, buffer: Buffer, offset: int, nbytes: int) -> Buffer:
         """Return some bytes of a buffer as a buffer of their own, which is of use as long as the whole is.
 

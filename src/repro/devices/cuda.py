@@ -6,7 +6,6 @@ import atexit
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, ParamSpec, TypeVar
 from uuid import UUID
@@ -19,17 +18,16 @@ from repro.devices.base import Argument, Buffer, Captured, Launch, LaunchError, 
 from repro.devices.cuda_blocker import Blocker, may_block
 from repro.devices.cuda_buffer import CudaBuffer
 from repro.devices.cuda_launch import bind_launch, pointer_of
+from repro.devices.cuda_memory import Memory
 from repro.devices.cuda_queue import CudaQueue
 from repro.devices.cuda_streams import SideStreams
 from repro.devices.cuda_timing import Timer
 from repro.devices.cuda_versions import cusparse_version, dotted, package_version, runtime_version
 from repro.devices.host_clock import time_host
 from repro.devices.nvml import Monitor
-from repro.errors import ReproError
 
 #: Seconds that a blocked stream waits for the host to queue launches, which takes milliseconds: for one, for several.
 BLOCKED_SECONDS = 1.0, 0.1
-INSTALL = "pip install -e '.[cuda]'"
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -60,10 +58,10 @@ class CudaProgram:
 class CudaDevice:
     """One GPU as a `Device`: one stream of its own, on which everything is queued.
 
-    Made by `open_cuda`. The context of the resident, the first of the devices that are open, is the thread's current
-    one between calls, so that its launches need not make it so. Any other device, a guest, makes its own current for
-    the length of each call. A launch of the resident within a guest's `current()` or clock would find the wrong one:
-    of several devices, time by the one that was opened first.
+    Made by `repro.devices.cuda_open.open_cuda`. The context of the resident, the first of the devices that are open, is
+    the thread's current one between calls, so that its launches need not make it so. Any other device, a guest, makes
+    its own current for the length of each call. A launch of the resident within a guest's `current()` or clock would
+    find the wrong one: of several devices, time by the one that was opened first.
 
     Parameters
     ----------
@@ -104,6 +102,7 @@ class CudaDevice:
         atexit.register(self.close)  # PyCUDA aborts a process that ends with a context in use
         with self.current():
             self._stream = cuda.Stream()
+        self._memory = Memory(cuda)
         self._scratch: CudaBuffer | None = None
         self._side_streams = SideStreams(cuda, self._stream)
         self._memset = self.within(cuda.memset_d8_async)
@@ -175,7 +174,7 @@ class CudaDevice:
     def free_bytes(self) -> int:
         """Return the free memory."""
         with self._mapped():
-            return int(self._cuda.mem_get_info()[0])
+            return self._memory.free_bytes()
 
     def load(self, binary: Path) -> Program:
         """Load a compiled module."""
@@ -200,7 +199,11 @@ class CudaDevice:
     def allocate(self, nbytes: int) -> CudaBuffer:
         """Return new memory, aligned to 256 bytes."""
         with self._mapped():
-            return CudaBuffer(self._cuda.mem_alloc(max(int(nbytes), 1)), int(nbytes))
+            return self._memory.allocate(int(nbytes))
+
+    def pooling(self) -> AbstractContextManager[None]:
+        """Take memory in the body from a pool, which keeps what is given back."""
+        return self._memory.pooling()
 
     def part(self, buffer: Buffer, offset: int, nbytes: int) -> CudaBuffer:
         """Return some bytes of a buffer as one of their own."""
@@ -310,6 +313,7 @@ class CudaDevice:
             self._context.push()  # PyCUDA leaves a context on the driver's stack if it is not current when detached
         if self._scratch is not None:
             self._scratch.release()
+        self._memory.close()
         self._timer.close()
         self._side_streams.close()
         self._context.detach()  # not left to its destructor, which would detach what is no primary context
@@ -339,55 +343,6 @@ class CudaDevice:
         except self._cuda.Error:
             return True
         return False
-
-
-def open_cuda(ordinal: int) -> CudaDevice:
-    """Open a GPU, numbered in the order of the PCI addresses.
-
-    Raises
-    ------
-    ReproError
-        PyCUDA, the driver or the GPU is not there, or its generation is not in the table of targets.
-    """
-    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order, so that `find_gpus` means the same
-    # a kernel that is loaded at its first launch waits for the device, which a blocked stream never lets finish
-    os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
-    where = f"device: cuda:{ordinal}"
-    try:
-        import_module("cuda.bindings.driver")
-        cuda: Any = import_module("pycuda.driver")
-    except ModuleNotFoundError as error:
-        raise ReproError(
-            "the packages for NVIDIA GPUs are not installed", where=where, actual=error, todo=INSTALL
-        ) from None
-    except ImportError as error:
-        raise ReproError(
-            "PyCUDA cannot be loaded",
-            where=where,
-            actual=error,
-            todo="install NVIDIA's driver (`nvidia-smi` must work); `device: opencl` runs on the CPU",
-        ) from None
-    try:
-        cuda.init()
-        count = cuda.Device.count()
-    except cuda.Error as error:
-        raise ReproError(
-            "no NVIDIA GPU can be used",
-            where=where,
-            actual=error,
-            todo="`nvidia-smi` must list it, CUDA_VISIBLE_DEVICES must not hide it; `device: opencl` runs on the CPU",
-        ) from None
-    if not 0 <= ordinal < count:
-        raise ReproError("no such GPU", where=where, expected=f"cuda:0 to cuda:{count - 1}", actual=f"cuda:{ordinal}")
-    try:
-        return CudaDevice(cuda, ordinal)
-    except cuda.Error as error:
-        raise ReproError(
-            "the GPU cannot be opened",
-            where=where,
-            actual=error,
-            todo="see with `nvidia-smi` whether another process has it to itself or has filled its memory",
-        ) from None
 
 
 def _uuid(ordinal: int) -> str:

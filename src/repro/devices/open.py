@@ -150,7 +150,7 @@ def _open(resolved: str) -> list[Device]:
 
 
 def _open_gpus(ordinals: Sequence[int]) -> list[Device]:
-    from repro.devices.cuda import open_cuda
+    from repro.devices.cuda_open import open_cuda
 
     opened: list[Device] = []
     try:

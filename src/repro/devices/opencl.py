@@ -165,6 +165,10 @@ class OpenClDevice:
         except self._cl.Error as error:
             raise OutOfDeviceMemory(str(error)) from None
 
+    def pooling(self) -> AbstractContextManager[None]:
+        """Do nothing: memory of the host is had and given back without delay."""
+        return nullcontext()
+
     def part(self, buffer: Buffer, offset: int, nbytes: int) -> Buffer:
         """Return some bytes of a buffer as one of their own."""
         return self._allocate(lambda: _handle(buffer).get_sub_region(offset, max(nbytes, 1)))

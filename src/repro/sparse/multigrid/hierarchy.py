@@ -55,7 +55,7 @@ def set_up_on(
     near = NearNull(device.upload(np.ascontiguousarray(vectors, a.dtype).ravel()), vectors.shape[1])
     try:
         while True:
-            with ExitStack() as of_level:
+            with device.pooling(), ExitStack() as of_level:
                 of_level.callback(near.vectors.release)
                 step = Coarsening(Run(device, load, a.dtype, of_level), multiplication, settings)
                 levels.append(_level(step, a, nnz))

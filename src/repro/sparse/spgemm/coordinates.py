@@ -59,7 +59,7 @@ class CoordinateMultiplication:
         OutOfDeviceMemory
         """
         rows, dtype = factors.shape[0], factors.a.dtype
-        with ExitStack() as held:
+        with self._device.pooling(), ExitStack() as held:
             run = Launches(self._device, self._load, held)
             module, given = f"expand-{factors.format}", [*arguments_of(factors.a), *arguments_of(factors.b)]
             products = run.numbers(rows, np.int32)

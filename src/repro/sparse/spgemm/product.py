@@ -165,7 +165,7 @@ class Multiplication:
     @contextmanager
     def refilled(self, factors: Factors, c: Storage) -> Iterator[Callable[[], None]]:
         """Give what puts C = A B into a matrix that was one of factors with the same patterns, and waits for it."""
-        with ExitStack() as held:
+        with self._device.pooling(), ExitStack() as held:
             bins = keep(held, Bins(self._device, self._load(f"count-{factors.format}"), c.shape[0]))
             bins.by_sizes(c)
             counts = bins.read()
@@ -176,7 +176,7 @@ class Multiplication:
     @contextmanager
     def _rows_in_bins(self, factors: Factors, segments: int) -> Iterator[tuple[Bins, Counts, Storage, ExitStack]]:
         """Give the rows of C by their products, and C without entries, which is released where the body fails."""
-        with ExitStack() as held:
+        with self._device.pooling(), ExitStack() as held:
             c = Storage.empty(self._device, factors.shape, segments, 1, factors.a.dtype)
             try:
                 bins = keep(held, Bins(self._device, self._load(f"count-{factors.format}"), factors.shape[0]))
