@@ -18,7 +18,8 @@ from repro.operators.runtime import Runtime, open_runtime, templates
 from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.render import TEMPLATES
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.spgemm.product import Factors, Multiplication
+from repro.sparse.spgemm.factors import Factors
+from repro.sparse.spgemm.product import Multiplication
 from repro.sparse.spgemm.render import render_spgemm
 
 

@@ -7,8 +7,9 @@ import scipy.sparse as sp
 from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm.coordinates import CoordinateMultiplication
+from repro.sparse.spgemm.factors import Factors
 from repro.sparse.spgemm.plan import papers_plan, plan_products
-from repro.sparse.spgemm.product import Factors, Multiplication
+from repro.sparse.spgemm.product import Multiplication
 from repro.sparse.spgemm.shapes import BINS
 from sparse_factors import around_edges, assert_product, doubled, fragmented, of_sizes, random
 

@@ -8,8 +8,8 @@ from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.spgemm import product
 from repro.sparse.spgemm.coordinates import CoordinateMultiplication
+from repro.sparse.spgemm.factors import Factors
 from repro.sparse.spgemm.plan import papers_plan, plan_products
-from repro.sparse.spgemm.product import Factors
 from repro.sparse.spgemm.shapes import BINS, EXPECTED
 from sparse_factors import around_edges, assert_product, doubled, fragmented, of_sizes, random
 

@@ -13,7 +13,7 @@ from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.launches import Load
 from repro.sparse.multigrid.device import Run
-from repro.sparse.multigrid.levels import Coarsening, DeviceLevel, NearNull
+from repro.sparse.multigrid.levels import Coarsening, DeviceLevel, Multiply, NearNull
 from repro.sparse.multigrid.settings import Settings
 from repro.sparse.spgemm.product import Multiplication
 
@@ -25,6 +25,7 @@ def set_up_on(
     near_null: NDArray[np.floating] | None = None,
     unknowns: int = 1,
     settings: Settings | None = None,
+    multiply: Multiply | None = None,
 ) -> list[DeviceLevel]:
     """Return the levels of a hierarchy, the finest first; the caller releases them.
 
@@ -38,6 +39,8 @@ def set_up_on(
         `(n, k)` on the host; None: the constant vector.
     unknowns
         Of a node, one after the other.
+    multiply
+        Multiplies matrices; None: in one phase.
 
     Raises
     ------
@@ -49,7 +52,7 @@ def set_up_on(
     n = a.shape[0]
     vectors = np.ones((n, 1)) if near_null is None else np.asarray(near_null)
     _check(a, vectors, unknowns)
-    multiplication = Multiplication(device, load, a.dtype)
+    multiply = multiply or Multiplication(device, load, a.dtype).in_one_phase
     levels: list[DeviceLevel] = []
     nnz = a.report().pointer
     near = NearNull(device.upload(np.ascontiguousarray(vectors, a.dtype).ravel()), vectors.shape[1])
@@ -57,7 +60,7 @@ def set_up_on(
         while True:
             with device.pooling(), ExitStack() as of_level:
                 of_level.callback(near.vectors.release)
-                step = Coarsening(Run(device, load, a.dtype, of_level), multiplication, settings)
+                step = Coarsening(Run(device, load, a.dtype, of_level), multiply, settings)
                 levels.append(_level(step, a, nnz))
                 if len(levels) == settings.levels or a.shape[0] <= settings.coarsest:
                     return levels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +12,12 @@ from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid.device import Run, rows_of
 from repro.sparse.multigrid.settings import Settings
-from repro.sparse.spgemm.product import Factors, Multiplication
+from repro.sparse.spgemm.factors import Factors
 
 #: Numbers from one column of Arnoldi's matrix to the next, so that each is a buffer of its own.
 COLUMN = PART_ALIGNMENT // 8
+#: Returns a product whose rows lie in one segment each, without room.
+Multiply = Callable[[Factors], Storage]
 
 
 @dataclass(frozen=True)
@@ -75,14 +78,14 @@ class Coarsening:
     ----------
     run
         What launches, and what holds memory for the time of this level.
-    multiplication
-        What multiplies matrices.
+    multiply
+        Multiplies matrices.
     settings
         What is asked for.
     """
 
-    def __init__(self, run: Run, multiplication: Multiplication, settings: Settings) -> None:
-        self._run, self._multiplication, self._settings = run, multiplication, settings
+    def __init__(self, run: Run, multiply: Multiply, settings: Settings) -> None:
+        self._run, self._multiply, self._settings = run, multiply, settings
 
     def diagonal(self, a: Storage) -> Buffer:
         """Return the diagonal of a matrix, which the caller keeps.
@@ -180,7 +183,7 @@ class Coarsening:
     ) -> Storage:
         """Return the smoothed prolongator, which the caller keeps: P = T - ω/ρ D⁻¹ A T, made of A T where it lies."""
         run, rows = self._run, t.shape[0]
-        p = self._multiplication.in_one_phase(Factors(level.a, t))
+        p = self._multiply(Factors(level.a, t))
         weight = self._settings.omega / radius if radius else 0.0
         of_rows = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
         run.setup("smooth", rows, rows, unknowns, k, weight, *of_rows)
@@ -204,9 +207,9 @@ class Coarsening:
 
     def coarse(self, a: Storage, p: Storage, r: Storage) -> tuple[Storage, int]:
         """Return R (A P), which the caller keeps, and its entries; a row that nothing meets has a 1 on the diagonal."""
-        ap = self._multiplication.in_one_phase(Factors(a, p))
+        ap = self._multiply(Factors(a, p))
         try:
-            product = self._multiplication.in_one_phase(Factors(r, ap))
+            product = self._multiply(Factors(r, ap))
         finally:
             ap.release()
         n = product.shape[0]

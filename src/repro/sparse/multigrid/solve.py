@@ -159,8 +159,8 @@ class Solver:
             return self._run.keep(self._device.upload(np.ascontiguousarray(inverse.T).ravel()))
         with ExitStack() as held:
             run = Run(self._device, self._load, self._dtype, held)
-            multiplication = Multiplication(self._device, self._load, self._dtype)
-            return _weight(Coarsening(run, multiplication, Settings()).radius(level))
+            multiply = Multiplication(self._device, self._load, self._dtype).in_one_phase
+            return _weight(Coarsening(run, multiply, Settings()).radius(level))
 
     def _bind_coarsest(self, b: Buffer, x: Buffer) -> list[Launch]:
         level, other, n = self._levels[-1], self._vectors[-1].other, self._levels[-1].a.shape[0]

@@ -17,7 +17,7 @@ from repro.sparse.dynamic.storage import Storage
 from repro.sparse.launches import Launches, Load
 from repro.sparse.sort import RadixSort, bits_of
 from repro.sparse.spgemm.bins import arguments_of
-from repro.sparse.spgemm.product import Factors, too_many
+from repro.sparse.spgemm.factors import Factors, too_many
 
 #: The most products of a slice, unless one row alone has more: as CUSP's.
 SLICE = 16 << 20

@@ -10,68 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from repro.devices.base import Argument, Buffer, Device, Launch
-from repro.errors import ReproError
+from repro.devices.base import Argument, Device
 from repro.sparse.dynamic import state
 from repro.sparse.dynamic.layout import MOST_ENTRIES
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels
 from repro.sparse.launches import Load
 from repro.sparse.scan import Scan
-from repro.sparse.spgemm.bins import Bins, Counts, arguments_of
+from repro.sparse.spgemm.bins import Bins, Counts
+from repro.sparse.spgemm.factors import Factors, too_many
 from repro.sparse.spgemm.plan import Plan, plan_for_any, plan_products
-from repro.sparse.spgemm.render import Format, Mode
+from repro.sparse.spgemm.rows import Rows
 from repro.sparse.spgemm.shapes import EXPECTED
 from repro.sparse.work import keep
 
-#: Blocks for each multiprocessor at most: they go through the rows of a bin in steps of the grid.
-BLOCKS = {"cuda": 32, "opencl": 4}
-#: Blocks that have a sum for every column, and the bytes that these may take if there are several.
-DENSE_BLOCKS, DENSE_BYTES = 256, 1 << 28
-
-
-@dataclass(frozen=True)
-class Factors:
-    """What is multiplied.
-
-    Attributes
-    ----------
-    a, b
-        The matrices.
-    format
-        `exact`: each row of both lies in one segment without room, and has no column twice. `chain`: anyhow.
-
-    Raises
-    ------
-    ReproError
-        They cannot be multiplied.
-    """
-
-    a: Storage
-    b: Storage
-    format: Format = "exact"
-
-    def __post_init__(self) -> None:
-        if self.a.shape[1] != self.b.shape[0]:
-            raise ReproError(
-                "the matrices cannot be multiplied",
-                expected=f"a second matrix with {self.a.shape[1]} rows, as the first has columns",
-                actual=f"{self.b.shape[0]} rows",
-            )
-        if self.a.dtype != self.b.dtype:
-            raise ReproError(
-                "the matrices are in two precisions", expected=f"both of {self.a.dtype}", actual=self.b.dtype
-            )
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of the product."""
-        return self.a.shape[0], self.b.shape[1]
+#: What a product in one phase does, and one in two.
+ONE_PHASE = ("count", "compute", "settle")
+TWO_PHASES = ("count", "symbolic", "place", "numeric")
 
 
 class Multiplication:
@@ -87,13 +46,23 @@ class Multiplication:
         That of all matrices, in that precision.
     plan
         Which kernels rows are for by their products; None: those that are expected to fit.
+    numeric
+        Which kernels rows are for by their entries, in the numeric phase; None: the smallest that fit.
     """
 
-    def __init__(self, device: Device, load: Load, dtype: DTypeLike, plan: Plan | None = None) -> None:
-        self._device, self._load = device, load
+    def __init__(
+        self,
+        device: Device,
+        load: Load,
+        dtype: DTypeLike,
+        plan: Plan | None = None,
+        numeric: Plan | None = None,
+    ) -> None:
+        self.device, self.load = device, load
         scalar_bytes = np.dtype(dtype).itemsize
-        self._usual = plan or plan_products(device.target, scalar_bytes)
-        self._careful = plan_for_any(device.target, scalar_bytes)
+        self.usual = plan or plan_products(device.target, scalar_bytes)
+        self.careful = plan_for_any(device.target, scalar_bytes)
+        self.numeric = numeric or self.careful
 
     def in_one_phase(self, factors: Factors, segments: int = 1) -> Storage:
         """Return C = A B, each row in one segment without room; rows lie in any order, and so do their columns.
@@ -109,29 +78,8 @@ class Multiplication:
             C has more entries than offsets can tell apart.
         OutOfDeviceMemory
         """
-        with self._rows_in_bins(factors, segments) as (bins, counts, c, held):
-            left = keep(held, self._device.allocate(4 * bins.stride))
-            capacity = _expected(counts)
-            while True:
-                c.make_room(capacity)
-                self._device.fill(c.state, 0)
-                self._compute("one", factors, c, bins, counts, self._usual, left)
-                words = self._state(c)
-                if not words[state.LEFT]:
-                    return c
-                # rows with more columns than their table has slots, or that found no room
-                bins.by_products(factors.a, factors.b, c, (left, int(words[state.LEFT])))
-                again, used = bins.read(), min(int(words[state.POINTER]), capacity)
-                needed = used + sum(again.totals)
-                if needed <= capacity:
-                    words[state.LEFT] = 0
-                    self._device.write(c.state, words)
-                    self._compute("one", factors, c, bins, again, self._careful, left)
-                    return c
-                if capacity == MOST_ENTRIES:
-                    raise too_many(needed)
-                capacity = min(needed, MOST_ENTRIES)
-                bins.by_products(factors.a, factors.b, c)
+        with self.steps(factors, ONE_PHASE, segments) as product:
+            return product.run()
 
     def in_two_phases(self, factors: Factors) -> Storage:
         """Return C = A B, its rows one behind the other, their columns in any order.
@@ -142,98 +90,133 @@ class Multiplication:
             C has more entries than offsets can tell apart.
         OutOfDeviceMemory
         """
-        with self._rows_in_bins(factors, 1) as (bins, counts, c, held):
-            left = keep(held, self._device.allocate(4 * bins.stride))
-            self._compute("symbolic", factors, c, bins, counts, self._usual, left)
-            if count := int(self._state(c)[state.LEFT]):
-                bins.by_products(factors.a, factors.b, c, (left, count))
-                self._compute("symbolic", factors, c, bins, bins.read(), self._careful, left)
-            bins.by_sizes(c)
-            entries = bins.read()
-            total, rows = sum(entries.totals), c.shape[0]
-            if total > MOST_ENTRIES:
-                raise too_many(total)
-            c.make_room(total)
-            offsets = keep(held, self._device.allocate(4 * (rows + 1)))
-            scan = keep(held, Scan(self._device, self._load("sort"), rows))
-            scan.bind(c.sizes, offsets, rows)()
-            adopt: list[Argument] = [np.int32(rows), np.int32(1), np.int32(c.pitch), offsets, c.table, c.sizes, c.state]
-            Kernels(self._device, self._load("matrix")).over("adopt", rows, adopt)()
-            self._compute("numeric", factors, c, bins, entries, self._careful, left)
-            return c
+        with self.steps(factors, TWO_PHASES) as product:
+            return product.run()
 
     @contextmanager
-    def refilled(self, factors: Factors, c: Storage) -> Iterator[Callable[[], None]]:
-        """Give what puts C = A B into a matrix that was one of factors with the same patterns, and waits for it."""
-        with self._device.pooling(), ExitStack() as held:
-            bins = keep(held, Bins(self._device, self._load(f"count-{factors.format}"), c.shape[0]))
-            bins.by_sizes(c)
-            counts = bins.read()
-            yield lambda: self._compute("numeric", factors, c, bins, counts, self._careful, bins.counts)
+    def steps(self, factors: Factors, names: tuple[str, ...], segments: int = 1) -> Iterator[Steps]:
+        """Give the steps of a product; C is the caller's, unless the body fails.
 
-    # ------------------------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _rows_in_bins(self, factors: Factors, segments: int) -> Iterator[tuple[Bins, Counts, Storage, ExitStack]]:
-        """Give the rows of C by their products, and C without entries, which is released where the body fails."""
-        with self._device.pooling(), ExitStack() as held:
-            c = Storage.empty(self._device, factors.shape, segments, 1, factors.a.dtype)
+        Parameters
+        ----------
+        names
+            `ONE_PHASE` or `TWO_PHASES`.
+        """
+        with self.device.pooling(), ExitStack() as held:
+            c = Storage.empty(self.device, factors.shape, segments, 1, factors.a.dtype)
             try:
-                bins = keep(held, Bins(self._device, self._load(f"count-{factors.format}"), factors.shape[0]))
-                bins.by_products(factors.a, factors.b, c)
-                yield bins, bins.read(), c, held
+                yield Steps(self, factors, names, c, held)
             except BaseException:
                 c.release()
                 raise
 
-    def _compute(
-        self, mode: Mode, factors: Factors, c: Storage, bins: Bins, counts: Counts, plan: Plan, left: Buffer
+    @contextmanager
+    def refilled(self, factors: Factors, c: Storage) -> Iterator[Callable[[], None]]:
+        """Give what puts C = A B into a matrix that was one of factors with the same patterns."""
+        with self.device.pooling(), ExitStack() as held:
+            bins = keep(held, Bins(self.device, self.load(f"count-{factors.format}"), c.shape[0]))
+            bins.by_sizes(c)
+            rows = Rows(self.device, self.load, factors, c, bins, bins.counts)
+            yield rows.bind("numeric", bins.read(), self.numeric, held)
+            self.device.synchronize()
+
+
+class Steps:
+    """The steps of one product, to be taken in their order; made by `Multiplication.steps`.
+
+    Attributes
+    ----------
+    c
+        The product, whole after the last step.
+    """
+
+    def __init__(
+        self, of: Multiplication, factors: Factors, names: tuple[str, ...], c: Storage, held: ExitStack
     ) -> None:
-        """Queue the rows of all bins, which have no order among themselves."""
-        launches: list[Launch] = []
-        dense: dict[int, int] = {}
-        for bin, (shape, rows) in enumerate(zip(plan.shapes, counts.rows, strict=True)):
-            if rows and shape is None:
-                dense[bin] = rows
-            elif rows and shape is not None:
-                module, name = shape.kernel(mode)
-                kernel = self._load(f"{module}-{factors.format}").kernel(name)
-                blocks = min(-(-rows // shape.rows), self._device.n_s * BLOCKS[self._device.backend])
-                arguments = [np.int32(bin), *self._arguments(factors, c, bins, left)]
-                launches.append(Launch(kernel, blocks, shape.threads, arguments))
-        if len(launches) == 1:
-            self._device.bind(*launches[0])()
-        elif launches:
-            self._device.bind_concurrent(launches)()
-        if dense:
-            self._compute_dense(mode, factors, c, bins, dense, left)
+        self._of, self._factors, self._names, self.c, self._held = of, factors, names, c, held
+        self._bins = keep(held, Bins(of.device, of.load(f"count-{factors.format}"), factors.shape[0]))
+        self._left = keep(held, of.device.allocate(4 * self._bins.stride))
+        self._rows = Rows(of.device, of.load, factors, c, self._bins, self._left)
+        self._counts = Counts((), ())
 
-    def _compute_dense(
-        self, mode: Mode, factors: Factors, c: Storage, bins: Bins, rows: Mapping[int, int], left: Buffer
-    ) -> None:
-        """Compute the rows of some bins, and wait for them."""
-        columns = c.shape[1]
-        sums, words = columns * c.dtype.itemsize, -(-columns // 32)
-        blocks = max(1, min(sum(rows.values()), DENSE_BLOCKS, DENSE_BYTES // (sums + 4 * words)))
-        kernels = Kernels(self._device, self._load(f"{mode}-{factors.format}"))
-        with ExitStack() as held:
-            memory = [keep(held, self._device.allocate(blocks * nbytes)) for nbytes in (4 * words, sums)]
-            for buffer in memory:
-                self._device.fill(buffer, 0)
-            given = [*self._arguments(factors, c, bins, left), np.int32(columns), *memory]
-            for bin, count in rows.items():
-                kernels.blocks(f"{mode}_dense", min(blocks, count), [np.int32(bin), *given])()
-            self._device.synchronize()
+    @property
+    def all(self) -> Mapping[str, Callable[[], None]]:
+        """The steps by name, in their order."""
+        return {name: getattr(self, name) for name in self._names}
 
-    def _arguments(self, factors: Factors, c: Storage, bins: Bins, left: Buffer) -> list[Argument]:
-        return [
-            np.int32(bins.stride), bins.lists, bins.counts, *arguments_of(factors.a), *arguments_of(factors.b),
-            c.table, c.sizes, c.columns, c.values, np.int32(c.capacity), left, c.state,
-        ]  # fmt: skip
+    def run(self) -> Storage:
+        """Take all steps, and return the product."""
+        for step in self.all.values():
+            step()
+        return self.c
 
-    def _state(self, c: Storage) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    def count(self) -> None:
+        """List rows by their products."""
+        self._bins.by_products(self._factors.a, self._factors.b, self.c)
+        self._counts = self._bins.read()
+
+    # one phase -----------------------------------------------------------------------------------------------------
+
+    def compute(self) -> None:
+        """Compute rows, each into a segment that is cut off for it, in memory that is expected to suffice."""
+        self._compute_all(_expected(self._counts))
+
+    def settle(self) -> None:
+        """Compute what was left: rows with more columns than their table has slots, or that found no room."""
+        a, b, c, device = self._factors.a, self._factors.b, self.c, self._of.device
+        while True:
+            words = self._state()
+            if not words[state.LEFT]:
+                return
+            self._bins.by_products(a, b, c, (self._left, int(words[state.LEFT])))
+            again, used = self._bins.read(), min(int(words[state.POINTER]), c.capacity)
+            needed = used + sum(again.totals)
+            if needed <= c.capacity:
+                words[state.LEFT] = 0
+                device.write(c.state, words)
+                self._rows.bind("one", again, self._of.careful, self._held)()
+                return
+            if c.capacity == MOST_ENTRIES:
+                raise too_many(needed)
+            self._bins.by_products(a, b, c)
+            self._compute_all(min(needed, MOST_ENTRIES))
+
+    def _compute_all(self, capacity: int) -> None:
+        self.c.make_room(capacity)
+        self._of.device.fill(self.c.state, 0)
+        self._rows.bind("one", self._counts, self._of.usual, self._held)()
+
+    # two phases ----------------------------------------------------------------------------------------------------
+
+    def symbolic(self) -> None:
+        """Find the sizes of rows."""
+        self._rows.bind("symbolic", self._counts, self._of.usual, self._held)()
+        if count := int(self._state()[state.LEFT]):
+            self._bins.by_products(self._factors.a, self._factors.b, self.c, (self._left, count))
+            self._rows.bind("symbolic", self._bins.read(), self._of.careful, self._held)()
+
+    def place(self) -> None:
+        """List rows by their sizes, and give each its place in memory that is as large as C."""
+        c, device = self.c, self._of.device
+        self._bins.by_sizes(c)
+        self._counts = self._bins.read()
+        total, rows = sum(self._counts.totals), c.shape[0]
+        if total > MOST_ENTRIES:
+            raise too_many(total)
+        c.make_room(total)
+        offsets = keep(self._held, device.allocate(4 * (rows + 1)))
+        scan = keep(self._held, Scan(device, self._of.load("sort"), rows))
+        scan.bind(c.sizes, offsets, rows)()
+        adopt: list[Argument] = [np.int32(rows), np.int32(1), np.int32(c.pitch), offsets, c.table, c.sizes, c.state]
+        Kernels(device, self._of.load("matrix")).over("adopt", rows, adopt)()
+
+    def numeric(self) -> None:
+        """Compute rows where they have their places."""
+        self._rows.bind("numeric", self._counts, self._of.numeric, self._held)()
+
+    def _state(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         words = np.empty(state.WORDS, np.int32)
-        self._device.download(c.state, words)
+        self._of.device.download(self.c.state, words)
         return words
 
 
@@ -241,12 +224,3 @@ def _expected(counts: Counts) -> int:
     """Return the entries to have memory for at first: about twice as many as are expected."""
     products = zip(counts.totals, EXPECTED, strict=True)
     return min(sum(2 * total // max(fewer, 2) for total, fewer in products), MOST_ENTRIES)
-
-
-def too_many(entries: int) -> ReproError:
-    """Return what to say of a product with so many entries."""
-    return ReproError(
-        "the product has more entries than a matrix can hold",
-        expected=f"at most {MOST_ENTRIES:,}",
-        actual=f"up to {entries:,}",
-    )
