@@ -32,8 +32,10 @@ def keys_of(matrix):
 
 
 def assert_product(storage, a, b, dtype=np.float64, in_order=False):
-    arrays = storage.download()
-    c = arrays.to_csr()
+    assert_csr_product(storage.download().to_csr(), a, b, dtype, in_order)
+
+
+def assert_csr_product(c, a, b, dtype=np.float64, in_order=False):
     ends = np.zeros(c.nnz + 1, bool)
     ends[c.indptr] = True
     if in_order:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,13 +19,10 @@ from repro.codegen.precisions import INDEX_BYTES
 from repro.devices.base import Buffer, LaunchError
 from repro.devices.cuda import CudaDevice
 from repro.sparse.expansions import Representation, representations
-from repro.sparse.library.cusparse_library import TYPES, address, gpu, load, refusals, version
+from repro.sparse.library.cusparse_library import TYPES, address, destroy, gpu, load, refusals, scalars, version
 from repro.sparse.library.registry import baseline, suffix
 from repro.sparse.library.resident import SLICE_ROWS, Resident
 from repro.sparse.operands import Multiplies, operands_of, y_on
-
-#: 1 and 0 of each type, which calls point to for as long as they may be made.
-SCALARS = {dtype: np.array([1, 0], dtype) for dtype in TYPES}
 
 #: What calls a routine with the matrix for some x and y.
 _Bind = Callable[[Buffer, Buffer], Callable[[], None]]
@@ -144,7 +141,7 @@ class CuSparse(Multiplies):
         self.release()
         with ExitStack() as held, refusals(library, device):
             handle = library.create()
-            held.callback(_destroy, library, library.destroy, handle)
+            held.callback(destroy, library, library.destroy, handle)
             library.set_stream(handle, device.stream)
             try:
                 *matrix, x = self._resident.take(workspace, self._routine.format)
@@ -270,8 +267,8 @@ class _Call:
         library, dtype = self.library, self._matrix.dtype
         kind = TYPES[dtype]
         matrix = self._describe(name, kind)
-        self.held.callback(_destroy, library, library.destroy_sp_mat, matrix)
-        one, zero = _scalars(dtype)
+        self.held.callback(destroy, library, library.destroy_sp_mat, matrix)
+        one, zero = scalars(dtype)
 
         def arguments(x: Buffer, y: Buffer) -> tuple[int, ...]:
             plain = library.Operation.NON_TRANSPOSE
@@ -297,7 +294,7 @@ class _Call:
         """Return the descriptor of a vector of so many numbers."""
         library = self.library
         described = int(library.create_dn_vec(size, address(vector), kind))
-        self.held.callback(_destroy, library, library.destroy_dn_vec, described)
+        self.held.callback(destroy, library, library.destroy_dn_vec, described)
         return described
 
     def _describe(self, name: str, kind: int) -> int:
@@ -322,25 +319,14 @@ class _Call:
         library, matrix = self.library, self._matrix
         function = getattr(library, {"f": "s", "d": "d", "F": "c", "D": "z"}[matrix.dtype.char] + "bsrmv")
         description = library.create_mat_descr()  # general, counted from 0
-        self.held.callback(_destroy, library, library.destroy_mat_descr, description)
+        self.held.callback(destroy, library, library.destroy_mat_descr, description)
         offsets, columns, values = (address(buffer) for buffer in matrix.arrays)
-        one, zero = _scalars(matrix.dtype)
+        one, zero = scalars(matrix.dtype)
         orders = (library.Direction.ROW, library.Operation.NON_TRANSPOSE)
         blocks = (description, values, offsets, columns, matrix.size)
         shape = (matrix.n, matrix.m, matrix.blocks)
         before = (self._handle, *orders, *shape, one, *blocks)
         return lambda x, y: partial(function, *before, address(x), zero, address(y))
-
-
-def _scalars(dtype: np.dtype[Any]) -> tuple[int, int]:
-    """Return the addresses, in the host's memory, of 1 and 0."""
-    scalars = SCALARS[dtype]
-    return scalars.ctypes.data, scalars.ctypes.data + dtype.itemsize
-
-
-def _destroy(library: Any, destroy: Callable[[int], None], what: int) -> None:
-    with suppress(library.cuSPARSEError):  # a lost context has nothing to give back, and its own error to tell
-        destroy(what)
 
 
 def _launcher(run: Callable[[], None], failure: type[Exception]) -> Callable[[], None]:

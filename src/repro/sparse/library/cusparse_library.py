@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -22,6 +22,9 @@ TYPES: dict[np.dtype[Any], int] = {
     np.dtype(np.complex64): 4,
     np.dtype(np.complex128): 5,
 }
+
+#: 1 and 0 of each type, which calls point to for as long as they may be made.
+_SCALARS = {dtype: np.array([1, 0], dtype) for dtype in TYPES}
 
 
 @cache
@@ -70,23 +73,42 @@ def address(buffer: Buffer) -> int:
     return buffer.pointer
 
 
+def scalars(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Return the addresses, in the host's memory, of 1 and 0."""
+    numbers = _SCALARS[dtype]
+    return numbers.ctypes.data, numbers.ctypes.data + dtype.itemsize
+
+
+def destroy(library: Any, function: Callable[[int], object], what: int) -> None:
+    """Give a handle or a descriptor back by the library's function for it."""
+    with suppress(library.cuSPARSEError):  # a lost context has nothing to give back, and its own error to tell
+        function(what)
+
+
 @contextmanager
-def refusals(library: Any, device: CudaDevice) -> Iterator[None]:
+def refusals(library: Any, device: CudaDevice, function: str = "") -> Iterator[None]:
     """Turn the library's errors into ours: no memory, a failed kernel, or something that it does not do.
+
+    Parameters
+    ----------
+    library, device
+        The library and the device that it works on.
+    function
+        What is called, for the message; empty for several calls in turn.
 
     Raises
     ------
     OutOfDeviceMemory, LaunchError, Unsupported
     """
-    status = library.Status
+    status, what = library.Status, function and f"{function}: "
     try:
         yield
     except library.cuSPARSEError as error:
         if error.status in (status.ALLOC_FAILED, status.INSUFFICIENT_RESOURCES):
-            raise OutOfDeviceMemory(f"cuSPARSE: {error}") from None
+            raise OutOfDeviceMemory(f"cuSPARSE: {what}{error}") from None
         if error.status in (status.EXECUTION_FAILED, status.INTERNAL_ERROR, status.MAPPING_ERROR):
             device.synchronize()  # says so itself where the context is lost
-            raise LaunchError(f"cuSPARSE: {error}") from None
-        raise Unsupported(f"cuSPARSE {version()}: {error}") from None
+            raise LaunchError(f"cuSPARSE: {what}{error}") from None
+        raise Unsupported(f"cuSPARSE {version()}: {what}{error}") from None
     except RuntimeError as error:  # this version of the library has no such function
-        raise Unsupported(f"cuSPARSE {version()}: {error}") from None
+        raise Unsupported(f"cuSPARSE {version()}: {what}{error}") from None

@@ -1,0 +1,132 @@
+"""Calls of cuSPARSE whose refusals name the function, those for sparse products made without nvmath-python's bindings.
+
+`sp_gemm_work_estimation` and `sp_gemm_reuse_work_estimation`, `_nnz` and `_copy` of nvmath-python 1.0 pass the address
+of a size that nothing has set together with the caller's memory, and the library reads that size. All functions of
+this kind are therefore called by ctypes, in the library that nvmath-python has loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from ctypes import POINTER, byref, c_float, c_int, c_size_t, c_void_p
+from typing import Any
+
+from repro.bench.runnable import Unsupported
+from repro.devices.cuda import CudaDevice
+from repro.sparse.library.cusparse_library import destroy, gpu, load, refusals, version
+
+#: Handle, operations, alpha, A, B, beta, C, type, algorithm, descriptor.
+_PRODUCT = (c_void_p, c_int, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_int, c_void_p)
+#: The same without numbers: handle, operations, A, B, C, algorithm, descriptor.
+_PATTERN = (c_void_p, c_int, c_int, c_void_p, c_void_p, c_void_p, c_int, c_void_p)
+_SIZE = POINTER(c_size_t)
+_MEMORY = (_SIZE, c_void_p)
+
+#: The parameters of the functions, as in cusparse.h of 12.6.
+PARAMETERS: dict[str, tuple[Any, ...]] = {
+    "cusparseSpGEMM_createDescr": (POINTER(c_void_p),),
+    "cusparseSpGEMM_destroyDescr": (c_void_p,),
+    "cusparseSpGEMM_workEstimation": (*_PRODUCT, *_MEMORY),
+    "cusparseSpGEMM_estimateMemory": (*_PRODUCT, c_float, *_MEMORY, _SIZE),
+    "cusparseSpGEMM_compute": (*_PRODUCT, *_MEMORY),
+    "cusparseSpGEMM_copy": _PRODUCT,
+    "cusparseSpGEMMreuse_workEstimation": (*_PATTERN, *_MEMORY),
+    "cusparseSpGEMMreuse_nnz": (*_PATTERN, *_MEMORY, *_MEMORY, *_MEMORY),
+    "cusparseSpGEMMreuse_copy": (*_PATTERN, *_MEMORY),
+    "cusparseSpGEMMreuse_compute": _PRODUCT,
+}
+
+
+def shared_library(library: Any) -> ctypes.CDLL:
+    """Return the shared library that nvmath-python has loaded.
+
+    Raises
+    ------
+    Unsupported
+        It is not among what the process has loaded under the name that it has on Linux.
+    """
+    name = f"libcusparse.so.{library.get_property(0)}"
+    try:
+        # found by its name wherever it was loaded from, and never loaded a second time from elsewhere
+        return ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
+    except (OSError, AttributeError) as error:  # RTLD_NOLOAD is not known everywhere
+        raise Unsupported(f"cuSPARSE {version()}: {name} cannot be called directly: {error}") from None
+
+
+class Calls:
+    """Calls of the library for a device.
+
+    Parameters
+    ----------
+    device
+        Where it works.
+
+    Attributes
+    ----------
+    library
+        nvmath-python's bindings.
+
+    Raises
+    ------
+    Unsupported
+        The device is no GPU of NVIDIA's, or the library is not there.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self._device: CudaDevice = gpu(device)
+        self.library = load()
+        self._shared = shared_library(self.library)
+
+    def bound(self, name: str, *arguments: Any) -> Any:
+        """Return what a function of nvmath-python's bindings returns.
+
+        Raises
+        ------
+        OutOfDeviceMemory, LaunchError, Unsupported
+        """
+        with refusals(self.library, self._device, name):
+            return getattr(self.library, name)(*arguments)
+
+    def make(self, held: ExitStack, create: str, destroyer: str, *arguments: Any) -> int:
+        """Return a handle or descriptor that the bindings make, destroyed when the stack is closed."""
+        made = int(self.bound(create, *arguments))
+        held.callback(destroy, self.library, getattr(self.library, destroyer), made)
+        return made
+
+    def make_product(self, held: ExitStack) -> int:
+        """Return the library's description of a product, destroyed when the stack is closed."""
+        made, destroyer = c_void_p(), self.function("cusparseSpGEMM_destroyDescr")
+        self.run("cusparseSpGEMM_createDescr", byref(made))
+        held.callback(destroyer, made.value)
+        return int(made.value or 0)
+
+    def function(self, name: str) -> Callable[..., int]:
+        """Return a function for sparse products as it is in C; it returns a status.
+
+        Raises
+        ------
+        Unsupported
+            This version of the library has none of that name.
+        """
+        try:
+            function = getattr(self._shared, name)
+        except AttributeError:
+            raise Unsupported(f"cuSPARSE {version()} has no {name}") from None
+        function.argtypes, function.restype = PARAMETERS[name], c_int
+        called: Callable[..., int] = function
+        return called
+
+    def run(self, name: str, *arguments: Any) -> None:
+        """Call a function for sparse products.
+
+        Raises
+        ------
+        OutOfDeviceMemory, LaunchError, Unsupported
+        """
+        function = self.function(name)
+        with refusals(self.library, self._device, name):
+            if status := function(*arguments):
+                raise self.library.cuSPARSEError(status)
