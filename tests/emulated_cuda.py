@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,10 @@ class EmulatedCuda:
         array = np.full(nbytes + ALIGNMENT, 0xA5, np.uint8)
         offset = -array.ctypes.data % ALIGNMENT
         return Memory(array[offset : offset + nbytes])
+
+    def pooling(self) -> AbstractContextManager[None]:
+        """Do nothing: memory is had without delay."""
+        return nullcontext()
 
     def part(self, buffer: Memory, offset: int, nbytes: int) -> Memory:
         """Return some bytes of a buffer."""

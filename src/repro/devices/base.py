@@ -253,6 +253,9 @@ class Device(Clock, Queue, Protocol):
         queued on the device's own queue, and by nothing else.
         """
 
+    def pool_growth(self, run: Callable[[], object]) -> int | None:
+        """Run something and return the most bytes that it takes from the pool at once; None where there is no pool."""
+
     def part(self, buffer: Buffer, offset: int, nbytes: int) -> Buffer:
         """Return some bytes of a buffer as a buffer of their own, which is of use as long as the whole is.
 

@@ -205,6 +205,10 @@ class CudaDevice:
         """Take memory in the body from a pool, which keeps what is given back."""
         return self._memory.pooling()
 
+    def pool_growth(self, run: Callable[[], object]) -> int:
+        """Return the most memory that something takes from the pool at once."""
+        return self._memory.growth(run)
+
     def part(self, buffer: Buffer, offset: int, nbytes: int) -> CudaBuffer:
         """Return some bytes of a buffer as one of their own."""
         return CudaBuffer(pointer_of(buffer) + offset, nbytes)

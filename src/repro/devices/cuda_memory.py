@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,6 +34,15 @@ class Memory:
             yield
         finally:
             self._pooling = earlier
+
+    def growth(self, run: Callable[[], object]) -> int:
+        """Return by how many bytes the pool grows when something is run, with nothing that it kept from before."""
+        with self.pooling():
+            self._take(1).free()
+            self._pool.free_held()
+            before = int(self._pool.managed_bytes)
+            run()
+            return int(self._pool.managed_bytes) - before
 
     def allocate(self, nbytes: int) -> CudaBuffer:
         """Return new memory, aligned to 256 bytes; what the pool keeps is given up where it does not suffice."""

@@ -169,6 +169,10 @@ class OpenClDevice:
         """Do nothing: memory of the host is had and given back without delay."""
         return nullcontext()
 
+    def pool_growth(self, run: Callable[[], object]) -> None:
+        """Run it: there is no pool that would grow."""
+        run()
+
     def part(self, buffer: Buffer, offset: int, nbytes: int) -> Buffer:
         """Return some bytes of a buffer as one of their own."""
         return self._allocate(lambda: _handle(buffer).get_sub_region(offset, max(nbytes, 1)))

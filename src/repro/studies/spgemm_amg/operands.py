@@ -1,0 +1,383 @@
+"""The operands of this study: a matrix, its hierarchy by the model on the host, and what products of them must be."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from repro.bench.runnable import IncorrectError, Runnable
+from repro.bench.workspace import Workspace
+from repro.codegen.precisions import DTYPES, INDEX_BYTES
+from repro.errors import ReproError
+from repro.problems.matrix import Matrix
+from repro.sparse.multigrid import model
+from repro.sparse.operands import expand
+from repro.sparse.spgemm.shapes import LIMITS
+from repro.studies.spgemm_amg.paper import TOLERANCE, ProductName
+
+T = TypeVar("T")
+#: Products of more entries are held against the row sizes and the product with a vector that they must have, in place
+#: of entry by entry: sorting billions of entries on the host would take longer than all else.
+COMPARED = 4_000_000
+#: By how much the rounding of the set-up, whose spectral radius is an estimate, may move A x on a level, beside |A||x|.
+LEVEL_TOLERANCE = {"single": 2e-3, "double": 1e-9}
+
+
+class Multiplied(Runnable):
+    """A runnable that leaves C = A B, or rows of it.
+
+    Attributes
+    ----------
+    product
+        Which product.
+    mode
+        What its kernels leave, where it is a bin's rows: `one` (binned by products) or `numeric` (binned by entries).
+    bin
+        The bin whose rows it computes; None: all.
+    drops
+        Whether it leaves out what cancels.
+    """
+
+    product: ProductName
+    mode: str | None = None
+    bin: int | None = None
+    drops: bool = False
+
+    def result(self) -> sp.csr_array:
+        """Wait, and return the product; columns of a row in any order."""
+        raise NotImplementedError
+
+
+class SetsUp(Runnable):
+    """A runnable that leaves a hierarchy."""
+
+    def result(self) -> Sequence[sp.csr_array]:
+        """Wait, and return the matrices of all levels, the finest first."""
+        raise NotImplementedError
+
+
+class Solves(Runnable):
+    """A runnable that leaves the solution of A x = b."""
+
+    def result(self) -> NDArray[np.floating]:
+        """Wait, and return x, `(n,)`."""
+        raise NotImplementedError
+
+
+class Factor(NamedTuple):
+    """The two matrices of a product, in the working precision."""
+
+    a: sp.csr_array
+    b: sp.csr_array
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a product must be.
+
+    Attributes
+    ----------
+    products
+        How many products each row is the sum of, int64 `(rows,)`.
+    sizes
+        Entries of each row, int64 `(rows,)`; what cancels stays an entry.
+    x, y, bound
+        float64: a vector drawn at random, C x, and by how much a result may differ from it, `(p_i + m_i + 2) ε
+        (|A||B||x|)_i` for a row of p_i products and m_i entries.
+    whole, magnitude
+        C and |A||B|, columns in order; None where C has more than `COMPARED` entries.
+    """
+
+    products: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    bound: NDArray[np.float64]
+    whole: sp.csr_array | None
+    magnitude: sp.csr_array | None
+
+    def rows_of(self, mode: str | None, bin: int | None) -> NDArray[np.bool_]:
+        """Return which rows are in a bin by their products, or in the mode `numeric` by their entries; all of None."""
+        numbers = self.sizes if mode == "numeric" else self.products
+        if bin is None:
+            return np.ones(len(numbers), bool)
+        listed: NDArray[np.bool_] = (numbers > 0) & (np.searchsorted(LIMITS, numbers) == bin)
+        return listed
+
+
+@dataclass(frozen=True)
+class AmgOperands:
+    """A square matrix in the working precision with its hierarchy, and the products that its set-up consists of.
+
+    Attributes
+    ----------
+    name, precision
+        Of the problem, and `single` or `double`.
+    levels
+        By the model on the host, of the matrix in the working precision.
+    unknowns
+        Of a node.
+    near_null
+        `(n, unknowns)`: for each unknown of a node a vector that is 1 there.
+    seed
+        Of what is drawn.
+    checksum
+        Of the problem and of the seed.
+    """
+
+    name: str
+    precision: str
+    levels: tuple[model.Level, ...]
+    unknowns: int
+    near_null: NDArray[np.float64]
+    seed: int
+    checksum: str
+    _facts: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """Of the numbers."""
+        return np.dtype(DTYPES[self.precision])
+
+    @property
+    def a(self) -> sp.csr_array:
+        """The matrix."""
+        return self.levels[0].a
+
+    def factor(self, product: ProductName) -> Factor:
+        """Return the matrices of a product.
+
+        Raises
+        ------
+        KeyError
+            The matrix is not made coarser, so that there is only A A.
+        """
+        if product == "AA":
+            return Factor(self.a, self.a)
+        level = self.levels[0]
+        if level.p is None or level.r is None:
+            raise KeyError(product)
+        if product == "AP":
+            return Factor(self.a, self._rounded("P", lambda: level.p))
+        return Factor(self._rounded("R", lambda: level.r), self._rounded("AP", lambda: self.a @ self.factor("AP").b))
+
+    @property
+    def products(self) -> tuple[ProductName, ...]:
+        """Which products there are."""
+        return ("AA", "AP", "RAP") if self.levels[0].p is not None else ("AA",)
+
+    @property
+    def least_bytes(self) -> tuple[int, int]:
+        """Bytes of the matrix, and of the prolongator, its transpose and the next level's matrix."""
+        level = self.levels[0]
+        if level.p is None or level.r is None:
+            return self.bytes_of(self.a), self.bytes_of(self.a)
+        return self.bytes_of(self.a), sum(self.bytes_of(m) for m in (level.p, level.r, self.levels[1].a))
+
+    def bytes_of(self, matrix: sp.csr_array) -> int:
+        """Return the bytes of a matrix as CSR in the working precision."""
+        return self.bytes_of_csr(matrix.shape[0], int(matrix.nnz))
+
+    def bytes_of_csr(self, rows: int, nnz: int) -> int:
+        """Return the bytes of CSR in the working precision."""
+        return nnz * (INDEX_BYTES + self.dtype.itemsize) + (rows + 1) * INDEX_BYTES
+
+    @property
+    def operations(self) -> int:
+        """A multiplication and an addition for each product of the first level's set-up, or of A A."""
+        names = self.products[1:] or self.products
+        return sum(2 * int(self.expected(name).products.sum()) for name in names)
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """Nothing that all rows share."""
+        return {}
+
+    @cached_property
+    def b(self) -> NDArray[np.floating]:
+        """The right side, `(n,)`: A times a vector drawn at random, so that there is a solution if A is singular."""
+        x = np.random.default_rng(self.seed).uniform(-1.0, 1.0, self.a.shape[0])
+        b: NDArray[np.floating] = (self.a @ x).astype(self.dtype)
+        return b
+
+    def expected(self, product: ProductName) -> Expected:
+        """Return what a product must be, computed in float64 by SciPy at first use."""
+        return self._fact(f"expected {product}", lambda: _expect(*self.factor(product), self.seed, self.dtype))
+
+    def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
+        """Launch once and compare a product, a hierarchy or a solution with what it must be.
+
+        Raises
+        ------
+        IncorrectError
+            A number lies outside its bound or is NaN, or entries or levels are missing or too many.
+        """
+        if not isinstance(runnable, Multiplied | SetsUp | Solves):
+            return None
+        runnable.before()
+        runnable.launch()
+        if isinstance(runnable, Multiplied):
+            expected = self.expected(runnable.product)
+            rows = expected.rows_of(runnable.mode, runnable.bin)
+            return compare_product(runnable.result(), expected, rows, runnable.drops)
+        if isinstance(runnable, SetsUp):
+            return self._compare_levels(runnable.result())
+        return self._compare_solution(runnable.result())
+
+    def _compare_levels(self, matrices: Sequence[sp.csr_array]) -> float:
+        shapes, wanted = [m.shape[0] for m in matrices], [level.a.shape[0] for level in self.levels]
+        if shapes != wanted:
+            raise IncorrectError(f"levels have {shapes} rows, not {wanted}")
+        largest = 0.0
+        for number, (matrix, level) in enumerate(zip(matrices, self.levels, strict=True)):
+            x = np.random.default_rng(self.seed).uniform(-1.0, 1.0, matrix.shape[0])
+            size = abs(level.a) @ np.abs(x)
+            error = np.abs(matrix.astype(np.float64) @ x - level.a.astype(np.float64) @ x)
+            relative = float(np.max(error / np.maximum(size, np.finfo(float).tiny), initial=0.0))
+            relative /= LEVEL_TOLERANCE[self.precision]
+            if not relative <= 1:
+                raise IncorrectError(f"the matrix of level {number} is wrong", relative)
+            largest = max(largest, relative)
+        return largest
+
+    def _compare_solution(self, x: NDArray[np.floating]) -> float:
+        exact = self.b.astype(np.float64)
+        left = float(np.linalg.norm(exact - self.a.astype(np.float64) @ x.astype(np.float64)))
+        # what is left is computed on the device along the way, and drifts by roundings from what is left in truth
+        wanted = (1.1 * TOLERANCE + 1e3 * float(np.finfo(self.dtype).eps)) * float(np.linalg.norm(exact))
+        if not left <= wanted:
+            raise IncorrectError(f"the residual is {left:.3g}, not at most {wanted:.3g}", left / wanted)
+        return left / wanted
+
+    def _rounded(self, name: str, matrix: Callable[[], Any]) -> sp.csr_array:
+        """Return a matrix in the working precision, columns in order, made at first use."""
+
+        def make() -> sp.csr_array:
+            rounded = sp.csr_array(matrix()).astype(self.dtype)
+            rounded.sort_indices()
+            return rounded
+
+        return self._fact(name, make)
+
+    def _fact(self, name: str, compute: Callable[[], T]) -> T:
+        if name not in self._facts:
+            self._facts[name] = compute()
+        value: T = self._facts[name]
+        return value
+
+
+def make_operands(problem: Matrix, precision: str, seed: int) -> AmgOperands:
+    """Round a matrix to the working precision, as real numbers, and set its hierarchy up on the host.
+
+    Raises
+    ------
+    ReproError
+        It is not square, its diagonal has zeros, or its values are beyond the working precision.
+    """
+    problem.require_product()
+    dtype = DTYPES[precision]
+    with np.errstate(over="ignore"):
+        a = sp.csr_array(expand(problem, problem.values).tocsr()).astype(dtype)
+    if not np.isfinite(a.data).all():
+        raise ReproError("values are too large for the precision", where=problem.name, actual=precision)
+    a.eliminate_zeros()  # of blocks; what is stored as 0 is no entry of a product's pattern
+    a.sort_indices()
+    unknowns = a.shape[0] // problem.n
+    near_null = np.tile(np.eye(unknowns), (problem.n, 1))
+    levels = model.set_up(a, near_null, unknowns)
+    checksum = hashlib.sha256(f"{problem.checksum()} {seed}".encode()).hexdigest()
+    return AmgOperands(problem.name, precision, tuple(levels), unknowns, near_null, seed, checksum)
+
+
+def operands_of(workspace: Workspace) -> AmgOperands:
+    """Return a workspace's operands."""
+    assert isinstance(workspace.operands, AmgOperands)
+    return workspace.operands
+
+
+def _expect(a: sp.csr_array, b: sp.csr_array, seed: int, dtype: np.dtype[np.floating]) -> Expected:
+    ones = sp.csr_array((np.ones(a.nnz, np.int64), a.indices, a.indptr), shape=a.shape)
+    products = ones @ np.diff(b.indptr).astype(np.int64)
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    # of magnitudes, so that nothing cancels and every place that a product falls on is an entry
+    magnitude = abs(a) @ abs(b)
+    sizes = np.diff(magnitude.indptr).astype(np.int64)
+    x = np.random.default_rng(seed).uniform(-1.0, 1.0, b.shape[1])
+    bound = (products + sizes + 2) * float(np.finfo(dtype).eps) * (abs(a) @ (abs(b) @ np.abs(x)))
+    y = a @ (b @ x)
+    if magnitude.nnz > COMPARED:
+        return Expected(products, sizes, x, y, bound, None, None)
+    magnitude.sort_indices()
+    return Expected(products, sizes, x, y, bound, _spread(sp.csr_array(a @ b), magnitude), magnitude)
+
+
+def _spread(product: sp.csr_array, pattern: sp.csr_array) -> sp.csr_array:
+    """Return a product with all entries of a pattern, of which SciPy leaves out those that cancel."""
+    product.sort_indices()
+    if product.nnz == pattern.nnz:
+        return product
+    values = np.zeros(pattern.nnz)
+    values[np.searchsorted(_places(pattern), _places(product))] = product.data
+    return sp.csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape)
+
+
+def _places(matrix: sp.csr_array) -> NDArray[np.int64]:
+    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+    places: NDArray[np.int64] = rows * matrix.shape[1] + matrix.indices
+    return places
+
+
+def compare_product(c: sp.csr_array, expected: Expected, rows: NDArray[np.bool_], drops: bool = False) -> float:
+    """Return the largest error of some rows of a product over its bound; other rows may be anything.
+
+    Parameters
+    ----------
+    drops
+        Whether entries that cancel may be left out; then values are seen in the product with a vector alone.
+
+    Raises
+    ------
+    IncorrectError
+        A row has too few or too many entries, one is in another column, or a number lies outside its bound.
+    """
+    sizes = np.diff(c.indptr)
+    other = np.flatnonzero(rows & ((sizes > expected.sizes) | ((sizes != expected.sizes) & (not drops))))
+    if len(other):
+        row = int(other[0])
+        raise IncorrectError(
+            f"{len(other)} rows have too few or too many entries: the first, row {row}, has {sizes[row]}, not "
+            f"{expected.sizes[row]}"
+        )
+    if c.nnz and not 0 <= c.indices.min() <= c.indices.max() < c.shape[1]:
+        raise IncorrectError("columns are out of range")
+    error = np.abs(c.astype(np.float64, copy=False) @ expected.x - expected.y)[rows]
+    largest = _within(error, expected.bound[rows], "rows")
+    if drops or expected.whole is None or expected.magnitude is None:
+        return largest
+    chosen, wanted, size = sp.csr_array(c[rows]), expected.whole[rows], expected.magnitude[rows]
+    chosen.sort_indices()
+    if not np.array_equal(chosen.indices, wanted.indices):
+        raise IncorrectError(f"{np.count_nonzero(chosen.indices != wanted.indices)} entries are in other columns")
+    terms = np.repeat(expected.products[rows], expected.sizes[rows]) + 1
+    eps = float(np.finfo(c.dtype).eps)
+    return max(largest, _within(np.abs(chosen.data - wanted.data), terms * eps * size.data, "values"))
+
+
+def _within(error: NDArray[np.float64], bound: NDArray[np.float64], what: str) -> float:
+    outside = ~(error <= bound)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        largest = float(np.max(np.where(error > 0, error / bound, 0.0), initial=0.0))
+    if outside.any():
+        raise IncorrectError(
+            f"{np.count_nonzero(outside)} of {len(bound)} {what} are wrong; the largest error is {largest:.3g} of its "
+            "bound",
+            largest,
+        )
+    return largest

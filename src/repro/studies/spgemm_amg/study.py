@@ -1,0 +1,200 @@
+"""Products of sparse matrices by binned rows, and multigrid that is set up with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from repro.bench.rows import ColumnType, Row
+from repro.bench.runnable import Runnable
+from repro.codegen.compile import compile_module, manifest_path
+from repro.codegen.precisions import DTYPES
+from repro.codegen.targets import Target
+from repro.config.models import StudySettings
+from repro.entries import get_entry
+from repro.problems.matrix import Matrix
+from repro.problems.outline import Outline
+from repro.problems.problem import Problem
+from repro.sparse.built import Built
+from repro.sparse.columns import LIBRARIES
+from repro.sparse.features import features
+from repro.studies import Given, Study, Workload
+from repro.studies.spgemm_amg.bins import MODES, BinKernel, kernels_of
+from repro.studies.spgemm_amg.library import library_products, routines
+from repro.studies.spgemm_amg.operands import AmgOperands, make_operands
+from repro.studies.spgemm_amg.paper import PRODUCTS, REFERENCE
+from repro.studies.spgemm_amg.paper import STUDY as NAME
+from repro.studies.spgemm_amg.plans import HEADLINE, Plans, choose_kernels, plans_of
+from repro.studies.spgemm_amg.printed import PUBLISHED, TARGETS
+from repro.studies.spgemm_amg.products import Refill, WholeProduct
+from repro.studies.spgemm_amg.render import MODULES, render_key
+from repro.studies.spgemm_amg.setups import PHASES, LevelSetUp, SetUp, Solution
+from repro.studies.spgemm_amg.variant_id import KERNEL_COLUMNS, SPACES, KernelId, point_of
+from repro.tuning.choose import Choice
+from repro.tuning.recordings import Machine
+from repro.tuning.session import Session, fastest_yardsticks
+
+#: Steps of a product that are timed apart.
+STEPS = ("count", "compute", "settle", "symbolic", "place", "numeric")
+#: Bins that a product of the kind that this is for has rows in, for an estimate of the work.
+BINS_IN_USE, SHAPES_OF_A_BIN = 4, 8
+
+
+class SpgemmAmg(Study):
+    """Rows of a product dealt to kernels by their sizes, against sorting all products, and what multigrid gains."""
+
+    name = NAME
+    reference = REFERENCE
+    kinds = ("matrix",)
+    libraries = LIBRARIES
+    columns: Mapping[str, ColumnType] = {
+        **KERNEL_COLUMNS,
+        "routine": str,
+        "format": str,
+        "products": int,
+        "nonzeros": int,
+        "rows": int,
+        "peak_bytes": int,
+        "level": int,
+        "levels": int,
+        "complexity": float,
+        "iterations": int,
+        **{f"stage_{name}": float for name in (*STEPS, *PHASES)},
+    }
+    parts = ("products", "setup", "solve")
+    published = PUBLISHED
+    targets = TARGETS
+    headline = HEADLINE
+    glance: Mapping[str, str] = {
+        "table-products": "every product, ours beside the library's",
+        "figure-6-1": "products and set-up over the sort of all products",
+    }
+
+    def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
+        """Refuse baselines that there are not."""
+        routines(settings, target.dialect)
+
+    def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
+        """Refuse matrices that are not symmetric in their kind: complex ones, and quaternions'."""
+        super().check(settings, problems)
+        for problem in problems:
+            if problem.entry not in ("real", "block3"):
+                raise self.refusal(problem, "a matrix of real numbers or of blocks", problem.entry)
+
+    def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
+        """Return `precision/module` of every module."""
+        return [f"{precision}/{module}" for module in MODULES]
+
+    def render(self, templates: Path, key: str, target: Target) -> str:
+        """Return the source of one module."""
+        return render_key(templates, key, target)
+
+    def operands(self, problem: Problem, precision: str, seed: int) -> AmgOperands:
+        """Return the matrix with its hierarchy."""
+        assert isinstance(problem, Matrix)
+        return make_operands(problem, precision, seed)
+
+    def measure(self, session: Session) -> Iterator[tuple[str, Given]]:
+        """Search kernels for the bins, choose, time whole products beside the library's, then set-up and solution."""
+        settings, target = session.settings, session.target
+        operands = session.bench.operands
+        assert isinstance(operands, AmgOperands)
+        built = built_modules(session.precision, target)
+        strategy = session.strategy(_features, point_of)
+        rows: list[Row] = []
+        kernels: dict[str, BinKernel] = {}
+        for space in spaces(settings):
+            offered = kernels_of(built, operands, target, space)
+            kernels |= {kernel.name: kernel for kernel in offered}
+            rows += session.search(strategy, offered, f"{space} space")
+        yield "search", rows
+        yardsticks = session.yardsticks()
+        yield "baseline", [row for _, row in yardsticks]
+        choices = choose_kernels(rows, settings.timing.tie)
+        yield "report", self._report(session, operands, built, choices, kernels, fastest_yardsticks(yardsticks))
+        yield "choices", choices
+
+    def _report(
+        self,
+        session: Session,
+        operands: AmgOperands,
+        built: Mapping[str, Built],
+        choices: Sequence[Choice],
+        kernels: Mapping[str, BinKernel],
+        yardsticks: Sequence[Runnable],
+    ) -> list[Row]:
+        """Time what was chosen and all else anew, in rounds of what is compared with each other."""
+        backend, parts = session.bench.device.backend, self.parts_of(session.settings, session.precision)
+        names = routines(session.settings, backend)
+        plans = plans_of(choices)
+        rows = session.rounds(yardsticks)
+        for product in operands.products:
+            chosen = dict.fromkeys(choice.name for choice in choices if KernelId.parse(choice.name).product == product)
+            rows += session.rounds([kernels[name] for name in chosen])
+            if "products" in parts:
+                ours = products_of(built, product, plans.get(product, Plans()))
+                rows += session.rounds([*ours, *library_products(names, backend, product)])
+        if "setup" in parts:
+            rows += session.rounds([SetUp(built, "default"), SetUp(built, "sort"), SetUp(built, "coordinates")])
+            rows += session.rounds([LevelSetUp(built, level) for level in range(len(operands.levels) - 1)])
+        if "solve" in parts:
+            rows += session.rounds([Solution(built)])
+        return rows
+
+    def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:
+        """Return the kernel of a name."""
+        id = KernelId.parse(name)
+        built = {}
+        for module in MODULES:
+            path = manifest_path(target.name, NAME, f"{precision}/{module}")
+            source = render_key(templates, f"{precision}/{module}", target)
+            built[module] = Built(compile_module(source, target, path), path.parent)
+        return BinKernel(built, id)
+
+    def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
+        """Return about how many kernels there are to try, and the bytes of the matrix as CSR."""
+        rows, nonzeros = problem.size or (0, 0)
+        size = get_entry(problem.entry or "real").size
+        matrix = 4 * (rows * size + 1) + nonzeros * size**2 * (4 + DTYPES[precision]().nbytes)
+        bins = len(PRODUCTS) * len(MODES) * BINS_IN_USE
+        per_bin = SHAPES_OF_A_BIN * len(spaces(settings)) // len(SPACES) or 1
+        beside = len(routines(settings, target.dialect)) * len(PRODUCTS)
+        return Workload(bins * per_bin, bins, beside, matrix, 3 * matrix)
+
+
+STUDY = SpgemmAmg()
+
+
+def spaces(settings: StudySettings) -> tuple[str, ...]:
+    """Return the spaces to search, one after the other: the paper's, and ours beside it where it is asked for."""
+    return SPACES if settings.space == "extended" else SPACES[:1]
+
+
+def built_modules(precision: str, target: Target) -> dict[str, Built]:
+    """Return the compiled modules of a precision by name.
+
+    Raises
+    ------
+    ReproError
+        One is not compiled yet.
+    """
+    return {module: Built.read(manifest_path(target.name, NAME, f"{precision}/{module}")) for module in MODULES}
+
+
+def products_of(built: Mapping[str, Built], product: Any, plans: Plans) -> list[Runnable]:
+    """Return our ways to a product: the paper's, what it compares with, and those with the kernels that were chosen."""
+    return [
+        WholeProduct(built, product, "coordinates"),
+        WholeProduct(built, product, "paper"),
+        WholeProduct(built, product, "one"),
+        WholeProduct(built, product, "one", plans),
+        WholeProduct(built, product, "two", plans),
+        Refill(built, product),
+        Refill(built, product, plans),
+    ]
+
+
+def _features(record: Mapping[str, Any], precision: str, machine: Machine) -> Any:
+    """Return what the matrix is compared by."""
+    return features({**record, "entry": record.get("entry") or "real"}, precision, machine)
