@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
@@ -41,15 +42,36 @@ class OpenClBuffer:
         self.handle.release()
 
 
+class OpenClKernel:
+    """A kernel object, whose arguments are part of it: nobody else's, until it is dropped.
+
+    Parameters
+    ----------
+    handle
+        OpenCL's own.
+    dropped
+        Gets it back then: PyOpenCL takes a millisecond to make one.
+    """
+
+    def __init__(self, handle: Any, dropped: list[Any]) -> None:
+        self.handle, self._dropped = handle, dropped
+
+    def __del__(self) -> None:
+        self._dropped.append(self.handle)
+
+
 class OpenClProgram:
     """A loaded module."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
+        self._dropped: defaultdict[str, list[Any]] = defaultdict(list)
 
-    def kernel(self, name: str) -> Any:
-        """Return a kernel object of its own, since arguments are part of it."""
-        return opencl_runtime.load().Kernel(self._handle, name)
+    def kernel(self, name: str) -> OpenClKernel:
+        """Return a kernel object that nobody else has."""
+        dropped = self._dropped[name]
+        handle = dropped.pop() if dropped else opencl_runtime.load().Kernel(self._handle, name)
+        return OpenClKernel(handle, dropped)
 
 
 @dataclass(frozen=True)
@@ -200,18 +222,19 @@ class OpenClDevice:
         except self._cl.Error as error:
             raise LaunchError(str(error)) from None
 
-    def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
+    def bind(self, kernel: OpenClKernel, grid: int, block: int, arguments: Sequence[Argument]) -> Callable[[], None]:
         """Return what queues one launch."""
-        enqueue, queue, error = self._cl.enqueue_nd_range_kernel, self._queue, self._cl.Error
+        enqueue, queue, error, handle = self._cl.enqueue_nd_range_kernel, self._queue, self._cl.Error, kernel.handle
         try:
-            kernel.set_args(*(a if isinstance(a, np.generic) else _handle(a) for a in arguments))
+            handle.set_args(*(a if isinstance(a, np.generic) else _handle(a) for a in arguments))
         except (error, TypeError) as problem:  # a TypeError says that there are too few or too many
             raise LaunchError(str(problem)) from None
         size, group = (grid * block,), (block,)
 
-        def launch(held: Sequence[Argument] = arguments) -> None:  # a kernel's arguments do not keep buffers alive
+        # neither arguments nor the handle keep alive what they belong to
+        def launch(held: tuple[OpenClKernel, Sequence[Argument]] = (kernel, arguments)) -> None:
             try:
-                enqueue(queue, kernel, size, group)
+                enqueue(queue, handle, size, group)
             except error as problem:
                 raise LaunchError(str(problem)) from None
 

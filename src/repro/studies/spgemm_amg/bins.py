@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.bench.runnable import Candidate, Clock, not_prepared
+from repro.bench.runnable import Candidate, Clock
 from repro.bench.workspace import Workspace
 from repro.codegen.targets import Target
 from repro.sparse.built import Built
@@ -40,7 +40,7 @@ class BinKernel(Product, Candidate):
         self.mode, self.bin = id.mode, id.bin
         self.packing = id.product
         self.group = id.product, id.mode, id.bin, id.method
-        self._restore: Callable[[], None] = not_prepared
+        self._restore: Callable[[], None] = lambda: None  # what has its places stays there
 
     @property
     def identity(self) -> str:
@@ -90,7 +90,8 @@ class BinKernel(Product, Candidate):
         work.at_end(scratch.close)
         rows = Rows(device, work.program, factors, c, bins, left)
         self.launch = rows.bind(self.id.mode, Counts(only, counts.totals), plan, scratch)
-        self._restore = lambda: device.fill(c.state, 0)
+        if self.mode == "one":
+            self._restore = lambda: device.fill(c.state, 0)
 
     def before(self) -> None:
         """Let segments be cut off from the beginning again."""
