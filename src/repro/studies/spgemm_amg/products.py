@@ -85,14 +85,13 @@ class Product(Multiplied):
         """Do what `prepare` does with the factors; what is held is given to `work`."""
         raise NotImplementedError
 
-    def multiplication(self, work: Work) -> Multiplication:
-        """Return what multiplies, with the kernels that were chosen, if any were."""
-        dtype = operands_of(work.workspace).dtype
-        if self._plans is None:
-            return Multiplication(work.device, work.program, dtype)
-        target, number = work.device.target, dtype.itemsize
-        plans = self._plans.on(target, number, "one"), self._plans.on(target, number, "numeric")
-        return Multiplication(work.device, work.program, dtype, *plans)
+    def multiplication(self, work: Work, phases: int) -> Multiplication:
+        """Return what multiplies in so many phases, with the kernels that were chosen, if any were."""
+        target, dtype = work.device.target, operands_of(work.workspace).dtype
+        plans = self._plans or Plans()
+        # what was chosen for one phase may be a sort, which finds no sizes
+        in_one = plans.on(target, dtype.itemsize, "one") if phases == 1 else None
+        return Multiplication(work.device, work.program, dtype, in_one, plans.on(target, dtype.itemsize, "numeric"))
 
     def result(self) -> sp.csr_array:
         """Wait, and return the product."""
@@ -155,7 +154,7 @@ class WholeProduct(Product):
     def _bind_product(self, work: Work, factors: Factors) -> Callable[[Factors], Storage]:
         if self._way == "coordinates":
             return CoordinateMultiplication(work.device, work.program).multiply
-        multiplication = self.multiplication(work)
+        multiplication = self.multiplication(work, 2 if self._way == "two" else 1)
         if self._way == "paper":
             multiplication.usual = papers_plan(work.device.target, factors.a.dtype.itemsize)
         self._bind_stages(multiplication, factors)
@@ -209,7 +208,7 @@ class Refill(Product):
 
     def bind(self, work: Work, factors: Factors) -> None:
         """Multiply once, for the pattern, and bind what fills it."""
-        multiplication = self.multiplication(work)
+        multiplication = self.multiplication(work, 2)
         self._c = c = multiplication.in_two_phases(factors)
         bound = ExitStack()
         work.at_end(bound.close)
