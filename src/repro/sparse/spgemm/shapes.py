@@ -87,8 +87,10 @@ def hash_shapes(target: Target, scalar_bytes: int) -> list[HashShape]:
     if target.dialect == "opencl":
         widths = {1: tuple(2**bits for bits in range(5, 12))}
     else:
-        most = {2: 32, 4: 128, 8: 256, 16: 512, 32: 2048}
-        widths = {width: tuple(16 << bits for bits in range((most[width] // 16).bit_length())) for width in most}
+        most = {1: 64, 2: 128, 4: 256, 8: 512, 16: 1024, 32: 2048}
+        # all lanes of a warp go through a table together, so that none has fewer slots than a row has lanes
+        tables = [16 << bits for bits in range(8)]
+        widths = {width: tuple(table for table in tables if width <= table <= most[width]) for width in most}
     return [_hash_shape(target, width, table, scalar_bytes) for width, tables in widths.items() for table in tables]
 
 
