@@ -1,5 +1,7 @@
 """Multigrid for a SciPy matrix, as a user asks for it."""
 
+import gc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -35,6 +37,12 @@ def test_the_levels_are_matrices_of_scipy(hierarchy):
     assert ml.operator_complexity() == pytest.approx(sum(nnz) / nnz[0])
     assert 1 < ml.grid_complexity() < 1.3
     assert "1600 > " in repr(ml)
+
+
+def test_a_level_outlives_its_hierarchy(hierarchy):
+    coarse = repro.amg(hierarchy[0], max_coarse=20, device=DEVICE).levels[1]
+    gc.collect()
+    assert abs(coarse.A - hierarchy[1].levels[1].A).max() == 0
 
 
 @pytest.mark.parametrize("accel", ["cg", None])
@@ -93,6 +101,41 @@ def test_what_makes_no_sense_is_refused(change, message):
 def test_a_system_that_makes_no_sense_is_refused(hierarchy, change, message):
     with pytest.raises(ReproError, match=message):
         hierarchy[1].solve(**{"b": np.ones(1600), **change})
+
+
+def test_entries_of_one_place_are_added_up():
+    matrix = poisson((20, 20), 5).tocoo()
+    halves = sp.coo_array((np.tile(matrix.data / 2, 2), (np.tile(matrix.row, 2), np.tile(matrix.col, 2))), matrix.shape)
+    rows = sp.csr_array(
+        (np.repeat(matrix.data / 2, 2), np.repeat(matrix.col, 2), 2 * matrix.tocsr().indptr), matrix.shape
+    )
+    expected = repro.amg(matrix, device=DEVICE).levels[1].A
+    for twice in (halves, rows):
+        assert twice.nnz == 2 * matrix.nnz
+        assert abs(repro.amg(twice, device=DEVICE).levels[1].A - expected).max() == 0
+
+
+def test_an_indefinite_matrix_is_refused_by_conjugate_gradients_and_not_solved_silently_by_cycles():
+    matrix = sp.csr_array(poisson((20, 20), 5) - 0.5 * sp.eye_array(400))
+    ml = repro.amg(matrix, device=DEVICE)
+    with pytest.raises(ReproError, match="symmetric and positive definite"):
+        ml.solve(np.ones(400), tol=1e-10)
+    with pytest.warns(RuntimeWarning, match="did not converge to 1e-10 in 3 steps"):
+        ml.solve(np.ones(400), tol=1e-10, maxiter=3, accel=None)
+
+
+@pytest.mark.parametrize("accel", ["cg", None])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_right_side_that_is_not_finite_is_no_solution(hierarchy, accel, bad):
+    with pytest.raises(ReproError, match="came to no solution"):
+        hierarchy[1].solve(np.full(1600, bad), accel=accel)
+
+
+def test_few_steps_are_a_warning(hierarchy):
+    residuals = []
+    with pytest.warns(RuntimeWarning, match="did not converge to 1e-10 in 2 steps"):
+        hierarchy[1].solve(np.ones(1600), tol=1e-10, maxiter=2, residuals=residuals)
+    assert len(residuals) == 3
 
 
 FULL = [("spgemm", 0), ("spgemm", 3), ("spgemm", 9), ("amg", 1), ("amg", 20), ("amg", 60), ("amg", 80)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import cache, cached_property
 from threading import RLock
@@ -24,7 +25,7 @@ from repro.sparse.multigrid.hierarchy import set_up_on
 from repro.sparse.multigrid.levels import DeviceLevel
 from repro.sparse.multigrid.render import MODULES, render_multigrid
 from repro.sparse.multigrid.settings import Settings
-from repro.sparse.multigrid.solve import Solver
+from repro.sparse.multigrid.solve import Solved, Solver
 
 
 def amg(
@@ -80,7 +81,15 @@ def amg(
                 raise
         except OutOfDeviceMemory as error:
             raise runtime.no_room(error) from None
-    return MultilevelSolver(runtime, levels, solver)
+    return MultilevelSolver(runtime, _Memory(levels, solver))
+
+
+class _Memory:
+    """What a hierarchy holds on its device, given back once neither it nor one of its levels is in use."""
+
+    def __init__(self, levels: list[DeviceLevel], solver: Solver) -> None:
+        self.levels, self.solver = levels, solver
+        finalize(self, _give_back, levels, solver)
 
 
 class Level:
@@ -96,8 +105,8 @@ class Level:
         The aggregate of each node, int32, -1 for none; the coarsest level has none.
     """
 
-    def __init__(self, runtime: Runtime, level: DeviceLevel) -> None:
-        self._runtime, self._level = runtime, level
+    def __init__(self, runtime: Runtime, memory: _Memory, at: int) -> None:
+        self._runtime, self._memory, self._level = runtime, memory, memory.levels[at]
 
     @cached_property
     def A(self) -> sp.csr_array:
@@ -154,13 +163,13 @@ class MultilevelSolver:
         The finest first.
     """
 
-    def __init__(self, runtime: Runtime, levels: list[DeviceLevel], solver: Solver) -> None:
-        self._runtime, self._solver = runtime, solver
-        self._n, self._dtype = levels[0].a.shape[0], levels[0].a.dtype
-        self.levels = [Level(runtime, level) for level in levels]
-        self._cycle = solver.cycle(solver.b, solver.x)
+    def __init__(self, runtime: Runtime, memory: _Memory) -> None:
+        self._runtime, self._memory, self._solver = runtime, memory, memory.solver
+        finest = memory.levels[0].a
+        self._n, self._dtype = finest.shape[0], finest.dtype
+        self.levels = [Level(runtime, memory, at) for at in range(len(memory.levels))]
+        self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
         self._lock = RLock()
-        finalize(self, _give_back, levels, solver)
 
     @property
     def device_name(self) -> str:
@@ -201,7 +210,7 @@ class MultilevelSolver:
         tol
             Of the norm of the residual over that of b.
         maxiter
-            Steps at the most; the last x is returned where they are not enough.
+            Steps at the most; where they are not enough the last x is returned, with a warning.
         accel
             `cg`: conjugate gradients with a V-cycle each step; None: cycles alone.
         residuals
@@ -210,7 +219,13 @@ class MultilevelSolver:
         Raises
         ------
         ReproError
-            The arguments make no sense.
+            The arguments make no sense, the matrix is not positive definite (`cg`), or the residual became infinite or
+            no number.
+
+        Warns
+        -----
+        RuntimeWarning
+            After `maxiter` steps the residual is larger than was asked for.
         """
         if accel not in ("cg", None):
             raise ReproError("unknown acceleration", where="accel", expected="cg or None", actual=repr(accel))
@@ -224,6 +239,7 @@ class MultilevelSolver:
             x = self._read()
         if residuals is not None:
             residuals[:] = solved.residuals
+        _report(solved, tol)
         return x
 
     def _precondition(self, b: NDArray[Any]) -> NDArray[np.floating]:
@@ -271,6 +287,22 @@ def _vectors(B: ArrayLike, rows: int) -> NDArray[np.floating]:
             actual=f"{vectors.dtype} of shape {vectors.shape}",
         )
     return vectors.astype(np.float64)
+
+
+def _report(solved: Solved, tol: float) -> None:
+    """Say of an iteration that it did not come to what was asked for."""
+    steps, last = len(solved.residuals) - 1, solved.residuals[-1]
+    if not np.isfinite(last):
+        raise ReproError(
+            "the iteration came to no solution",
+            where=f"step {steps}",
+            expected="a finite residual",
+            actual=last,
+            todo="look for NaN and infinity in b and x0; cycles alone (accel=None) need not converge for every matrix",
+        )
+    if not solved.converged:
+        of = f"the residual is {last:.3g}, {solved.residuals[0]:.3g} at the start"
+        warnings.warn(f"multigrid did not converge to {tol:g} in {steps} steps: {of}", RuntimeWarning, stacklevel=3)
 
 
 @cache

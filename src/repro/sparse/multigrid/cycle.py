@@ -32,7 +32,7 @@ class Cycle:
         dense = coarsest.shape[0] <= DENSE_ROWS
         self._pseudo_inverse = np.linalg.pinv(coarsest.toarray()) if dense else None
         self._inverses = [
-            JACOBI / max(spectral_radius(level.a, steps), 1e-300) / level.a.diagonal()
+            JACOBI / spectral_radius(level.a, steps) / level.a.diagonal()
             for level in (levels[:-1] if dense else levels)
         ]
 

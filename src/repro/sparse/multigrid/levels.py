@@ -10,6 +10,7 @@ from repro.devices.base import PART_ALIGNMENT, Buffer
 from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid.device import Run, rows_of
+from repro.sparse.multigrid.model import LEAST_RADIUS, largest_eigenvalue
 from repro.sparse.multigrid.settings import Settings
 from repro.sparse.spgemm.product import Factors, Multiplication
 
@@ -149,7 +150,22 @@ class Coarsening:
         return t, NearNull(coarse, k)
 
     def radius(self, level: DeviceLevel) -> float:
-        """Return the estimate of the spectral radius of D⁻¹A, by Arnoldi's process."""
+        """Return the estimate of the spectral radius of D⁻¹A, as `repro.sparse.multigrid.model.spectral_radius` does.
+
+        Raises
+        ------
+        ReproError
+            The matrix has numbers that are not finite.
+        """
+        radius = 0.0
+        for first in (0, level.a.shape[0]):
+            radius = max(radius, self._largest_ritz_value(level, first))
+            if radius >= LEAST_RADIUS:
+                break
+        return max(radius, 1.0)
+
+    def _largest_ritz_value(self, level: DeviceLevel, first: int) -> float:
+        """Do the steps of Arnoldi's process, which begins with the keys of nodes from one on."""
         run, n, steps = self._run, level.a.shape[0], self._settings.ritz_steps
         lanes = run.lanes(level.a, level.nnz)
         basis, whole, stride = run.vectors(steps + 1, n)
@@ -160,7 +176,7 @@ class Coarsening:
         def column(numbers: Buffer, j: int) -> Buffer:
             return run.keep(run.device.part(numbers, 8 * j * COLUMN, 8 * COLUMN))
 
-        run.cycle("begin_basis", n, n, w)
+        run.cycle("begin_basis", n, n, first, w)
         run.dots(n, w, 1, stride, w, column(squares, steps))
         run.cycle("normalize", n, n, w, column(squares, steps), basis[0])
         for j in range(steps):
@@ -173,7 +189,7 @@ class Coarsening:
         h[:steps] = run.download(columns, (steps + 1) * COLUMN, np.float64).reshape(-1, COLUMN)[:steps, :steps].T
         lengths = np.sqrt(run.download(squares, (steps + 1) * COLUMN, np.float64).reshape(-1, COLUMN)[:steps, 0])
         h[np.arange(1, steps + 1), np.arange(steps)] = lengths
-        return float(np.abs(np.linalg.eigvals(h[:steps])).max())
+        return largest_eigenvalue(h[:steps])
 
     def prolongator(
         self, level: DeviceLevel, aggregates: Buffer, t: Storage, unknowns: int, k: int, radius: float
@@ -181,7 +197,7 @@ class Coarsening:
         """Return the smoothed prolongator, which the caller keeps: P = T - ω/ρ D⁻¹ A T, made of A T where it lies."""
         run, rows = self._run, t.shape[0]
         p = self._multiplication.in_one_phase(Factors(level.a, t))
-        weight = self._settings.omega / radius if radius else 0.0
+        weight = self._settings.omega / radius
         of_rows = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
         run.setup("smooth", rows, rows, unknowns, k, weight, *of_rows)
         return p

@@ -11,12 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from repro.devices.base import Argument, Buffer, Device
+from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels, Launch, in_order
 from repro.sparse.launches import Load
 from repro.sparse.multigrid.cycle import COARSE_STEPS, DENSE_ROWS, JACOBI
 from repro.sparse.multigrid.device import Run, rows_of
-from repro.sparse.multigrid.levels import Coarsening, DeviceLevel
+from repro.sparse.multigrid.levels import COLUMN, Coarsening, DeviceLevel
 from repro.sparse.multigrid.settings import Settings
 from repro.sparse.spgemm.product import Multiplication
 
@@ -110,12 +111,22 @@ class Solver:
         return Solved(residuals, residuals[-1] <= wanted)
 
     def conjugate_gradients(self, tolerance: float, most: int) -> Solved:
-        """Solve by conjugate gradients with a V-cycle each, as `iterate`; the matrix is symmetric positive definite."""
+        """Solve by conjugate gradients with a V-cycle each, as `iterate`.
+
+        Raises
+        ------
+        ReproError
+            The matrix is not positive definite, or the cycle is not: a step would be of no use. x is what the steps
+            before led to.
+        """
         n = np.int32(self._n)
         with ExitStack() as held:
             run = Run(self._device, self._load, self._dtype, held)
             r, z, p, ap = (run.scalars(self._n) for _ in range(4))
-            rz, earlier, pap = (run.zeros(1, np.float64) for _ in range(3))
+            numbers = run.zeros(4 * COLUMN, np.float64)  # read together, once a step
+            rz, earlier, pap, square = (
+                run.keep(run.device.part(numbers, 8 * i * COLUMN, 8 * COLUMN)) for i in range(4)
+            )
             run.device.fill(p, 0)
             self._product("residual", self._levels[0].a, self.x, [self.b], r)()
             residuals, wanted = [self._norm(run, r)], tolerance * self._norm(run, self.b)
@@ -128,7 +139,10 @@ class Solver:
                 multiply()
                 run.dots(self._n, p, 1, 0, ap, pap)
                 self._kernels.over("advance", self._n, [n, rz, pap, p, ap, self.x, r])()
-                residuals.append(self._norm(run, r))
+                run.dots(self._n, r, 1, 0, r, square)
+                first, second, curvature, length = run.download(numbers, 4 * COLUMN, np.float64)[::COLUMN]
+                _check_definite(len(residuals), curvature, second if len(residuals) % 2 else first)
+                residuals.append(float(np.sqrt(length)))
         return Solved(residuals, residuals[-1] <= wanted)
 
     def release(self) -> None:
@@ -155,7 +169,10 @@ class Solver:
         """Return the pseudo-inverse on the device, column by column; or of a large matrix the weight of its steps."""
         level = self._levels[-1]
         if level.a.shape[0] <= DENSE_ROWS:
-            inverse = np.linalg.pinv(level.a.download().to_csr().toarray().astype(np.float64))
+            dense = level.a.download().to_csr().toarray().astype(np.float64)
+            if not np.isfinite(dense).all():
+                raise ReproError("multigrid needs finite numbers", where="the coarsest matrix")
+            inverse = np.linalg.pinv(dense)
             return self._run.keep(self._device.upload(np.ascontiguousarray(inverse.T).ravel()))
         with ExitStack() as held:
             run = Run(self._device, self._load, self._dtype, held)
@@ -188,6 +205,23 @@ class Solver:
         return float(np.sqrt(run.download(self._square, 1, np.float64)[0]))
 
 
+def _check_definite(step: int, curvature: float, of_cycle: float) -> None:
+    """Refuse a matrix for which, or whose cycle, conjugate gradients found a direction that is not positive."""
+    wrong = {
+        "r^T M r, M the cycle": (of_cycle, of_cycle < 0),
+        "p^T A p": (curvature, curvature <= 0 < of_cycle),
+    }
+    for what, (number, refused) in wrong.items():
+        if refused:
+            raise ReproError(
+                "conjugate gradients need a matrix that is symmetric and positive definite",
+                where=f"step {step}",
+                expected=f"{what} above 0",
+                actual=f"{number:.3g}",
+                todo="solve for -A where that is positive definite, or give `ml.aspreconditioner()` to another solver",
+            )
+
+
 def _weight(radius: float) -> np.float64:
     """Return the weight of a step of Jacobi's method."""
-    return np.float64(JACOBI / radius if radius else 0.0)
+    return np.float64(JACOBI / radius)
