@@ -138,6 +138,71 @@ def test_few_steps_are_a_warning(hierarchy):
     assert len(residuals) == 3
 
 
+def test_a_hierarchy_is_refreshed_by_other_values():
+    matrix = poisson((40, 40), 9)
+    scale = sp.diags_array(np.random.default_rng(1).uniform(0.5, 2, 1600))
+    other = sp.csr_array(scale @ matrix @ scale)
+    ml, fresh = (repro.amg(a, max_coarse=20, refreshable=True, device=DEVICE) for a in (matrix, other))
+    before = ml.levels[1].A
+    ml.refresh(other.tocoo())
+    for ours, theirs in zip(ml.levels, fresh.levels, strict=True):
+        assert abs(ours.A - theirs.A).max() <= 1e-12 * abs(theirs.A).max()
+    assert abs(ml.levels[1].A - before).max() > 0.1
+    b, one, two = np.random.default_rng(2).random(1600), [], []
+    x = ml.solve(b, tol=1e-8, residuals=one)
+    fresh.solve(b, tol=1e-8, residuals=two)
+    assert np.linalg.norm(b - other @ x) <= 1.1e-8 * np.linalg.norm(b)
+    np.testing.assert_allclose(one, two, rtol=1e-5)
+    np.testing.assert_allclose(ml.aspreconditioner() @ b, fresh.aspreconditioner() @ b, rtol=1e-9)
+
+
+def with_values(matrix, values):
+    return sp.csr_array((values, matrix.indices, matrix.indptr), matrix.shape)
+
+
+REFUSED = {
+    "fewer entries": (lambda a: sp.csr_array(sp.tril(a)), "another pattern"),
+    "as many entries elsewhere": (lambda a: sp.csr_array(a[:, np.roll(np.arange(36), 1)]), "another pattern"),
+    "another shape": (lambda _: poisson((5, 5), 5), "another pattern"),
+    "a zero on the diagonal": (lambda a: with_values(a, np.where(a.data == 4, 0, a.data)), "diagonal without zeros"),
+    "no finite number": (lambda a: with_values(a, np.where(a.data == 4, 4, np.nan)), "finite numbers"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_refresh_a_hierarchy_is_refused_and_changes_nothing(name):
+    matrix = poisson((6, 6), 5)
+    change, message = REFUSED[name]
+    ml, b = repro.amg(matrix, max_coarse=5, refreshable=True, device=DEVICE), np.ones(36)
+    expected = ml.solve(b, tol=1e-8)
+    with pytest.raises(ReproError, match=message):
+        ml.refresh(change(matrix))
+    assert ml.solve(b, tol=1e-8).tobytes() == expected.tobytes()
+
+
+def test_a_hierarchy_that_is_not_to_be_refreshed_says_so(hierarchy):
+    with pytest.raises(ReproError, match="refreshable=True"):
+        hierarchy[1].refresh(hierarchy[0])
+
+
+def test_a_hierarchy_left_in_the_middle_of_a_refresh_is_of_no_use_until_the_next(monkeypatch):
+    matrix = poisson((20, 20), 5)
+    ml, b = repro.amg(matrix, refreshable=True, device=DEVICE), np.ones(400)
+
+    def full(_):
+        raise OutOfDeviceMemory("it is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(open_runtime(DEVICE).device, "allocate", full)
+        with pytest.raises(ReproError, match="the device has no room"):
+            ml.refresh(2 * matrix)
+    for use in (ml.solve, ml.aspreconditioner().matvec):
+        with pytest.raises(ReproError, match="middle of a refresh"):
+            use(b)
+    ml.refresh(2 * matrix)
+    assert np.linalg.norm(b - 2 * matrix @ ml.solve(b, tol=1e-8)) <= 1.1e-8 * np.linalg.norm(b)
+
+
 FULL = [("spgemm", 0), ("spgemm", 3), ("spgemm", 9), ("amg", 1), ("amg", 20), ("amg", 60), ("amg", 80)]
 
 

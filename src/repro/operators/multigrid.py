@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, cached_property
 from threading import RLock
 from typing import Any, Literal
@@ -17,12 +18,13 @@ from scipy.sparse.linalg import LinearOperator
 from repro.codegen.precisions import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
-from repro.operators.matrix import as_rows
-from repro.operators.products import load_products, on_device
+from repro.operators.matrix import as_rows, precision_of
+from repro.operators.products import canonical, check_pattern, load_products, on_device
 from repro.operators.runtime import Runtime, open_runtime, templates
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.multigrid.hierarchy import set_up_on
+from repro.sparse.multigrid.hierarchy import refresh_on, set_up_on
 from repro.sparse.multigrid.levels import DeviceLevel
+from repro.sparse.multigrid.model import checked_diagonal
 from repro.sparse.multigrid.render import MODULES, render_multigrid
 from repro.sparse.multigrid.settings import Settings
 from repro.sparse.multigrid.solve import Solved, Solver
@@ -37,6 +39,7 @@ def amg(
     omega: float = 4 / 3,
     max_levels: int = 20,
     max_coarse: int = 100,
+    refreshable: bool = False,
     device: str = "auto",
 ) -> MultilevelSolver:
     """Set algebraic multigrid by smoothed aggregation up, wholly on a device.
@@ -57,6 +60,9 @@ def amg(
         The prolongator is smoothed by this weight over the spectral radius of D⁻¹A.
     max_levels, max_coarse
         The most levels; a matrix of so few rows is not made coarser.
+    refreshable
+        Whether `MultilevelSolver.refresh` will be called: levels keep the products A P then, about as many bytes as the
+        matrices, and the tentative prolongators.
     device
         `auto` (a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
 
@@ -73,7 +79,7 @@ def amg(
     with runtime.after():
         try:
             stored = on_device(runtime, rows, np.dtype(DTYPES[precision]))
-            levels = set_up_on(runtime.device, load, stored, near_null, unknowns, settings)
+            levels = set_up_on(runtime.device, load, stored, near_null, unknowns, settings, refreshable)
             try:
                 solver = Solver(runtime.device, load, levels)
             except BaseException:
@@ -81,14 +87,14 @@ def amg(
                 raise
         except OutOfDeviceMemory as error:
             raise runtime.no_room(error) from None
-    return MultilevelSolver(runtime, _Memory(levels, solver))
+    return MultilevelSolver(runtime, _Memory(levels, solver, settings, refreshable))
 
 
 class _Memory:
     """What a hierarchy holds on its device, given back once neither it nor one of its levels is in use."""
 
-    def __init__(self, levels: list[DeviceLevel], solver: Solver) -> None:
-        self.levels, self.solver = levels, solver
+    def __init__(self, levels: list[DeviceLevel], solver: Solver, settings: Settings, refreshable: bool) -> None:
+        self.levels, self.solver, self.settings, self.refreshable = levels, solver, settings, refreshable
         finalize(self, _give_back, levels, solver)
 
 
@@ -169,7 +175,7 @@ class MultilevelSolver:
         self._n, self._dtype = finest.shape[0], finest.dtype
         self.levels = [Level(runtime, memory, at) for at in range(len(memory.levels))]
         self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
-        self._lock = RLock()
+        self._lock, self._whole = RLock(), True
 
     @property
     def device_name(self) -> str:
@@ -231,7 +237,7 @@ class MultilevelSolver:
             raise ReproError("unknown acceleration", where="accel", expected="cg or None", actual=repr(accel))
         start = np.zeros(self._n, self._dtype) if x0 is None else self._vector(x0, "x0")
         right = self._vector(b, "b")
-        with self._lock, self._runtime.after():
+        with self._working():
             self._write(self._solver.b, right)
             self._write(self._solver.x, start)
             solve = self._solver.conjugate_gradients if accel else self._solver.iterate
@@ -242,9 +248,61 @@ class MultilevelSolver:
         _report(solved, tol)
         return x
 
+    def refresh(self, A: Any) -> None:
+        """Set up again for a matrix that has other values in the same places, which takes less than a new set-up.
+
+        Aggregates and the patterns of all matrices stay; values of all levels are computed anew, as a set-up with these
+        aggregates computes them. With `theta` above 0 they stay even where other entries are the strong ones now.
+
+        Parameters
+        ----------
+        A
+            As of `repro.amg`; its values are taken in the precision of the hierarchy.
+
+        Raises
+        ------
+        ReproError
+            The hierarchy was not made to be refreshed, or the matrix has another pattern, a zero on its diagonal, or
+            what is no finite number: nothing was done. Or a coarser matrix has a zero on its diagonal, or the device
+            has no room: the hierarchy is of no use then until it is refreshed again.
+        """
+        if not self._memory.refreshable:
+            raise ReproError(
+                "the hierarchy keeps nothing to be refreshed by", todo="set it up by repro.amg(A, refreshable=True)"
+            )
+        rows = canonical(as_rows(A, self._dtype, "A")[0])
+        with self._lock, self._runtime.after():
+            levels = self._memory.levels
+            check_pattern(rows, levels[0].a)
+            checked_diagonal(rows)
+            if not np.isfinite(rows.data).all():
+                raise ReproError("multigrid needs finite numbers", where="A")
+            self._whole = False
+            try:
+                if rows.nnz:
+                    self._runtime.device.write(levels[0].a.values, rows.data)
+                load = _load(self._runtime, precision_of(self._dtype))
+                levels[:] = refresh_on(self._runtime.device, load, levels, self._memory.settings)
+                self._solver.renew(levels)
+            except OutOfDeviceMemory as error:
+                raise self._runtime.no_room(error) from None
+            self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
+            self._whole = True
+        self.levels = [Level(self._runtime, self._memory, at) for at in range(len(levels))]
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Let one thread at a time at the hierarchy, unless it was left in the middle of a refresh."""
+        with self._lock, self._runtime.after():
+            if not self._whole:
+                raise ReproError(
+                    "the hierarchy was left in the middle of a refresh", todo="refresh it again, or set up a new one"
+                )
+            yield
+
     def _precondition(self, b: NDArray[Any]) -> NDArray[np.floating]:
         right = self._vector(np.asarray(b).reshape(-1), "b")
-        with self._lock, self._runtime.after():
+        with self._working():
             self._write(self._solver.b, right)
             self._cycle()
             return self._read()

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from repro.codegen.precisions import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
+from repro.errors import ReproError
 from repro.operators.batches import load_module
 from repro.operators.matrix import as_rows
 from repro.operators.runtime import Runtime, open_runtime, templates
@@ -65,10 +66,40 @@ def spgemm(a: Any, b: Any, device: str = "auto") -> sp.csr_array:
 
 def on_device(runtime: Runtime, matrix: sp.csr_array, dtype: np.dtype[Any]) -> Storage:
     """Bring a matrix to the device, each row in one segment, no place of which is stored twice."""
-    once = matrix.astype(dtype)
-    if not once.has_canonical_format:
-        once.sum_duplicates()
-    return Storage.upload(runtime.device, lay_out(once, 1))
+    return Storage.upload(runtime.device, lay_out(canonical(matrix.astype(dtype)), 1))
+
+
+def canonical(matrix: sp.csr_array) -> sp.csr_array:
+    """Return a matrix with its columns in order, none of a row twice; the one that is given stays as it is."""
+    if matrix.has_canonical_format:
+        return matrix
+    once = matrix.copy()
+    once.sum_duplicates()
+    return once
+
+
+def check_pattern(matrix: sp.csr_array, stored: Storage) -> None:
+    """Refuse a matrix whose entries are not in the places of one that `on_device` stored.
+
+    Raises
+    ------
+    ReproError
+    """
+    columns, sizes = np.zeros(matrix.nnz, np.int32), np.zeros(matrix.shape[0], np.int32)
+    same = matrix.shape == stored.shape and matrix.nnz == stored.report().pointer
+    if same:
+        for buffer, array in ((stored.columns, columns), (stored.sizes, sizes)):
+            if array.size:
+                stored.device.download(buffer, array)
+        same = np.array_equal(columns, matrix.indices) and np.array_equal(sizes, np.diff(matrix.indptr))
+    if not same:
+        raise ReproError(
+            "the matrix has another pattern",
+            where="A",
+            expected=f"entries in the {stored.report().pointer:,} places of the matrix that was set up, 0 or not",
+            actual=f"{matrix.shape[0]} x {matrix.shape[1]} with {matrix.nnz:,} entries, not all of them there",
+            todo="set up a new hierarchy",
+        )
 
 
 @cache

@@ -31,10 +31,10 @@ def levels_of(device, load, on_device):
     """Set a hierarchy up on the device."""
     held = []
 
-    def make(matrix, near_null=None, unknowns=1, settings=None, precision="double"):
+    def make(matrix, near_null=None, unknowns=1, settings=None, precision="double", refreshable=False):
         dtype = np.float32 if precision == "single" else np.float64
         stored = on_device(matrix, dtype)
-        held.append(set_up_on(device, load(precision), stored, near_null, unknowns, settings))
+        held.append(set_up_on(device, load(precision), stored, near_null, unknowns, settings, refreshable))
         return held[-1]
 
     yield make

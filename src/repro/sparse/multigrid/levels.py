@@ -36,6 +36,10 @@ class DeviceLevel:
         The prolongator from the next level, and its transpose; None on the coarsest.
     aggregates
         int32, of each node; None on the coarsest.
+    t, ap
+        The tentative prolongator, and A P: kept where values are to be refreshed, else None.
+    unknowns, vectors
+        Of a node of this level and of the next one: k columns of T for each aggregate.
     """
 
     a: Storage
@@ -45,10 +49,14 @@ class DeviceLevel:
     p: Storage | None = None
     r: Storage | None = None
     aggregates: Buffer | None = None
+    t: Storage | None = None
+    ap: Storage | None = None
+    unknowns: int = 1
+    vectors: int = 1
 
     def release(self) -> None:
         """Give the memory back."""
-        for part in (self.a, self.diagonal, self.p, self.r, self.aggregates):
+        for part in (self.a, self.diagonal, self.p, self.r, self.aggregates, self.t, self.ap):
             if part is not None:
                 part.release()
 
@@ -93,18 +101,25 @@ class Coarsening:
         ReproError
             One of its entries is missing, 0, or no number.
         """
+        diagonal = self._run.device.allocate(max(a.shape[0], 1) * self._run.dtype.itemsize)
+        try:
+            self.take_diagonal(a, diagonal)
+        except BaseException:
+            diagonal.release()
+            raise
+        return diagonal
+
+    def take_diagonal(self, a: Storage, diagonal: Buffer) -> None:
+        """Put the diagonal of a matrix into memory for it; see `diagonal`."""
         run, n, bad = self._run, a.shape[0], self._run.zeros(2, np.int32)
-        diagonal = run.device.allocate(max(n, 1) * run.dtype.itemsize)
         run.setup("take_diagonal", n, n, *rows_of(a), diagonal, bad)
         count, first = run.download(bad, 2, np.int32).tolist()
         if count:
-            diagonal.release()
             raise ReproError(
                 "multigrid needs a diagonal without zeros",
                 where=f"row {0x7FFFFFFF - first}, the first of {count}",
                 expected="a number other than 0",
             )
-        return diagonal
 
     def aggregates(self, level: DeviceLevel, unknowns: int) -> tuple[Buffer, Buffer, int]:
         """Return the aggregate of each node, which the caller keeps, keys to sort nodes by, and how many there are."""
@@ -137,13 +152,17 @@ class Coarsening:
     def tentative(
         self, aggregates: Buffer, keys: Buffer, nodes: int, count: int, unknowns: int, near: NearNull
     ) -> tuple[Storage, NearNull]:
-        """Return the tentative prolongator, and the near null space of the next level, which the caller keeps."""
+        """Return the tentative prolongator, and the near null space of the next level, which the caller keeps both."""
         run, k, rows = self._run, near.count, nodes * unknowns
         by_aggregate = run.sort(keys, nodes, count + 1)
         begins = run.numbers(count + 1, np.int32)
         run.setup("find_begins", nodes + 1, nodes, count, by_aggregate.keys, begins)
-        t = run.keep(Storage.empty(run.device, (rows, count * k), 1, max(rows * k, 1), run.dtype))
         coarse = run.device.allocate(max(count * k * k, 1) * run.dtype.itemsize)
+        try:
+            t = Storage.empty(run.device, (rows, count * k), 1, max(rows * k, 1), run.dtype)
+        except BaseException:
+            coarse.release()
+            raise
         run.setup("fit", count, count, unknowns, k, begins, by_aggregate.order, near.vectors, t.values, coarse)
         run.setup("lay_out_tentative", rows, rows, unknowns, k, aggregates, t.table, t.sizes, t.columns)
         t.set_pointer(rows * k)
@@ -191,16 +210,17 @@ class Coarsening:
         h[np.arange(1, steps + 1), np.arange(steps)] = lengths
         return largest_eigenvalue(h[:steps])
 
-    def prolongator(
-        self, level: DeviceLevel, aggregates: Buffer, t: Storage, unknowns: int, k: int, radius: float
-    ) -> Storage:
+    def prolongator(self, level: DeviceLevel, t: Storage) -> Storage:
         """Return the smoothed prolongator, which the caller keeps: P = T - ω/ρ D⁻¹ A T, made of A T where it lies."""
-        run, rows = self._run, t.shape[0]
         p = self._multiplication.in_one_phase(Factors(level.a, t))
-        weight = self._settings.omega / radius
-        of_rows = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
-        run.setup("smooth", rows, rows, unknowns, k, weight, *of_rows)
+        self._smooth(level, t, p)
         return p
+
+    def _smooth(self, level: DeviceLevel, t: Storage, p: Storage) -> None:
+        assert level.aggregates is not None
+        rows, weight = t.shape[0], self._settings.omega / level.radius
+        of_rows = level.diagonal, level.aggregates, t.values, p.table, p.columns, p.values
+        self._run.setup("smooth", rows, rows, level.unknowns, level.vectors, weight, *of_rows)
 
     def transposed(self, p: Storage) -> Storage:
         """Return the transpose of a matrix, which the caller keeps, its columns in order."""
@@ -218,13 +238,41 @@ class Coarsening:
         r.set_pointer(nnz)
         return r
 
-    def coarse(self, a: Storage, p: Storage, r: Storage) -> tuple[Storage, int]:
+    def multiplied(self, a: Storage, p: Storage) -> Storage:
+        """Return A P, which the caller keeps."""
+        return self._multiplication.in_one_phase(Factors(a, p))
+
+    def coarse(self, r: Storage, ap: Storage) -> tuple[Storage, int]:
         """Return R (A P), which the caller keeps, and its entries; a row that nothing meets has a 1 on the diagonal."""
-        ap = self._multiplication.in_one_phase(Factors(a, p))
-        try:
-            product = self._multiplication.in_one_phase(Factors(r, ap))
-        finally:
-            ap.release()
+        product = self._multiplication.in_one_phase(Factors(r, ap))
+        self._fill_empty(product)
+        return product, product.report().pointer
+
+    def _fill_empty(self, product: Storage) -> None:
         n = product.shape[0]
         self._run.setup("fill_empty", n, n, product.table, product.columns, product.values)
-        return product, product.report().pointer
+
+    def refresh(self, level: DeviceLevel, coarse: Storage) -> None:
+        """Make P, R, A P and the next level's matrix of the values of a level's matrix, where they lie.
+
+        Parameters
+        ----------
+        level
+            With T and A P, and with diagonal and radius of these values.
+        coarse
+            The next level's matrix.
+        """
+        t, p, r, ap = level.t, level.p, level.r, level.ap
+        assert t is not None and p is not None and r is not None and ap is not None
+        run, rows = self._run, p.shape[0]
+        self._refill(level.a, t, p)
+        self._smooth(level, t, p)
+        run.setup("refill_transposed", rows, rows, *rows_of(p), *rows_of(r))
+        self._refill(level.a, p, ap)
+        self._refill(r, ap, coarse)
+        self._fill_empty(coarse)
+
+    def _refill(self, a: Storage, b: Storage, c: Storage) -> None:
+        with self._multiplication.refilled(Factors(a, b), c) as refill:
+            refill()
+            self._run.device.synchronize()  # its lists of rows are given back here

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device
 from repro.errors import ReproError
@@ -77,7 +78,10 @@ class Solver:
             self._vectors = [Vectors(*(run.scalars(level.a.shape[0]) for _ in range(4))) for level in levels]
             self.b, self.x = run.scalars(self._n), run.scalars(self._n)
             self._square = run.numbers(1, np.float64)
-            self._inverse = self._invert_coarsest()
+            coarsest = self._invert_coarsest()
+            self._inverse: Buffer | np.float64 = (
+                coarsest if isinstance(coarsest, np.float64) else self._run.keep(device.upload(coarsest))
+            )
         except BaseException:
             self._held.close()
             raise
@@ -145,6 +149,14 @@ class Solver:
                 residuals.append(float(np.sqrt(length)))
         return Solved(residuals, residuals[-1] <= wanted)
 
+    def renew(self, levels: Sequence[DeviceLevel]) -> None:
+        """Take levels that were refreshed; cycles that were bound before are those of the levels before."""
+        self._levels, coarsest = levels, self._invert_coarsest()
+        if isinstance(coarsest, np.float64):
+            self._inverse = coarsest
+        elif not isinstance(self._inverse, np.float64):
+            self._device.write(self._inverse, coarsest)
+
     def release(self) -> None:
         """Give the memory back; the levels stay."""
         self._held.close()
@@ -165,15 +177,15 @@ class Solver:
             self._product("relax", level.a, own.other, [b, level.diagonal, weight], x),
         ]
 
-    def _invert_coarsest(self) -> Buffer | np.float64:
-        """Return the pseudo-inverse on the device, column by column; or of a large matrix the weight of its steps."""
+    def _invert_coarsest(self) -> NDArray[np.float64] | np.float64:
+        """Return the pseudo-inverse, column by column; or of a large matrix the weight of its steps."""
         level = self._levels[-1]
         if level.a.shape[0] <= DENSE_ROWS:
             dense = level.a.download().to_csr().toarray().astype(np.float64)
             if not np.isfinite(dense).all():
                 raise ReproError("multigrid needs finite numbers", where="the coarsest matrix")
-            inverse = np.linalg.pinv(dense)
-            return self._run.keep(self._device.upload(np.ascontiguousarray(inverse.T).ravel()))
+            inverse: NDArray[np.float64] = np.ascontiguousarray(np.linalg.pinv(dense).T).ravel()
+            return inverse
         with ExitStack() as held:
             run = Run(self._device, self._load, self._dtype, held)
             multiplication = Multiplication(self._device, self._load, self._dtype)
