@@ -86,6 +86,8 @@ def test_single_precision():
         ({"B": np.ones((5, 1))}, "no vectors of the matrix"),
         ({"unknowns": 7}, "unknowns of a node"),
         ({"theta": 2.0}, "theta"),
+        ({"smoother": "sor"}, "smoother"),
+        ({"smoother": "chebyshev", "degree": 0}, "degree"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, message):
@@ -101,6 +103,20 @@ def test_what_makes_no_sense_is_refused(change, message):
 def test_a_system_that_makes_no_sense_is_refused(hierarchy, change, message):
     with pytest.raises(ReproError, match=message):
         hierarchy[1].solve(**{"b": np.ones(1600), **change})
+
+
+def test_chebyshevs_smoother_takes_fewer_steps(hierarchy):
+    matrix, ml = hierarchy
+    other, b, jacobi, chebyshev = (
+        repro.amg(matrix, smoother="chebyshev", degree=2, device=DEVICE),
+        np.ones(1600),
+        [],
+        [],
+    )
+    ml.solve(b, tol=1e-8, residuals=jacobi)
+    x = other.solve(b, tol=1e-8, residuals=chebyshev)
+    assert np.linalg.norm(b - matrix @ x) <= 1.1e-8 * np.linalg.norm(b)
+    assert len(chebyshev) < len(jacobi)
 
 
 def test_entries_of_one_place_are_added_up():

@@ -22,6 +22,7 @@ from repro.operators.matrix import as_rows, precision_of
 from repro.operators.products import canonical, check_pattern, load_products, on_device
 from repro.operators.runtime import Runtime, open_runtime, templates
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.multigrid.cycle import Smoother
 from repro.sparse.multigrid.hierarchy import refresh_on, set_up_on
 from repro.sparse.multigrid.levels import DeviceLevel
 from repro.sparse.multigrid.model import checked_diagonal
@@ -39,6 +40,8 @@ def amg(
     omega: float = 4 / 3,
     max_levels: int = 20,
     max_coarse: int = 100,
+    smoother: Literal["jacobi", "chebyshev"] = "jacobi",
+    degree: int = 2,
     refreshable: bool = False,
     device: str = "auto",
 ) -> MultilevelSolver:
@@ -60,6 +63,11 @@ def amg(
         The prolongator is smoothed by this weight over the spectral radius of D⁻¹A.
     max_levels, max_coarse
         The most levels; a matrix of so few rows is not made coarser.
+    smoother
+        `jacobi`: a weighted step of Jacobi's method before and after the coarser levels. `chebyshev`: a polynomial in
+        D⁻¹A that is small from 1/10 to 1.1 times its spectral radius.
+    degree
+        Of this polynomial: products with the matrix.
     refreshable
         Whether `MultilevelSolver.refresh` will be called: levels keep the products A P then, about as many bytes as the
         matrices, and the tentative prolongators.
@@ -72,7 +80,7 @@ def amg(
         There is no multigrid for this, or not on that device.
     """
     rows, precision = as_rows(A, what="A")
-    settings = Settings(theta, omega, max_coarse, max_levels)
+    settings, smooths = Settings(theta, omega, max_coarse, max_levels), Smoother(smoother, degree)
     near_null = None if B is None else _vectors(B, rows.shape[0])
     runtime = open_runtime(device)
     load = _load(runtime, precision)
@@ -81,7 +89,7 @@ def amg(
             stored = on_device(runtime, rows, np.dtype(DTYPES[precision]))
             levels = set_up_on(runtime.device, load, stored, near_null, unknowns, settings, refreshable)
             try:
-                solver = Solver(runtime.device, load, levels)
+                solver = Solver(runtime.device, load, levels, smooths)
             except BaseException:
                 _release(levels)
                 raise

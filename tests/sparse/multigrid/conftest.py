@@ -48,11 +48,11 @@ def solver_of(device, load, on_device):
     """Set a hierarchy up on the device, and give what solves with it."""
     held = []
 
-    def make(matrix, settings=None, precision="double"):
+    def make(matrix, settings=None, precision="double", smoother=None):
         dtype = np.float32 if precision == "single" else np.float64
         levels = set_up_on(device, load(precision), on_device(matrix, dtype), settings=settings)
         held.extend(levels)
-        held.append(Solver(device, load(precision), levels))
+        held.append(Solver(device, load(precision), levels, smoother))
         return held[-1]
 
     yield make

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +16,7 @@ from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels, Launch, in_order
 from repro.sparse.launches import Load
-from repro.sparse.multigrid.cycle import COARSE_STEPS, DENSE_ROWS, JACOBI
+from repro.sparse.multigrid.cycle import COARSE_STEPS, DENSE_ROWS, JACOBI, Smoother
 from repro.sparse.multigrid.device import Run, rows_of
 from repro.sparse.multigrid.levels import COLUMN, Coarsening, DeviceLevel
 from repro.sparse.multigrid.settings import Settings
@@ -57,6 +57,8 @@ class Solver:
         Where the levels are, and what gives modules in their precision.
     levels
         The finest first; they stay the caller's.
+    smoother
+        What smooths; None: Jacobi's method.
 
     Attributes
     ----------
@@ -68,8 +70,10 @@ class Solver:
     OutOfDeviceMemory
     """
 
-    def __init__(self, device: Device, load: Load, levels: Sequence[DeviceLevel]) -> None:
-        self._device, self._load, self._levels = device, load, levels
+    def __init__(
+        self, device: Device, load: Load, levels: Sequence[DeviceLevel], smoother: Smoother | None = None
+    ) -> None:
+        self._device, self._load, self._levels, self._smoother = device, load, levels, smoother or Smoother()
         self._dtype, self._n = levels[0].a.dtype, levels[0].a.shape[0]
         self._held = ExitStack()
         try:
@@ -167,14 +171,29 @@ class Solver:
         level, own = self._levels[at], self._vectors[at]
         if level.p is None or level.r is None:
             return self._bind_coarsest(b, x)
-        below, weight = self._vectors[at + 1], _weight(level.radius)
+        below, weights = self._vectors[at + 1], self._smoother.weights(level.radius)
+        # the last step after the coarser levels leaves it in x; that before it is in the other one, and so on
+        first, second = own.other, x
+        steps = 2 * len(weights) - 1
+        places = [(first, second)[step % 2] for step in range(steps + 1)]
+        middle = len(weights) - 1
         return [
-            self._from_zero(level, b, weight, own.other),
-            self._product("residual", level.a, own.other, [b], own.left),
+            self._from_zero(level, b, weights[0], first),
+            *self._relaxed(level, b, weights[1:], places[: middle + 1]),
+            self._product("residual", level.a, places[middle], [b], own.left),
             self._product("multiply", level.r, own.left, [], below.b),
             *self._bind_cycle(at + 1, below.b, below.x),
-            self._product("add_product", level.p, below.x, [], own.other),
-            self._product("relax", level.a, own.other, [b, level.diagonal, weight], x),
+            self._product("add_product", level.p, below.x, [], places[middle]),
+            *self._relaxed(level, b, weights, places[middle:]),
+        ]
+
+    def _relaxed(
+        self, level: DeviceLevel, b: Buffer, weights: Iterable[float], places: Sequence[Buffer]
+    ) -> list[Launch]:
+        """Return steps from one place to the next."""
+        return [
+            self._product("relax", level.a, earlier, [b, level.diagonal, np.float64(weight)], later)
+            for weight, (earlier, later) in zip(weights, pairwise(places), strict=True)
         ]
 
     def _invert_coarsest(self) -> NDArray[np.float64] | np.float64:
@@ -189,7 +208,7 @@ class Solver:
         with ExitStack() as held:
             run = Run(self._device, self._load, self._dtype, held)
             multiplication = Multiplication(self._device, self._load, self._dtype)
-            return _weight(Coarsening(run, multiplication, Settings()).radius(level))
+            return np.float64(JACOBI / Coarsening(run, multiplication, Settings()).radius(level))
 
     def _bind_coarsest(self, b: Buffer, x: Buffer) -> list[Launch]:
         level, other, n = self._levels[-1], self._vectors[-1].other, self._levels[-1].a.shape[0]
@@ -197,15 +216,12 @@ class Solver:
             return [self._kernels.over("multiply_dense", n, [np.int32(n), self._inverse, b, x])]
         # the last step leaves it in x
         places = [x if (COARSE_STEPS - step) % 2 else other for step in range(COARSE_STEPS)]
-        relaxed = [
-            self._product("relax", level.a, earlier, [b, level.diagonal, self._inverse], later)
-            for earlier, later in pairwise(places)
-        ]
-        return [self._from_zero(level, b, self._inverse, places[0]), *relaxed]
+        weights = (COARSE_STEPS - 1) * [self._inverse]
+        return [self._from_zero(level, b, self._inverse, places[0]), *self._relaxed(level, b, weights, places)]
 
-    def _from_zero(self, level: DeviceLevel, b: Buffer, weight: np.float64, x: Buffer) -> Launch:
+    def _from_zero(self, level: DeviceLevel, b: Buffer, weight: float, x: Buffer) -> Launch:
         n = level.a.shape[0]
-        return self._kernels.over("relax_zero", n, [np.int32(n), b, level.diagonal, weight, x])
+        return self._kernels.over("relax_zero", n, [np.int32(n), b, level.diagonal, np.float64(weight), x])
 
     def _product(self, kernel: str, matrix: Storage, x: Buffer, more: Sequence[Argument], y: Buffer) -> Launch:
         rows, lanes = matrix.shape[0], self._run.lanes(matrix, matrix.report().pointer)
@@ -232,8 +248,3 @@ def _check_definite(step: int, curvature: float, of_cycle: float) -> None:
                 actual=f"{number:.3g}",
                 todo="solve for -A where that is positive definite, or give `ml.aspreconditioner()` to another solver",
             )
-
-
-def _weight(radius: float) -> np.float64:
-    """Return the weight of a step of Jacobi's method."""
-    return np.float64(JACOBI / radius)
