@@ -79,8 +79,8 @@ def amg(
     degree
         Of this polynomial: products with the matrix.
     refreshable
-        Whether `MultilevelSolver.refresh` will be called: levels keep the products A P then, about as many bytes as the
-        matrices, and the tentative prolongators.
+        Whether `MultilevelSolver.refresh` will be called: levels keep the products A P and the tentative prolongators
+        then, 0.4 to 1.3 times the entries of A for Poisson's equation.
     device
         `auto` (a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
 
