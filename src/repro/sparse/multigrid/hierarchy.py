@@ -108,7 +108,7 @@ def refresh_on(
                 refreshed.append(level)
             else:
                 refreshed.append(replace(level, radius=step.radius(level)))
-                step.refresh(refreshed[-1], levels[at + 1].a)
+                step.refresh(refreshed[-1], levels[at + 1].a, multiplication)
     return refreshed
 
 
@@ -126,25 +126,26 @@ def _coarsen(
     """Return a level with its prolongator, and what the next one is made of; None where that would not be coarser."""
     rows, unknowns = level.a.shape[0], level.unknowns
     with ExitStack() as made, ExitStack() as passing:
-        kept = made if refreshable else passing
         aggregates, keys, count = step.aggregates(level, unknowns)
         made.callback(aggregates.release)
         if not count or count * near.count > stall * rows:
             return None
         t, coarse_near = step.tentative(aggregates, keys, rows // unknowns, count, unknowns, near)
         made.callback(coarse_near.vectors.release)
-        kept.callback(t.release)
-        level = replace(level, radius=step.radius(level), aggregates=aggregates, vectors=near.count)
-        p = step.prolongator(level, t)
+        if refreshable:
+            t.hold()  # longer than for this level's set-up
+            made.callback(t.release)
+        radius = step.radius(level)
+        p = step.prolongator(level, aggregates, t, unknowns, near.count, radius)
         made.callback(p.release)
         r = step.transposed(p)
         made.callback(r.release)
         ap = step.multiplied(level.a, p)
-        kept.callback(ap.release)
-        a, nnz = step.coarse(r, ap)
+        (made if refreshable else passing).callback(ap.release)
+        a, nnz = step.coarse_of(r, ap)
         made.pop_all()
-    level = replace(level, p=p, r=r, t=t if refreshable else None, ap=ap if refreshable else None)
-    return level, a, nnz, coarse_near
+    level = replace(level, radius=radius, p=p, r=r, aggregates=aggregates, vectors=near.count)
+    return replace(level, t=t, ap=ap) if refreshable else level, a, nnz, coarse_near
 
 
 def _check(a: Storage, vectors: NDArray[np.floating], unknowns: int) -> None:

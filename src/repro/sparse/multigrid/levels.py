@@ -152,17 +152,13 @@ class Coarsening:
     def tentative(
         self, aggregates: Buffer, keys: Buffer, nodes: int, count: int, unknowns: int, near: NearNull
     ) -> tuple[Storage, NearNull]:
-        """Return the tentative prolongator, and the near null space of the next level, which the caller keeps both."""
+        """Return the tentative prolongator, and the near null space of the next level, which the caller keeps."""
         run, k, rows = self._run, near.count, nodes * unknowns
         by_aggregate = run.sort(keys, nodes, count + 1)
         begins = run.numbers(count + 1, np.int32)
         run.setup("find_begins", nodes + 1, nodes, count, by_aggregate.keys, begins)
+        t = run.keep(Storage.empty(run.device, (rows, count * k), 1, max(rows * k, 1), run.dtype))
         coarse = run.device.allocate(max(count * k * k, 1) * run.dtype.itemsize)
-        try:
-            t = Storage.empty(run.device, (rows, count * k), 1, max(rows * k, 1), run.dtype)
-        except BaseException:
-            coarse.release()
-            raise
         run.setup("fit", count, count, unknowns, k, begins, by_aggregate.order, near.vectors, t.values, coarse)
         run.setup("lay_out_tentative", rows, rows, unknowns, k, aggregates, t.table, t.sizes, t.columns)
         t.set_pointer(rows * k)
@@ -210,17 +206,20 @@ class Coarsening:
         h[np.arange(1, steps + 1), np.arange(steps)] = lengths
         return largest_eigenvalue(h[:steps])
 
-    def prolongator(self, level: DeviceLevel, t: Storage) -> Storage:
+    def prolongator(
+        self, level: DeviceLevel, aggregates: Buffer, t: Storage, unknowns: int, k: int, radius: float
+    ) -> Storage:
         """Return the smoothed prolongator, which the caller keeps: P = T - ω/ρ D⁻¹ A T, made of A T where it lies."""
         p = self._multiplication.in_one_phase(Factors(level.a, t))
-        self._smooth(level, t, p)
+        self._smooth(level, aggregates, t, p, unknowns, k, radius)
         return p
 
-    def _smooth(self, level: DeviceLevel, t: Storage, p: Storage) -> None:
-        assert level.aggregates is not None
-        rows, weight = t.shape[0], self._settings.omega / level.radius
-        of_rows = level.diagonal, level.aggregates, t.values, p.table, p.columns, p.values
-        self._run.setup("smooth", rows, rows, level.unknowns, level.vectors, weight, *of_rows)
+    def _smooth(
+        self, level: DeviceLevel, aggregates: Buffer, t: Storage, p: Storage, unknowns: int, k: int, radius: float
+    ) -> None:
+        rows, weight = t.shape[0], self._settings.omega / radius
+        of_rows = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
+        self._run.setup("smooth", rows, rows, unknowns, k, weight, *of_rows)
 
     def transposed(self, p: Storage) -> Storage:
         """Return the transpose of a matrix, which the caller keeps, its columns in order."""
@@ -238,12 +237,20 @@ class Coarsening:
         r.set_pointer(nnz)
         return r
 
+    def coarse(self, a: Storage, p: Storage, r: Storage) -> tuple[Storage, int]:
+        """Return R (A P), which the caller keeps, and its entries; a row that nothing meets has a 1 on the diagonal."""
+        ap = self.multiplied(a, p)
+        try:
+            return self.coarse_of(r, ap)
+        finally:
+            ap.release()
+
     def multiplied(self, a: Storage, p: Storage) -> Storage:
         """Return A P, which the caller keeps."""
         return self._multiplication.in_one_phase(Factors(a, p))
 
-    def coarse(self, r: Storage, ap: Storage) -> tuple[Storage, int]:
-        """Return R (A P), which the caller keeps, and its entries; a row that nothing meets has a 1 on the diagonal."""
+    def coarse_of(self, r: Storage, ap: Storage) -> tuple[Storage, int]:
+        """Return R (A P) of R and A P; see `coarse`."""
         product = self._multiplication.in_one_phase(Factors(r, ap))
         self._fill_empty(product)
         return product, product.report().pointer
@@ -252,7 +259,7 @@ class Coarsening:
         n = product.shape[0]
         self._run.setup("fill_empty", n, n, product.table, product.columns, product.values)
 
-    def refresh(self, level: DeviceLevel, coarse: Storage) -> None:
+    def refresh(self, level: DeviceLevel, coarse: Storage, multiplication: Multiplication) -> None:
         """Make P, R, A P and the next level's matrix of the values of a level's matrix, where they lie.
 
         Parameters
@@ -261,18 +268,21 @@ class Coarsening:
             With T and A P, and with diagonal and radius of these values.
         coarse
             The next level's matrix.
+        multiplication
+            What multiplies into patterns that are there.
         """
-        t, p, r, ap = level.t, level.p, level.r, level.ap
-        assert t is not None and p is not None and r is not None and ap is not None
+        t, p, r, ap, aggregates = level.t, level.p, level.r, level.ap, level.aggregates
+        assert t is not None and p is not None and r is not None and ap is not None and aggregates is not None
         run, rows = self._run, p.shape[0]
-        self._refill(level.a, t, p)
-        self._smooth(level, t, p)
-        run.setup("refill_transposed", rows, rows, *rows_of(p), *rows_of(r))
-        self._refill(level.a, p, ap)
-        self._refill(r, ap, coarse)
-        self._fill_empty(coarse)
 
-    def _refill(self, a: Storage, b: Storage, c: Storage) -> None:
-        with self._multiplication.refilled(Factors(a, b), c) as refill:
-            refill()
-            self._run.device.synchronize()  # its lists of rows are given back here
+        def refill(a: Storage, b: Storage, c: Storage) -> None:
+            with multiplication.refilled(Factors(a, b), c) as launch:
+                launch()
+                run.device.synchronize()  # its lists of rows are given back here
+
+        refill(level.a, t, p)
+        self._smooth(level, aggregates, t, p, level.unknowns, level.vectors, level.radius)
+        run.setup("refill_transposed", rows, rows, *rows_of(p), *rows_of(r))
+        refill(level.a, p, ap)
+        refill(r, ap, coarse)
+        self._fill_empty(coarse)
