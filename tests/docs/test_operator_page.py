@@ -14,7 +14,7 @@ PAGE, DYNAMIC, PRODUCTS, MULTIGRID = (
 )
 
 
-@pytest.mark.parametrize(("page", "count"), [(PAGE, 3), (DYNAMIC, 2), (PRODUCTS, 1), (MULTIGRID, 1)], ids=str)
+@pytest.mark.parametrize(("page", "count"), [(PAGE, 3), (DYNAMIC, 2), (PRODUCTS, 3), (MULTIGRID, 3)], ids=str)
 def test_the_code_runs_from_top_to_bottom(monkeypatch, tmp_path, page, count):
     monkeypatch.setenv("REPRO_CACHE", str(tmp_path))
     scope = {}

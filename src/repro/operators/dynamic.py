@@ -19,16 +19,18 @@ from repro.errors import ReproError
 from repro.operators.arrays import Kind, on_device
 from repro.operators.base import StrictOperator
 from repro.operators.batches import Batches, described, load_module, streams_of
+from repro.operators.csr_arrays import take_csr
 from repro.operators.matrix import as_rows, precision_of, precision_of_values
 from repro.operators.reader import Reader
 from repro.operators.room import MOST_SLACK, Room, check_shape, one_of, whole_number
 from repro.operators.runtime import Runtime, open_runtime
 from repro.sparse.dynamic.batch import Batch
-from repro.sparse.dynamic.layout import MOST_ENTRIES, SEGMENTS, lay_out
+from repro.sparse.dynamic.layout import MOST_ENTRIES, SEGMENTS, Arrays, lay_out
 from repro.sparse.dynamic.matrix import DynamicMatrix, NoRoom
 from repro.sparse.dynamic.operations import Existing
 from repro.sparse.dynamic.product import bind_product
 from repro.sparse.dynamic.schedules import Schedule, usual_schedule
+from repro.sparse.dynamic.storage import Storage
 
 
 class DynamicCSR(StrictOperator):
@@ -150,50 +152,47 @@ class DynamicCSR(StrictOperator):
         made = cls.__new__(cls)
         empty = sp.csr_array(shape, dtype=DTYPES[precision])
         made._begin(runtime, precision, empty, Room(room.segments, room.slack_of(count, shape[0]), capacity))
-        made._adopt(data, indices, offsets)
+        with made._changing(set()):
+            storage, program = made._matrix.storage, made._load("matrix")
+            made._entries = take_csr(runtime, made._batches, program, storage, data, indices, offsets)
         return made
 
     def _begin(self, runtime: Runtime, precision: str, matrix: sp.csr_array, room: Room) -> None:
-        super().__init__(runtime, Kind("real", precision), matrix.shape)
-        self._precision = precision
-        self._lock = RLock()
-        slack = room.slack_of(matrix.nnz, matrix.shape[0])
         held = np.maximum(np.diff(matrix.indptr), room.width).sum(dtype=np.int64)
         arrays = lay_out(matrix, room.segments, room.for_entries(int(held)), room.width)
-        self._batches = Batches(runtime, matrix.shape, self.dtype, precision)
+        self._hold(runtime, precision, arrays, matrix.nnz, room.slack_of(matrix.nnz, matrix.shape[0]))
+
+    def _hold(self, runtime: Runtime, precision: str, start: Arrays | Storage, entries: int, slack: int) -> None:
+        super().__init__(runtime, Kind("real", precision), start.shape)
+        self._precision = precision
+        self._lock = RLock()
+        self._batches = Batches(runtime, start.shape, self.dtype, precision)
         try:
             with runtime.after():
                 matrix_module, sort_module = self._load("matrix"), self._load("sort")
-                self._matrix = DynamicMatrix(runtime.device, matrix_module, sort_module, arrays, slack)
+                self._matrix = DynamicMatrix(runtime.device, matrix_module, sort_module, start, slack)
         except OutOfDeviceMemory as error:
             raise runtime.no_room(error) from None
-        self._entries: int = matrix.nnz
-        self._since = 0
+        self._entries, self._since = entries, 0
 
-    def _adopt(self, data: Any, indices: Any, offsets: Any) -> None:
-        """Take arrays of CSR on the device for the entries."""
-        rows, columns = self.shape
-        values, places = self._batches.value(data), self._batches.index(indices, "columns", columns)
-        ends = self._batches.index(offsets, "offsets", MOST_ENTRIES + 1)
-        if places.count != values.count or ends.count != rows + 1 or ends.seen is None:
-            raise ReproError(
-                "the arrays of CSR do not fit each other",
-                expected=f"as many data as indices, and {rows + 1} offsets",
-                actual=f"{values.count} data, {places.count} indices, {ends.count} offsets",
-            )
-        with self._changing({array.seen.stream for array in (values, places, ends) if array.seen is not None}):
-            device, storage = self._runtime.device, self._matrix.storage
-            host = np.empty(rows + 1, ends.dtype)
-            device.download(ends.seen.buffer, host)
-            if host[0] or host[-1] != values.count or (np.diff(host) < 0).any():
-                raise ReproError(
-                    "these are no offsets of CSR", expected=f"numbers that ascend from 0 to {values.count}"
-                )
-            self._batches.convert(places, storage.columns)
-            self._batches.convert(values, storage.values)
-            self._matrix.operations.adoption(self._batches.buffer(ends, rows + 1))()
-            device.synchronize()
-        self._entries = int(host[-1])
+    @classmethod
+    def of_storage(cls, runtime: Runtime, precision: str, storage: Storage) -> DynamicCSR:
+        """Return a matrix of what lies on the device already, which becomes its own; `repro.spgemm` makes such."""
+        made = cls.__new__(cls)
+        entries = storage.report().pointer
+        made._hold(runtime, precision, storage, entries, Room().slack_of(entries, storage.shape[0]))
+        return made
+
+    @contextmanager
+    def lent(self) -> Iterator[Storage]:
+        """Give what the matrix consists of on the device, which stays as it is until the end."""
+        with self._changing(set()):
+            yield self._matrix.storage
+
+    @property
+    def runtime(self) -> Runtime:
+        """The device, with what compiles for it."""
+        return self._runtime
 
     # changing ---------------------------------------------------------------------------------------------------------
 

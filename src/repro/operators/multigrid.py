@@ -2,40 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, cached_property
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from threading import RLock
 from typing import Any, Literal
-from weakref import finalize
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from repro.codegen.precisions import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
+from repro.operators.arrays import DeviceArray, View
+from repro.operators.arrays import on_device as on_the_device
+from repro.operators.csr_arrays import (
+    CUPYS_ARRAYS,
+    CUPYS_MATRICES,
+    as_cupys,
+    cupys_rows,
+    device_of,
+    is_cupys,
+    store_cupys,
+)
+from repro.operators.levels import Level, Memory
 from repro.operators.matrix import as_rows
-from repro.operators.products import load_products, on_device
+from repro.operators.products import canonical, check_pattern, load_products, on_device
 from repro.operators.runtime import Runtime, open_runtime, templates
-from repro.sparse.dynamic.storage import Storage
-from repro.sparse.multigrid.hierarchy import set_up_on
-from repro.sparse.multigrid.levels import DeviceLevel
+from repro.sparse.kernels import Kernels
+from repro.sparse.multigrid.cycle import Smoother
+from repro.sparse.multigrid.hierarchy import refresh_on, set_up_on
+from repro.sparse.multigrid.model import checked_diagonal
 from repro.sparse.multigrid.render import MODULES, render_multigrid
 from repro.sparse.multigrid.settings import Settings
-from repro.sparse.multigrid.solve import Solver
+from repro.sparse.multigrid.solve import Solved, Solver
 
 
 def amg(
     A: Any,
-    B: ArrayLike | None = None,
+    B: Any = None,
     *,
     unknowns: int = 1,
     theta: float = 0.0,
     omega: float = 4 / 3,
     max_levels: int = 20,
     max_coarse: int = 100,
+    smoother: Literal["jacobi", "chebyshev"] = "jacobi",
+    degree: int = 2,
+    refreshable: bool = False,
     device: str = "auto",
 ) -> MultilevelSolver:
     """Set algebraic multigrid by smoothed aggregation up, wholly on a device.
@@ -43,8 +59,9 @@ def amg(
     Parameters
     ----------
     A
-        A square SciPy sparse matrix or array of real numbers, float32 to be set up and solved in single precision. Its
-        diagonal has no zeros; solving by conjugate gradients needs it symmetric and positive definite.
+        A square sparse matrix or array of real numbers, SciPy's, or CuPy's, as those of the levels are then; float32 to
+        be set up and solved in single precision. Its diagonal has no zeros; solving by conjugate gradients needs it
+        symmetric and positive definite.
     B
         Vectors that the matrix nearly takes to 0, `(n, k)` or `(n,)`; None: the constant one. For elasticity these are
         the motions of a rigid body.
@@ -56,6 +73,14 @@ def amg(
         The prolongator is smoothed by this weight over the spectral radius of D⁻¹A.
     max_levels, max_coarse
         The most levels; a matrix of so few rows is not made coarser.
+    smoother
+        `jacobi`: a weighted step of Jacobi's method before and after the coarser levels. `chebyshev`: a polynomial in
+        D⁻¹A that is small from 1/10 to 1.1 times its spectral radius.
+    degree
+        Of this polynomial: products with the matrix.
+    refreshable
+        Whether `MultilevelSolver.refresh` will be called: levels keep the products A P and the tentative prolongators
+        then, 0.4 to 1.3 times the entries of A for Poisson's equation.
     device
         `auto` (a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
 
@@ -64,85 +89,31 @@ def amg(
     ReproError
         There is no multigrid for this, or not on that device.
     """
-    rows, precision = as_rows(A, what="A")
-    settings = Settings(theta, omega, max_coarse, max_levels)
+    cupys = is_cupys(A, CUPYS_MATRICES)
+    rows, precision = cupys_rows(A, "A") if cupys else as_rows(A, what="A")
+    if cupys and device == "auto":
+        device = device_of(rows)
+    settings, smooths = Settings(theta, omega, max_coarse, max_levels), Smoother(smoother, degree)
     near_null = None if B is None else _vectors(B, rows.shape[0])
     runtime = open_runtime(device)
     load = _load(runtime, precision)
     with runtime.after():
         try:
-            stored = on_device(runtime, rows, np.dtype(DTYPES[precision]))
-            levels = set_up_on(runtime.device, load, stored, near_null, unknowns, settings)
+            stored = (
+                store_cupys(runtime, rows, precision)
+                if cupys
+                else on_device(runtime, rows, np.dtype(DTYPES[precision]))
+            )
+            levels = set_up_on(runtime.device, load, stored, near_null, unknowns, settings, refreshable=refreshable)
             try:
-                solver = Solver(runtime.device, load, levels)
+                solver = Solver(runtime.device, load, levels, smooths)
             except BaseException:
-                _release(levels)
+                for level in levels:
+                    level.release()
                 raise
         except OutOfDeviceMemory as error:
             raise runtime.no_room(error) from None
-    return MultilevelSolver(runtime, levels, solver)
-
-
-class Level:
-    """A level of a hierarchy, its matrices brought to the host when they are asked for.
-
-    Attributes
-    ----------
-    A
-        Its matrix.
-    P, R
-        The prolongator from the next level, and the restriction to it; the coarsest level has none.
-    aggregates
-        The aggregate of each node, int32, -1 for none; the coarsest level has none.
-    """
-
-    def __init__(self, runtime: Runtime, level: DeviceLevel) -> None:
-        self._runtime, self._level = runtime, level
-
-    @cached_property
-    def A(self) -> sp.csr_array:
-        """The matrix."""
-        return self._read(self._level.a)
-
-    @cached_property
-    def P(self) -> sp.csr_array:
-        """The prolongator."""
-        return self._read(self._of_finer(self._level.p))
-
-    @cached_property
-    def R(self) -> sp.csr_array:
-        """The restriction."""
-        return self._read(self._of_finer(self._level.r))
-
-    @cached_property
-    def aggregates(self) -> NDArray[np.int32]:
-        """The aggregate of each node."""
-        buffer = self._of_finer(self._level.aggregates)
-        found = np.empty(buffer.nbytes // 4, np.int32)
-        with self._runtime.after():
-            self._runtime.device.download(buffer, found)
-        return found
-
-    @property
-    def nnz(self) -> int:
-        """Entries of the matrix."""
-        return self._level.nnz
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of the matrix."""
-        return self._level.a.shape
-
-    def _of_finer(self, part: Any) -> Any:
-        if part is None:
-            raise AttributeError("the coarsest level has neither P nor R nor aggregates")
-        return part
-
-    def _read(self, storage: Storage) -> sp.csr_array:
-        with self._runtime.after():
-            matrix = storage.download().to_csr()
-        matrix.sort_indices()
-        return matrix
+    return MultilevelSolver(Memory(runtime, load, levels, solver, settings, refreshable, cupys))
 
 
 class MultilevelSolver:
@@ -154,13 +125,13 @@ class MultilevelSolver:
         The finest first.
     """
 
-    def __init__(self, runtime: Runtime, levels: list[DeviceLevel], solver: Solver) -> None:
-        self._runtime, self._solver = runtime, solver
-        self._n, self._dtype = levels[0].a.shape[0], levels[0].a.dtype
-        self.levels = [Level(runtime, level) for level in levels]
-        self._cycle = solver.cycle(solver.b, solver.x)
-        self._lock = RLock()
-        finalize(self, _give_back, levels, solver)
+    def __init__(self, memory: Memory) -> None:
+        self._runtime, self._memory, self._solver = memory.runtime, memory, memory.solver
+        finest = memory.levels[0].a
+        self._n, self._dtype = finest.shape[0], finest.dtype
+        self.levels = [Level(memory, at) for at in range(len(memory.levels))]
+        self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
+        self._lock, self._whole = RLock(), True
 
     @property
     def device_name(self) -> str:
@@ -183,25 +154,27 @@ class MultilevelSolver:
 
     def solve(
         self,
-        b: ArrayLike,
-        x0: ArrayLike | None = None,
+        b: Any,
+        x0: Any = None,
         tol: float = 1e-5,
         maxiter: int = 100,
         accel: Literal["cg"] | None = "cg",
         residuals: list[float] | None = None,
-    ) -> NDArray[np.floating]:
+    ) -> Any:
         """Return the solution of A x = b, computed on the device.
 
         Parameters
         ----------
         b
-            `(n,)`.
+            `(n,)`; on a GPU also an array there, of CuPy or another library or a `DeviceArray`, contiguous and of the
+            matrix's dtype. The solution is CuPy's where b is, a `DeviceArray` where b is another array on the device,
+            else NumPy's.
         x0
-            Where to start; None: 0.
+            Where to start, as b; None: 0.
         tol
             Of the norm of the residual over that of b.
         maxiter
-            Steps at the most; the last x is returned where they are not enough.
+            Steps at the most; where they are not enough the last x is returned, with a warning.
         accel
             `cg`: conjugate gradients with a V-cycle each step; None: cycles alone.
         residuals
@@ -210,30 +183,93 @@ class MultilevelSolver:
         Raises
         ------
         ReproError
-            The arguments make no sense.
+            The arguments make no sense, the matrix is not positive definite (`cg`), or the residual became infinite or
+            no number.
+
+        Warns
+        -----
+        RuntimeWarning
+            After `maxiter` steps the residual is larger than was asked for.
         """
         if accel not in ("cg", None):
             raise ReproError("unknown acceleration", where="accel", expected="cg or None", actual=repr(accel))
         start = np.zeros(self._n, self._dtype) if x0 is None else self._vector(x0, "x0")
         right = self._vector(b, "b")
-        with self._lock, self._runtime.after():
+        with self._working(*(given.stream for given in (right, start) if isinstance(given, View))):
             self._write(self._solver.b, right)
             self._write(self._solver.x, start)
             solve = self._solver.conjugate_gradients if accel else self._solver.iterate
             solved = solve(tol, maxiter)
-            x = self._read()
+            x: Any = self._on_device() if isinstance(right, View) else self._read()
+        if isinstance(x, DeviceArray) and is_cupys(b, CUPYS_ARRAYS):
+            x = as_cupys(x)
         if residuals is not None:
             residuals[:] = solved.residuals
+        _report(solved, tol)
         return x
+
+    def refresh(self, A: Any) -> None:
+        """Set up again for a matrix that has other values in the same places, which takes less than a new set-up.
+
+        Aggregates and the patterns of all matrices stay; values of all levels are computed anew, as a set-up with these
+        aggregates computes them. With `theta` above 0 they stay even where other entries are the strong ones now.
+
+        Parameters
+        ----------
+        A
+            As of `repro.amg`; its values are taken in the precision of the hierarchy. Its pattern is compared on the
+            host, to which a matrix of CuPy's is copied.
+
+        Raises
+        ------
+        ReproError
+            The hierarchy was not made to be refreshed, or the matrix has another pattern, a zero on its diagonal, or
+            what is no finite number: nothing was done. Or a coarser matrix has a zero on its diagonal, or the device
+            has no room: the hierarchy is of no use then until it is refreshed again.
+        """
+        if not self._memory.refreshable:
+            raise ReproError(
+                "the hierarchy keeps nothing to be refreshed by", todo="set it up by repro.amg(A, refreshable=True)"
+            )
+        rows = canonical(as_rows(A.get() if is_cupys(A, CUPYS_MATRICES) else A, self._dtype, "A")[0])
+        with self._lock, self._runtime.after():
+            levels = self._memory.levels
+            check_pattern(rows, levels[0].a)
+            checked_diagonal(rows)
+            if not np.isfinite(rows.data).all():
+                raise ReproError("multigrid needs finite numbers", where="A")
+            self._whole = False
+            try:
+                if rows.nnz:
+                    self._runtime.device.write(levels[0].a.values, rows.data)
+                levels[:] = refresh_on(self._runtime.device, self._memory.load, levels, self._memory.settings)
+                self._solver.renew(levels)
+            except OutOfDeviceMemory as error:
+                raise self._runtime.no_room(error) from None
+            self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
+            self._whole = True
+        self.levels = [Level(self._memory, at) for at in range(len(levels))]
+
+    @contextmanager
+    def _working(self, *streams: int | None) -> Iterator[None]:
+        """Let one thread at a time at the hierarchy, unless it was left in the middle of a refresh."""
+        with self._lock, self._runtime.after(*streams):
+            if not self._whole:
+                raise ReproError(
+                    "the hierarchy was left in the middle of a refresh", todo="refresh it again, or set up a new one"
+                )
+            yield
 
     def _precondition(self, b: NDArray[Any]) -> NDArray[np.floating]:
         right = self._vector(np.asarray(b).reshape(-1), "b")
-        with self._lock, self._runtime.after():
+        with self._working():
             self._write(self._solver.b, right)
             self._cycle()
             return self._read()
 
-    def _vector(self, array: ArrayLike, what: str) -> NDArray[np.floating]:
+    def _vector(self, array: Any, what: str) -> NDArray[np.floating] | View:
+        if on_the_device(array):
+            return self._runtime.view(array, what, self._dtype, self._n, self._dtype.itemsize)
         vector = np.ascontiguousarray(array)
         if vector.shape != (self._n,) or vector.dtype.kind not in "fiub":
             raise ReproError(
@@ -244,9 +280,20 @@ class MultilevelSolver:
             )
         return vector.astype(self._dtype, copy=False)
 
-    def _write(self, buffer: Any, vector: NDArray[np.floating]) -> None:
-        if self._n:
+    def _write(self, buffer: Any, vector: NDArray[np.floating] | View) -> None:
+        if isinstance(vector, View):
+            self._copy(vector.buffer, buffer)
+        elif self._n:
             self._runtime.device.write(buffer, vector)
+
+    def _copy(self, source: Any, target: Any) -> None:
+        kernels = Kernels(self._runtime.device, self._memory.load("arrays"))
+        kernels.over(f"values_{self._dtype.name}", self._n, [np.int32(self._n), source, target])()
+
+    def _on_device(self) -> DeviceArray:
+        x = self._runtime.empty((self._n,), self._dtype)
+        self._copy(self._solver.x, x.buffer)
+        return x
 
     def _read(self) -> NDArray[np.floating]:
         x = np.empty(self._n, self._dtype)
@@ -259,8 +306,8 @@ class MultilevelSolver:
         return f"<{type(self).__name__}: levels of {sizes} rows, {self._dtype}, on {self.device_name}>"
 
 
-def _vectors(B: ArrayLike, rows: int) -> NDArray[np.floating]:
-    vectors = np.asarray(B)
+def _vectors(B: Any, rows: int) -> NDArray[np.floating]:
+    vectors = np.asarray(B.get() if is_cupys(B, CUPYS_ARRAYS) else B)
     if vectors.ndim == 1:
         vectors = vectors[:, None]
     if vectors.ndim != 2 or vectors.shape[0] != rows or vectors.dtype.kind not in "fiub":
@@ -271,6 +318,22 @@ def _vectors(B: ArrayLike, rows: int) -> NDArray[np.floating]:
             actual=f"{vectors.dtype} of shape {vectors.shape}",
         )
     return vectors.astype(np.float64)
+
+
+def _report(solved: Solved, tol: float) -> None:
+    """Say of an iteration that it did not come to what was asked for."""
+    steps, last = len(solved.residuals) - 1, solved.residuals[-1]
+    if not np.isfinite(last):
+        raise ReproError(
+            "the iteration came to no solution",
+            where=f"step {steps}",
+            expected="a finite residual",
+            actual=last,
+            todo="look for NaN and infinity in b and x0; cycles alone (accel=None) need not converge for every matrix",
+        )
+    if not solved.converged:
+        of = f"the residual is {last:.3g}, {solved.residuals[0]:.3g} at the start"
+        warnings.warn(f"multigrid did not converge to {tol:g} in {steps} steps: {of}", RuntimeWarning, stacklevel=3)
 
 
 @cache
@@ -285,13 +348,3 @@ def _load(runtime: Runtime, precision: str) -> Callable[[str], Program]:
         return runtime.program(source, f"amg/{precision}-{module}")
 
     return load
-
-
-def _give_back(levels: list[DeviceLevel], solver: Solver) -> None:
-    solver.release()
-    _release(levels)
-
-
-def _release(levels: list[DeviceLevel]) -> None:
-    for level in levels:
-        level.release()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from repro.bench.guards import Guards
 from repro.devices.base import PART_ALIGNMENT, Buffer, Device, Program
 from repro.errors import ReproError
 from repro.sparse.kernels import N_T
+from repro.sparse.work import reserve
 
 #: Numbers that a thread takes at once.
 ITEMS = 8
@@ -42,7 +44,8 @@ class Scan:
         self._device, self._program, self._capacity = device, program, capacity
         self._n_t = N_T[device.backend]
         self._most = device.n_s * BLOCKS[device.backend]
-        self._partial = (guards or Guards(device)).allocate(4 * self._most, "the sums of runs")
+        self._held = ExitStack()
+        self._partial = reserve(self._held, device, guards, 4 * self._most, "the sums of runs")
 
     def bind(self, counts: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
         """Return what queues sums[i] = counts[0] + … + counts[i - 1] for i from 0 to n.
@@ -62,7 +65,7 @@ class Scan:
         check_size(n, self._capacity, "numbers to add up")
         run, blocks = runs_of(n, self._n_t * ITEMS, self._most, FEW_TILES)
         size = [np.int32(n), np.int32(run)]
-        partial = self._partial.memory
+        partial = self._partial
 
         def bind(kernel: str, *buffers: Buffer) -> Callable[[], None]:
             return self._device.bind(self._program.kernel(kernel), blocks, self._n_t, [*size, *buffers])
@@ -80,7 +83,7 @@ class Scan:
 
     def release(self) -> None:
         """Give the memory back; harmless a second time."""
-        self._partial.release()
+        self._held.close()
 
 
 def read_total(device: Device, sums: Buffer, n: int) -> int:

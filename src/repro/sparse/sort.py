@@ -13,6 +13,7 @@ from repro.devices.base import Argument, Buffer, Device, Program
 from repro.errors import ReproError
 from repro.sparse.kernels import N_T
 from repro.sparse.scan import check_size, runs_of
+from repro.sparse.work import reserve
 
 #: Threads of a block that counts or scatters, and the keys of each in a tile: as in `sort.j2`.
 THREADS = {"cuda": 256, "opencl": 16}
@@ -62,7 +63,6 @@ class RadixSort:
     """
 
     def __init__(self, device: Device, program: Program, capacity: int, guards: Guards | None = None) -> None:
-        guards = guards or Guards(device)
         self._device, self._program, self._capacity = device, program, capacity
         self._tile = THREADS[device.backend] * ITEMS[device.backend]
         self._most = device.n_s * BLOCKS[device.backend]
@@ -70,9 +70,7 @@ class RadixSort:
         with ExitStack() as held:
 
             def allocate(name: str, count: int) -> Buffer:
-                guarded = guards.allocate(4 * count, f"the sort's {name}")
-                held.callback(guarded.release)
-                return guarded.memory
+                return reserve(held, device, guards, 4 * count, f"the sort's {name}")
 
             self._keys = allocate("keys", capacity), allocate("keys", capacity)
             self._orders = allocate("order", capacity), allocate("order", capacity)

@@ -9,9 +9,10 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.bench.guards import Guards
 from repro.bench.runnable import Unsupported
 from repro.bench.workspace import Workspace
-from repro.devices.base import Argument, Buffer, CaptureError, Program
+from repro.devices.base import Argument, Buffer, CaptureError, Device, Program
 from repro.sparse.built import Built
 from repro.sparse.kernels import N_T
 
@@ -34,6 +35,16 @@ def keep(held: ExitStack, thing: R) -> R:
     """Return what holds memory, which is given back when the stack is closed."""
     held.callback(thing.release)
     return thing
+
+
+def reserve(held: ExitStack, device: Device, guards: Guards | None, nbytes: int, name: str) -> Buffer:
+    """Return memory that is given back when the stack is closed, between guard zones where somebody looks after them.
+
+    Raises
+    ------
+    OutOfDeviceMemory
+    """
+    return keep(held, guards.allocate(nbytes, name)).memory if guards else keep(held, device.allocate(nbytes))
 
 
 class Work:

@@ -9,6 +9,8 @@ import scipy.sparse as sp
 from repro.devices.base import Program
 from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.multigrid.hierarchy import set_up_on
+from repro.sparse.multigrid.solve import Solver
 from sparse_modules import by_precision, loader
 
 
@@ -22,3 +24,37 @@ def load(tmp_path_factory, templates, device) -> Callable[[str], Callable[[str],
 def on_device(device) -> Callable[..., Storage]:
     """Bring a matrix to the device, with one segment a row; who is given it releases it."""
     return lambda matrix, dtype=np.float64: Storage.upload(device, lay_out(sp.csr_array(matrix, dtype=dtype), 1))
+
+
+@pytest.fixture
+def levels_of(device, load, on_device):
+    """Set a hierarchy up on the device."""
+    held = []
+
+    def make(matrix, near_null=None, unknowns=1, settings=None, precision="double", refreshable=False):
+        dtype = np.float32 if precision == "single" else np.float64
+        stored = on_device(matrix, dtype)
+        held.append(set_up_on(device, load(precision), stored, near_null, unknowns, settings, refreshable))
+        return held[-1]
+
+    yield make
+    for levels in held:
+        for level in levels:
+            level.release()
+
+
+@pytest.fixture
+def solver_of(device, load, on_device):
+    """Set a hierarchy up on the device, and give what solves with it."""
+    held = []
+
+    def make(matrix, settings=None, precision="double", smoother=None):
+        dtype = np.float32 if precision == "single" else np.float64
+        levels = set_up_on(device, load(precision), on_device(matrix, dtype), settings=settings)
+        held.extend(levels)
+        held.append(Solver(device, load(precision), levels, smoother))
+        return held[-1]
+
+    yield make
+    for thing in held:
+        thing.release()

@@ -6,33 +6,10 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg
 
 from grids import PROBLEMS, poisson
+from hierarchies import read
 from repro.sparse.multigrid import model, solve
 from repro.sparse.multigrid.cycle import Cycle
-from repro.sparse.multigrid.hierarchy import set_up_on
 from repro.sparse.multigrid.settings import Settings
-from repro.sparse.multigrid.solve import Solver
-
-
-@pytest.fixture
-def solver_of(device, load, on_device):
-    held = []
-
-    def make(matrix, settings=None, precision="double"):
-        dtype = np.float32 if precision == "single" else np.float64
-        levels = set_up_on(device, load(precision), on_device(matrix, dtype), settings=settings)
-        held.extend(levels)
-        held.append(Solver(device, load(precision), levels))
-        return held[-1]
-
-    yield make
-    for thing in held:
-        thing.release()
-
-
-def read(device, buffer, n, dtype=np.float64):
-    array = np.empty(n, dtype)
-    device.download(buffer, array)
-    return array
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -110,15 +87,3 @@ def test_one_level_is_solved_at_once(device, solver_of):
     device.fill(solver.x, 0)
     assert len(solver.conjugate_gradients(1e-12, 5).residuals) == 2
     np.testing.assert_allclose(read(device, solver.x, 3), [1, 0.5, 0.25])
-
-
-def test_a_matrix_that_takes_constants_to_0_is_solved_for_what_it_reaches(device, solver_of):
-    n = 400
-    ring = sp.diags_array([2 * np.ones(n), -np.ones(n - 1), -np.ones(n - 1)], offsets=[0, 1, -1]).tolil()
-    ring[0, n - 1] = ring[n - 1, 0] = -1
-    b = np.random.default_rng(6).random(n)
-    b -= b.mean()
-    solver = solver_of(sp.csr_array(ring))
-    device.write(solver.b, b)
-    device.fill(solver.x, 0)
-    assert solver.conjugate_gradients(1e-8, 100).converged

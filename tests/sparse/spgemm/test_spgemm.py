@@ -100,65 +100,6 @@ def test_other_values_into_the_same_pattern(multiplication, on_device):
     assert_product(c, other, b)
 
 
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        (sp.csr_array((0, 5)), sp.csr_array((5, 4))),
-        (sp.csr_array((3, 5)), sp.csr_array((5, 4))),
-        (sp.csr_array((3, 0)), sp.csr_array((0, 4))),
-        (sp.csr_array(np.eye(3)), sp.csr_array((3, 0))),
-        (sp.csr_array(np.eye(30)), random(30, 30, 0.3)),
-        (random(30, 30, 0.3), sp.csr_array(np.diag(np.arange(1.0, 31)))),
-        (sp.csr_array(np.eye(30)[::-1]), random(30, 30, 0.3)),
-        (sp.csr_array(np.ones((1, 200))), sp.csr_array(np.ones((200, 1)))),
-        (sp.csr_array(np.ones((40, 1))), sp.csr_array(np.ones((1, 40)))),
-        (sp.csr_array([[1.0, 1.0]]), sp.csr_array([[1.0, 2.0], [-1.0, 3.0]])),
-    ],
-    ids=[
-        "no rows",
-        "no entries",
-        "nothing between",
-        "no columns",
-        "identity",
-        "diagonal",
-        "permutation",
-        "one column",
-        "outer",
-        "cancelling",
-    ],
-)
-def test_edges(multiplication, on_device, a, b):
-    factors = Factors(on_device(a), on_device(b))
-    for c in (multiplication().in_one_phase(factors), multiplication().in_two_phases(factors)):
-        assert_product(c, a, b)
-
-
-def test_what_cancels_stays_an_entry(multiplication, on_device):
-    a, b = sp.csr_array([[1.0, 1.0]]), sp.csr_array([[1.0, 2.0], [-1.0, 3.0]])
-    c = multiplication().in_one_phase(Factors(on_device(a), on_device(b))).download().to_csr()
-    c.sort_indices()
-    assert c.nnz == 2 and c.data.tolist() == [0.0, 5.0]
-
-
-def test_values_that_are_no_numbers_spread_as_they_do(multiplication, on_device):
-    a, b = sp.csr_array([[1.0, 2.0], [0.0, 3.0]]), sp.csr_array([[np.nan, 1.0], [np.inf, -0.0]])
-    c = multiplication().in_one_phase(Factors(on_device(a), on_device(b))).download().to_csr().toarray()
-    np.testing.assert_array_equal(c, [[np.nan, 1.0], [np.inf, 0.0]])
-
-
-def test_a_matrix_by_itself(multiplication, on_device):
-    a = random(50, 50, 0.1)
-    stored = on_device(a)
-    assert_product(multiplication().in_one_phase(Factors(stored, stored)), a, a)
-
-
-def test_what_cannot_be_multiplied_is_refused(on_device):
-    with pytest.raises(ReproError, match="cannot be multiplied"):
-        Factors(on_device(random(4, 5, 0.5)), on_device(random(4, 5, 0.5)))
-    with pytest.raises(ReproError, match="two precisions"):
-        Factors(on_device(random(4, 4, 0.5)), on_device(random(4, 4, 0.5), np.float32))
-
-
 def test_more_entries_than_offsets_tell_apart_are_refused(multiplication, on_device, monkeypatch):
     monkeypatch.setattr(product, "MOST_ENTRIES", 100)
     stored = on_device(sp.csr_array(np.ones((20, 20))))

@@ -91,17 +91,17 @@ class DynamicMatrix:
         Where it lies.
     matrix, sort
         The modules of these names, loaded there, in the precision of the matrix.
-    arrays
-        What it starts as.
+    start
+        What it starts as: on the host, or on the device, where it becomes the matrix's own.
     slack
         Room for so many entries beside those that a new segment is made for.
     """
 
-    def __init__(self, device: Device, matrix: Program, sort: Program, arrays: Arrays, slack: int) -> None:
+    def __init__(self, device: Device, matrix: Program, sort: Program, start: Arrays | Storage, slack: int) -> None:
         self.slack = slack
         self._programs = matrix, sort
         self._scratch = Scratch(device)
-        self._storage = Storage.upload(device, arrays)
+        self._storage = start if isinstance(start, Storage) else Storage.upload(device, start)
         self._operations = Operations(self._storage, *self._programs, self._scratch)
         self._under_way: str | None = None
 

@@ -13,6 +13,15 @@ from repro.sparse.dynamic.layout import Arrays, pitch_of
 from repro.sparse.dynamic.state import Report
 
 
+class _Nothing:
+    """In the place of memory that could not be had."""
+
+    nbytes = 0
+
+    def release(self) -> None:
+        """There is nothing to give back."""
+
+
 @dataclass
 class Storage:
     """The arrays of `repro.sparse.dynamic.layout.Arrays` on a device, with the state of the matrix.
@@ -109,7 +118,8 @@ class Storage:
         """
         self.columns.release()
         self.values.release()
-        self.capacity = 0
+        # where there is no memory, nothing is given back twice
+        self.columns, self.values, self.capacity = _Nothing(), _Nothing(), 0
         self.columns = self.device.allocate(4 * max(capacity, 1))
         self.values = self.device.allocate(self.dtype.itemsize * max(capacity, 1))
         self.capacity = capacity

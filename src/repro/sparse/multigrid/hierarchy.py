@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ def set_up_on(
     unknowns: int = 1,
     settings: Settings | None = None,
     multiply: Multiply | None = None,
+    refreshable: bool = False,
 ) -> list[DeviceLevel]:
     """Return the levels of a hierarchy, the finest first; the caller releases them.
 
@@ -41,6 +43,8 @@ def set_up_on(
         Of a node, one after the other.
     multiply
         Multiplies matrices; None: in one phase.
+    refreshable
+        Whether levels keep T and A P, so that `refresh_on` can take other values.
 
     Raises
     ------
@@ -61,48 +65,91 @@ def set_up_on(
             with device.pooling(), ExitStack() as of_level:
                 of_level.callback(near.vectors.release)
                 step = Coarsening(Run(device, load, a.dtype, of_level), multiply, settings)
-                levels.append(_level(step, a, nnz))
+                levels.append(_level(step, a, nnz, unknowns))
                 if len(levels) == settings.levels or a.shape[0] <= settings.coarsest:
                     return levels
-                made = _coarsen(step, levels[-1], unknowns, near, settings.stall)
+                made = _coarsen(step, levels[-1], near, settings.stall, refreshable)
                 if made is None:
                     return levels
-                levels[-1], a, nnz, near, unknowns = made
+                levels[-1], a, nnz, near = made
+                unknowns = near.count
     except BaseException:
         for level in levels:
             level.release()
         raise
 
 
-def _level(step: Coarsening, a: Storage, nnz: int) -> DeviceLevel:
+def refresh_on(
+    device: Device, load: Load, levels: Sequence[DeviceLevel], settings: Settings | None = None
+) -> list[DeviceLevel]:
+    """Return levels that were set up before, for other values of the finest matrix in the same places.
+
+    Aggregates, tentative prolongators and the patterns of all matrices stay, those of strong connections therefore too,
+    whatever the values say; diagonals, radii and the values of P, R and all coarser matrices are computed anew where
+    they lie. With the same aggregates a set-up comes to the same, but for rounding.
+
+    Parameters
+    ----------
+    device, load, settings
+        As of the set-up.
+    levels
+        Set up as `refreshable`; the finest matrix has the new values.
+
+    Raises
+    ------
+    ReproError
+        The values make no sense. Those of some levels are new then, and those of others are not.
+    OutOfDeviceMemory
+    """
+    multiplication = Multiplication(device, load, levels[0].a.dtype)
+    refreshed: list[DeviceLevel] = []
+    for at, level in enumerate(levels):
+        with device.pooling(), ExitStack() as of_level:
+            run = Run(device, load, level.a.dtype, of_level)
+            step = Coarsening(run, multiplication.in_one_phase, settings or Settings())
+            step.take_diagonal(level.a, level.diagonal)
+            if level.p is None:
+                refreshed.append(level)
+            else:
+                refreshed.append(replace(level, radius=step.radius(level)))
+                step.refresh(refreshed[-1], levels[at + 1].a, multiplication)
+    return refreshed
+
+
+def _level(step: Coarsening, a: Storage, nnz: int, unknowns: int) -> DeviceLevel:
     try:
-        return DeviceLevel(a, nnz, step.diagonal(a))
+        return DeviceLevel(a, nnz, step.diagonal(a), unknowns=unknowns)
     except BaseException:
         a.release()
         raise
 
 
 def _coarsen(
-    step: Coarsening, level: DeviceLevel, unknowns: int, near: NearNull, stall: float
-) -> tuple[DeviceLevel, Storage, int, NearNull, int] | None:
+    step: Coarsening, level: DeviceLevel, near: NearNull, stall: float, refreshable: bool
+) -> tuple[DeviceLevel, Storage, int, NearNull] | None:
     """Return a level with its prolongator, and what the next one is made of; None where that would not be coarser."""
-    rows = level.a.shape[0]
-    with ExitStack() as made:
+    rows, unknowns = level.a.shape[0], level.unknowns
+    with ExitStack() as made, ExitStack() as passing:
         aggregates, keys, count = step.aggregates(level, unknowns)
         made.callback(aggregates.release)
         if not count or count * near.count > stall * rows:
             return None
         t, coarse_near = step.tentative(aggregates, keys, rows // unknowns, count, unknowns, near)
         made.callback(coarse_near.vectors.release)
+        if refreshable:
+            t.hold()  # longer than for this level's set-up
+            made.callback(t.release)
         radius = step.radius(level)
         p = step.prolongator(level, aggregates, t, unknowns, near.count, radius)
         made.callback(p.release)
         r = step.transposed(p)
         made.callback(r.release)
-        a, nnz = step.coarse(level.a, p, r)
+        ap = step.multiplied(level.a, p)
+        (made if refreshable else passing).callback(ap.release)
+        a, nnz = step.coarse_of(r, ap)
         made.pop_all()
-    level = replace(level, radius=radius, p=p, r=r, aggregates=aggregates)
-    return level, a, nnz, coarse_near, near.count
+    level = replace(level, radius=radius, p=p, r=r, aggregates=aggregates, vectors=near.count)
+    return replace(level, t=t, ap=ap) if refreshable else level, a, nnz, coarse_near
 
 
 def _check(a: Storage, vectors: NDArray[np.floating], unknowns: int) -> None:

@@ -11,8 +11,10 @@ from repro.devices.base import PART_ALIGNMENT, Buffer
 from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid.device import Run, rows_of
+from repro.sparse.multigrid.model import LEAST_RADIUS, largest_eigenvalue
 from repro.sparse.multigrid.settings import Settings
 from repro.sparse.spgemm.factors import Factors
+from repro.sparse.spgemm.product import Multiplication
 
 #: Numbers from one column of Arnoldi's matrix to the next, so that each is a buffer of its own.
 COLUMN = PART_ALIGNMENT // 8
@@ -38,6 +40,10 @@ class DeviceLevel:
         The prolongator from the next level, and its transpose; None on the coarsest.
     aggregates
         int32, of each node; None on the coarsest.
+    t, ap
+        The tentative prolongator, and A P: kept where values are to be refreshed, else None.
+    unknowns, vectors
+        Of a node of this level and of the next one: k columns of T for each aggregate.
     """
 
     a: Storage
@@ -47,10 +53,14 @@ class DeviceLevel:
     p: Storage | None = None
     r: Storage | None = None
     aggregates: Buffer | None = None
+    t: Storage | None = None
+    ap: Storage | None = None
+    unknowns: int = 1
+    vectors: int = 1
 
     def release(self) -> None:
         """Give the memory back."""
-        for part in (self.a, self.diagonal, self.p, self.r, self.aggregates):
+        for part in (self.a, self.diagonal, self.p, self.r, self.aggregates, self.t, self.ap):
             if part is not None:
                 part.release()
 
@@ -95,18 +105,25 @@ class Coarsening:
         ReproError
             One of its entries is missing, 0, or no number.
         """
+        diagonal = self._run.device.allocate(max(a.shape[0], 1) * self._run.dtype.itemsize)
+        try:
+            self.take_diagonal(a, diagonal)
+        except BaseException:
+            diagonal.release()
+            raise
+        return diagonal
+
+    def take_diagonal(self, a: Storage, diagonal: Buffer) -> None:
+        """Put the diagonal of a matrix into memory for it; see `diagonal`."""
         run, n, bad = self._run, a.shape[0], self._run.zeros(2, np.int32)
-        diagonal = run.device.allocate(max(n, 1) * run.dtype.itemsize)
         run.setup("take_diagonal", n, n, *rows_of(a), diagonal, bad)
         count, first = run.download(bad, 2, np.int32).tolist()
         if count:
-            diagonal.release()
             raise ReproError(
                 "multigrid needs a diagonal without zeros",
                 where=f"row {0x7FFFFFFF - first}, the first of {count}",
                 expected="a number other than 0",
             )
-        return diagonal
 
     def aggregates(self, level: DeviceLevel, unknowns: int) -> tuple[Buffer, Buffer, int]:
         """Return the aggregate of each node, which the caller keeps, keys to sort nodes by, and how many there are."""
@@ -152,7 +169,22 @@ class Coarsening:
         return t, NearNull(coarse, k)
 
     def radius(self, level: DeviceLevel) -> float:
-        """Return the estimate of the spectral radius of D⁻¹A, by Arnoldi's process."""
+        """Return the estimate of the spectral radius of D⁻¹A, as `repro.sparse.multigrid.model.spectral_radius` does.
+
+        Raises
+        ------
+        ReproError
+            The matrix has numbers that are not finite.
+        """
+        radius = 0.0
+        for first in (0, level.a.shape[0]):
+            radius = max(radius, self._largest_ritz_value(level, first))
+            if radius >= LEAST_RADIUS:
+                break
+        return max(radius, 1.0)
+
+    def _largest_ritz_value(self, level: DeviceLevel, first: int) -> float:
+        """Do the steps of Arnoldi's process, which begins with the keys of nodes from one on."""
         run, n, steps = self._run, level.a.shape[0], self._settings.ritz_steps
         lanes = run.lanes(level.a, level.nnz)
         basis, whole, stride = run.vectors(steps + 1, n)
@@ -163,7 +195,7 @@ class Coarsening:
         def column(numbers: Buffer, j: int) -> Buffer:
             return run.keep(run.device.part(numbers, 8 * j * COLUMN, 8 * COLUMN))
 
-        run.cycle("begin_basis", n, n, w)
+        run.cycle("begin_basis", n, n, first, w)
         run.dots(n, w, 1, stride, w, column(squares, steps))
         run.cycle("normalize", n, n, w, column(squares, steps), basis[0])
         for j in range(steps):
@@ -176,18 +208,22 @@ class Coarsening:
         h[:steps] = run.download(columns, (steps + 1) * COLUMN, np.float64).reshape(-1, COLUMN)[:steps, :steps].T
         lengths = np.sqrt(run.download(squares, (steps + 1) * COLUMN, np.float64).reshape(-1, COLUMN)[:steps, 0])
         h[np.arange(1, steps + 1), np.arange(steps)] = lengths
-        return float(np.abs(np.linalg.eigvals(h[:steps])).max())
+        return largest_eigenvalue(h[:steps])
 
     def prolongator(
         self, level: DeviceLevel, aggregates: Buffer, t: Storage, unknowns: int, k: int, radius: float
     ) -> Storage:
         """Return the smoothed prolongator, which the caller keeps: P = T - ω/ρ D⁻¹ A T, made of A T where it lies."""
-        run, rows = self._run, t.shape[0]
         p = self._multiply(Factors(level.a, t))
-        weight = self._settings.omega / radius if radius else 0.0
-        of_rows = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
-        run.setup("smooth", rows, rows, unknowns, k, weight, *of_rows)
+        self._smooth(level, aggregates, t, p, unknowns, k, radius)
         return p
+
+    def _smooth(
+        self, level: DeviceLevel, aggregates: Buffer, t: Storage, p: Storage, unknowns: int, k: int, radius: float
+    ) -> None:
+        rows, weight = t.shape[0], self._settings.omega / radius
+        of_rows = level.diagonal, aggregates, t.values, p.table, p.columns, p.values
+        self._run.setup("smooth", rows, rows, unknowns, k, weight, *of_rows)
 
     def transposed(self, p: Storage) -> Storage:
         """Return the transpose of a matrix, which the caller keeps, its columns in order."""
@@ -207,11 +243,50 @@ class Coarsening:
 
     def coarse(self, a: Storage, p: Storage, r: Storage) -> tuple[Storage, int]:
         """Return R (A P), which the caller keeps, and its entries; a row that nothing meets has a 1 on the diagonal."""
-        ap = self._multiply(Factors(a, p))
+        ap = self.multiplied(a, p)
         try:
-            product = self._multiply(Factors(r, ap))
+            return self.coarse_of(r, ap)
         finally:
             ap.release()
+
+    def multiplied(self, a: Storage, p: Storage) -> Storage:
+        """Return A P, which the caller keeps."""
+        return self._multiply(Factors(a, p))
+
+    def coarse_of(self, r: Storage, ap: Storage) -> tuple[Storage, int]:
+        """Return R (A P) of R and A P; see `coarse`."""
+        product = self._multiply(Factors(r, ap))
+        self._fill_empty(product)
+        return product, product.report().pointer
+
+    def _fill_empty(self, product: Storage) -> None:
         n = product.shape[0]
         self._run.setup("fill_empty", n, n, product.table, product.columns, product.values)
-        return product, product.report().pointer
+
+    def refresh(self, level: DeviceLevel, coarse: Storage, multiplication: Multiplication) -> None:
+        """Make P, R, A P and the next level's matrix of the values of a level's matrix, where they lie.
+
+        Parameters
+        ----------
+        level
+            With T and A P, and with diagonal and radius of these values.
+        coarse
+            The next level's matrix.
+        multiplication
+            What multiplies into patterns that are there.
+        """
+        t, p, r, ap, aggregates = level.t, level.p, level.r, level.ap, level.aggregates
+        assert t is not None and p is not None and r is not None and ap is not None and aggregates is not None
+        run, rows = self._run, p.shape[0]
+
+        def refill(a: Storage, b: Storage, c: Storage) -> None:
+            with multiplication.refilled(Factors(a, b), c) as launch:
+                launch()
+                run.device.synchronize()  # its lists of rows are given back here
+
+        refill(level.a, t, p)
+        self._smooth(level, aggregates, t, p, level.unknowns, level.vectors, level.radius)
+        run.setup("refill_transposed", rows, rows, *rows_of(p), *rows_of(r))
+        refill(level.a, p, ap)
+        refill(r, ap, coarse)
+        self._fill_empty(coarse)

@@ -20,6 +20,8 @@ KEY_BITS = 30
 OUT, UNDECIDED, ROOT = 0, 1, 2
 #: Columns of the near null space of an aggregate that are so small beside the largest are left out.
 DEPENDENT = 1e-10
+#: An estimate of the spectral radius of D⁻¹A below this is wrong by more than rounding.
+LEAST_RADIUS = 0.999
 
 
 @dataclass(frozen=True)
@@ -186,16 +188,27 @@ def _orthonormal(block: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDA
 
 
 def spectral_radius(a: sp.csr_array, steps: int) -> float:
-    """Return the estimate of the spectral radius of D⁻¹A by so many steps of Arnoldi's process, 0 where A is 0.
+    """Return the estimate of the spectral radius of D⁻¹A by so many steps of Arnoldi's process, at least 1.
+
+    The mean of the eigenvalues is 1, that of the diagonal. Where the estimate is below, the process began with a vector
+    that D⁻¹A takes next to nothing, or within a space that it does not leave, and is done once more with another.
 
     Raises
     ------
     ReproError
-        A row has no diagonal entry, or a 0 there.
+        A row has no diagonal entry, or a 0 there; or the matrix has numbers that are not finite.
     """
     inverse = 1 / checked_diagonal(a)
-    n = a.shape[0]
-    basis = [keys_of(n).astype(np.float64) / (1 << KEY_BITS) + 0.5]
+    n, radius = a.shape[0], 0.0
+    for first in (0, n):
+        radius = max(radius, _largest_ritz_value(a, inverse, keys_of(2 * n)[first : first + n], steps))
+        if radius >= LEAST_RADIUS:
+            break
+    return max(radius, 1.0)
+
+
+def _largest_ritz_value(a: sp.csr_array, inverse: NDArray[np.floating], keys: NDArray[np.uint32], steps: int) -> float:
+    basis = [keys.astype(np.float64) / (1 << KEY_BITS) + 0.5]
     basis[0] /= np.linalg.norm(basis[0])
     h = np.zeros((steps + 1, steps))
     for j in range(steps):
@@ -208,7 +221,20 @@ def spectral_radius(a: sp.csr_array, steps: int) -> float:
             steps = j + 1
             break
         basis.append(w / h[j + 1, j])
-    return float(np.abs(np.linalg.eigvals(h[:steps, :steps])).max())
+    return largest_eigenvalue(h[:steps, :steps])
+
+
+def largest_eigenvalue(h: NDArray[np.floating]) -> float:
+    """Return the absolute value of the largest eigenvalue of what Arnoldi's process left.
+
+    Raises
+    ------
+    ReproError
+        It has numbers that are not finite, as the matrix has then.
+    """
+    if not np.isfinite(h).all():
+        raise ReproError("multigrid needs finite numbers", where="the matrix", actual="NaN or infinity in a product")
+    return float(np.abs(np.linalg.eigvals(h)).max())
 
 
 def checked_diagonal(a: sp.csr_array) -> NDArray[np.floating]:
@@ -233,7 +259,7 @@ def checked_diagonal(a: sp.csr_array) -> NDArray[np.floating]:
 
 def prolongator(a: sp.csr_array, t: sp.csr_array, omega: float, radius: float) -> sp.csr_array:
     """Return P = (I − ω/ρ D⁻¹A) T."""
-    if not omega or not radius:
+    if not omega:
         return t
     p = sp.csr_array(t - (omega / radius) * (sp.diags_array(1 / checked_diagonal(a)) @ (a @ t)))
     p.sort_indices()

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device
+from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels, Launch, in_order
 from repro.sparse.launches import Load
-from repro.sparse.multigrid.cycle import COARSE_STEPS, DENSE_ROWS, JACOBI
+from repro.sparse.multigrid.cycle import COARSE_STEPS, DENSE_ROWS, JACOBI, Smoother
 from repro.sparse.multigrid.device import Run, rows_of
-from repro.sparse.multigrid.levels import Coarsening, DeviceLevel
+from repro.sparse.multigrid.levels import COLUMN, Coarsening, DeviceLevel
 from repro.sparse.multigrid.settings import Settings
 from repro.sparse.spgemm.product import Multiplication
 
@@ -55,6 +57,8 @@ class Solver:
         Where the levels are, and what gives modules in their precision.
     levels
         The finest first; they stay the caller's.
+    smoother
+        What smooths; None: Jacobi's method.
 
     Attributes
     ----------
@@ -66,8 +70,10 @@ class Solver:
     OutOfDeviceMemory
     """
 
-    def __init__(self, device: Device, load: Load, levels: Sequence[DeviceLevel]) -> None:
-        self._device, self._load, self._levels = device, load, levels
+    def __init__(
+        self, device: Device, load: Load, levels: Sequence[DeviceLevel], smoother: Smoother | None = None
+    ) -> None:
+        self._device, self._load, self._levels, self._smoother = device, load, levels, smoother or Smoother()
         self._dtype, self._n = levels[0].a.dtype, levels[0].a.shape[0]
         self._held = ExitStack()
         try:
@@ -76,7 +82,10 @@ class Solver:
             self._vectors = [Vectors(*(run.scalars(level.a.shape[0]) for _ in range(4))) for level in levels]
             self.b, self.x = run.scalars(self._n), run.scalars(self._n)
             self._square = run.numbers(1, np.float64)
-            self._inverse = self._invert_coarsest()
+            coarsest = self._invert_coarsest()
+            self._inverse: Buffer | np.float64 = (
+                coarsest if isinstance(coarsest, np.float64) else self._run.keep(device.upload(coarsest))
+            )
         except BaseException:
             self._held.close()
             raise
@@ -110,12 +119,22 @@ class Solver:
         return Solved(residuals, residuals[-1] <= wanted)
 
     def conjugate_gradients(self, tolerance: float, most: int) -> Solved:
-        """Solve by conjugate gradients with a V-cycle each, as `iterate`; the matrix is symmetric positive definite."""
+        """Solve by conjugate gradients with a V-cycle each, as `iterate`.
+
+        Raises
+        ------
+        ReproError
+            The matrix is not positive definite, or the cycle is not: a step would be of no use. x is what the steps
+            before led to.
+        """
         n = np.int32(self._n)
         with ExitStack() as held:
             run = Run(self._device, self._load, self._dtype, held)
             r, z, p, ap = (run.scalars(self._n) for _ in range(4))
-            rz, earlier, pap = (run.zeros(1, np.float64) for _ in range(3))
+            numbers = run.zeros(4 * COLUMN, np.float64)  # read together, once a step
+            rz, earlier, pap, square = (
+                run.keep(run.device.part(numbers, 8 * i * COLUMN, 8 * COLUMN)) for i in range(4)
+            )
             run.device.fill(p, 0)
             self._product("residual", self._levels[0].a, self.x, [self.b], r)()
             residuals, wanted = [self._norm(run, r)], tolerance * self._norm(run, self.b)
@@ -128,8 +147,19 @@ class Solver:
                 multiply()
                 run.dots(self._n, p, 1, 0, ap, pap)
                 self._kernels.over("advance", self._n, [n, rz, pap, p, ap, self.x, r])()
-                residuals.append(self._norm(run, r))
+                run.dots(self._n, r, 1, 0, r, square)
+                first, second, curvature, length = run.download(numbers, 4 * COLUMN, np.float64)[::COLUMN]
+                _check_definite(len(residuals), curvature, second if len(residuals) % 2 else first)
+                residuals.append(float(np.sqrt(length)))
         return Solved(residuals, residuals[-1] <= wanted)
+
+    def renew(self, levels: Sequence[DeviceLevel]) -> None:
+        """Take levels that were refreshed; cycles that were bound before are those of the levels before."""
+        self._levels, coarsest = levels, self._invert_coarsest()
+        if isinstance(coarsest, np.float64):
+            self._inverse = coarsest
+        elif not isinstance(self._inverse, np.float64):
+            self._device.write(self._inverse, coarsest)
 
     def release(self) -> None:
         """Give the memory back; the levels stay."""
@@ -141,26 +171,44 @@ class Solver:
         level, own = self._levels[at], self._vectors[at]
         if level.p is None or level.r is None:
             return self._bind_coarsest(b, x)
-        below, weight = self._vectors[at + 1], _weight(level.radius)
+        below, weights = self._vectors[at + 1], self._smoother.weights(level.radius)
+        # the last step after the coarser levels leaves it in x; that before it is in the other one, and so on
+        first, second = own.other, x
+        steps = 2 * len(weights) - 1
+        places = [(first, second)[step % 2] for step in range(steps + 1)]
+        middle = len(weights) - 1
         return [
-            self._from_zero(level, b, weight, own.other),
-            self._product("residual", level.a, own.other, [b], own.left),
+            self._from_zero(level, b, weights[0], first),
+            *self._relaxed(level, b, weights[1:], places[: middle + 1]),
+            self._product("residual", level.a, places[middle], [b], own.left),
             self._product("multiply", level.r, own.left, [], below.b),
             *self._bind_cycle(at + 1, below.b, below.x),
-            self._product("add_product", level.p, below.x, [], own.other),
-            self._product("relax", level.a, own.other, [b, level.diagonal, weight], x),
+            self._product("add_product", level.p, below.x, [], places[middle]),
+            *self._relaxed(level, b, weights, places[middle:]),
         ]
 
-    def _invert_coarsest(self) -> Buffer | np.float64:
-        """Return the pseudo-inverse on the device, column by column; or of a large matrix the weight of its steps."""
+    def _relaxed(
+        self, level: DeviceLevel, b: Buffer, weights: Iterable[float], places: Sequence[Buffer]
+    ) -> list[Launch]:
+        """Return steps from one place to the next."""
+        return [
+            self._product("relax", level.a, earlier, [b, level.diagonal, np.float64(weight)], later)
+            for weight, (earlier, later) in zip(weights, pairwise(places), strict=True)
+        ]
+
+    def _invert_coarsest(self) -> NDArray[np.float64] | np.float64:
+        """Return the pseudo-inverse, column by column; or of a large matrix the weight of its steps."""
         level = self._levels[-1]
         if level.a.shape[0] <= DENSE_ROWS:
-            inverse = np.linalg.pinv(level.a.download().to_csr().toarray().astype(np.float64))
-            return self._run.keep(self._device.upload(np.ascontiguousarray(inverse.T).ravel()))
+            dense = level.a.download().to_csr().toarray().astype(np.float64)
+            if not np.isfinite(dense).all():
+                raise ReproError("multigrid needs finite numbers", where="the coarsest matrix")
+            inverse: NDArray[np.float64] = np.ascontiguousarray(np.linalg.pinv(dense).T).ravel()
+            return inverse
         with ExitStack() as held:
             run = Run(self._device, self._load, self._dtype, held)
             multiply = Multiplication(self._device, self._load, self._dtype).in_one_phase
-            return _weight(Coarsening(run, multiply, Settings()).radius(level))
+            return np.float64(JACOBI / Coarsening(run, multiply, Settings()).radius(level))
 
     def _bind_coarsest(self, b: Buffer, x: Buffer) -> list[Launch]:
         level, other, n = self._levels[-1], self._vectors[-1].other, self._levels[-1].a.shape[0]
@@ -168,15 +216,12 @@ class Solver:
             return [self._kernels.over("multiply_dense", n, [np.int32(n), self._inverse, b, x])]
         # the last step leaves it in x
         places = [x if (COARSE_STEPS - step) % 2 else other for step in range(COARSE_STEPS)]
-        relaxed = [
-            self._product("relax", level.a, earlier, [b, level.diagonal, self._inverse], later)
-            for earlier, later in pairwise(places)
-        ]
-        return [self._from_zero(level, b, self._inverse, places[0]), *relaxed]
+        weights = (COARSE_STEPS - 1) * [self._inverse]
+        return [self._from_zero(level, b, self._inverse, places[0]), *self._relaxed(level, b, weights, places)]
 
-    def _from_zero(self, level: DeviceLevel, b: Buffer, weight: np.float64, x: Buffer) -> Launch:
+    def _from_zero(self, level: DeviceLevel, b: Buffer, weight: float, x: Buffer) -> Launch:
         n = level.a.shape[0]
-        return self._kernels.over("relax_zero", n, [np.int32(n), b, level.diagonal, weight, x])
+        return self._kernels.over("relax_zero", n, [np.int32(n), b, level.diagonal, np.float64(weight), x])
 
     def _product(self, kernel: str, matrix: Storage, x: Buffer, more: Sequence[Argument], y: Buffer) -> Launch:
         rows, lanes = matrix.shape[0], self._run.lanes(matrix, matrix.report().pointer)
@@ -188,6 +233,18 @@ class Solver:
         return float(np.sqrt(run.download(self._square, 1, np.float64)[0]))
 
 
-def _weight(radius: float) -> np.float64:
-    """Return the weight of a step of Jacobi's method."""
-    return np.float64(JACOBI / radius if radius else 0.0)
+def _check_definite(step: int, curvature: float, of_cycle: float) -> None:
+    """Refuse a matrix for which, or whose cycle, conjugate gradients found a direction that is not positive."""
+    wrong = {
+        "r^T M r, M the cycle": (of_cycle, of_cycle < 0),
+        "p^T A p": (curvature, curvature <= 0 < of_cycle),
+    }
+    for what, (number, refused) in wrong.items():
+        if refused:
+            raise ReproError(
+                "conjugate gradients need a matrix that is symmetric and positive definite",
+                where=f"step {step}",
+                expected=f"{what} above 0",
+                actual=f"{number:.3g}",
+                todo="solve for -A where that is positive definite, or give `ml.aspreconditioner()` to another solver",
+            )

@@ -18,6 +18,8 @@ THREADS = {"cuda": 256, "opencl": 8}
 COLUMN_BYTES, KEY_BYTES = 4, 8
 #: How many products an entry of C is expected to be the sum of, in each bin. Where it is fewer, rows are done again.
 EXPECTED = (2, 2, 4, 4, 8, 8, 16, 16, 32, 64, 64)
+#: How many lanes of a row are the fastest for tables of so many slots on a GPU; of larger tables all of a warp.
+LANES = {16: 2, 32: 4, 64: 4, 128: 8, 256: 16}
 
 
 @dataclass(frozen=True, order=True)
@@ -115,9 +117,11 @@ def sort_shapes(target: Target, scalar_bytes: int) -> list[SortShape]:
 
 
 def smallest(shapes: list[HashShape], entries: int) -> HashShape | None:
-    """Return the shape with the fewest lanes of those with the smallest table for so many entries; None: there is none.
+    """Return the fastest shape of those with the smallest table for so many entries; None: there is none.
 
     Three slots in four are taken at the most, so that the next free one is near.
     """
     fitting = [shape for shape in shapes if 3 * shape.table >= 4 * entries]
-    return min(fitting, key=lambda shape: (shape.table, shape.width), default=None)
+    return min(
+        fitting, key=lambda shape: (shape.table, abs(shape.width - LANES.get(shape.table, shape.table))), default=None
+    )

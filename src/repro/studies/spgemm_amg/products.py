@@ -214,4 +214,3 @@ class Refill(Product):
         work.at_end(bound.close)
         self.launch = bound.enter_context(multiplication.refilled(factors, c))
         work.device.fill(c.values, NAN_BYTE)  # so that what is left out is seen
-
