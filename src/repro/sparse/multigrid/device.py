@@ -11,7 +11,7 @@ from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels, Scratch
 from repro.sparse.launches import Launches, Load
-from repro.sparse.multigrid.render import width_for
+from repro.sparse.multigrid.render import LANES_OF_AGGREGATE, width_for
 
 #: Blocks of a multiprocessor that add up a share of a product of vectors each.
 SHARES = 4
@@ -66,7 +66,13 @@ class Run(Launches):
         partial = self._scratch.take("shares", 8 * blocks * count)
         given: list[Argument] = [np.int32(n), np.int32(count), np.int32(stride), vectors, w, partial]
         Kernels(self.device, self.load("cycle")).blocks("dots", blocks, given)()
-        self.cycle("add_shares", count, blocks, count, partial, sums)
+        lanes = self.device.target.warp if self.device.backend == "cuda" else 1
+        self.cycle("add_shares", count, count, blocks, partial, sums, lanes=lanes)
+
+    @property
+    def lanes_of_aggregate(self) -> int:
+        """Lanes that go through the nodes of an aggregate."""
+        return LANES_OF_AGGREGATE[self.device.backend]
 
     def lanes(self, matrix: Storage, nnz: int) -> int:
         """Return how many lanes go through a row of a matrix with so many entries."""

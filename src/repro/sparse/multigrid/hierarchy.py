@@ -26,8 +26,8 @@ def set_up_on(
     near_null: NDArray[np.floating] | None = None,
     unknowns: int = 1,
     settings: Settings | None = None,
-    multiply: Multiply | None = None,
     refreshable: bool = False,
+    multiply: Multiply | None = None,
 ) -> list[DeviceLevel]:
     """Return the levels of a hierarchy, the finest first; the caller releases them.
 
@@ -41,10 +41,10 @@ def set_up_on(
         `(n, k)` on the host; None: the constant vector.
     unknowns
         Of a node, one after the other.
-    multiply
-        Multiplies matrices; None: in one phase.
     refreshable
         Whether levels keep T and A P, so that `refresh_on` can take other values.
+    multiply
+        Multiplies matrices; None: in one phase.
 
     Raises
     ------

@@ -96,6 +96,7 @@ class Coarsening:
 
     def __init__(self, run: Run, multiply: Multiply, settings: Settings) -> None:
         self._run, self._multiply, self._settings = run, multiply, settings
+        self._zeros = True  # whether the matrix may store some
 
     def diagonal(self, a: Storage) -> Buffer:
         """Return the diagonal of a matrix, which the caller keeps.
@@ -115,9 +116,10 @@ class Coarsening:
 
     def take_diagonal(self, a: Storage, diagonal: Buffer) -> None:
         """Put the diagonal of a matrix into memory for it; see `diagonal`."""
-        run, n, bad = self._run, a.shape[0], self._run.zeros(2, np.int32)
+        run, n, bad = self._run, a.shape[0], self._run.zeros(3, np.int32)
         run.setup("take_diagonal", n, n, *rows_of(a), diagonal, bad)
-        count, first = run.download(bad, 2, np.int32).tolist()
+        count, first, zeros = run.download(bad, 3, np.int32).tolist()
+        self._zeros = bool(zeros)
         if count:
             raise ReproError(
                 "multigrid needs a diagonal without zeros",
@@ -129,11 +131,12 @@ class Coarsening:
         """Return the aggregate of each node, which the caller keeps, keys to sort nodes by, and how many there are."""
         run, n = self._run, level.a.shape[0] // unknowns
         lanes = run.lanes(level.a, level.nnz)
+        plain = "_plain" if unknowns == 1 and not self._settings.theta and not self._zeros else ""
         nodes = [n, unknowns, float(self._settings.theta), level.diagonal, *rows_of(level.a)]
         tuples, near, largest = (run.numbers(n, np.int64) for _ in range(3))
 
         def largest_near(numbers: Buffer, result: Buffer, spread: bool) -> None:
-            run.setup(f"largest_near_w{lanes}", n, *nodes, int(spread), numbers, result, lanes=lanes)
+            run.setup(f"largest_near{plain}_w{lanes}", n, *nodes, int(spread), numbers, result, lanes=lanes)
 
         run.setup("begin_set", n, n, tuples)
         undecided, some = run.numbers(1, np.int32), True
@@ -144,7 +147,7 @@ class Coarsening:
             run.setup("decide", n, n, largest, tuples, undecided)
             some = bool(run.download(undecided, 1, np.int32)[0])
         roots = run.numbers(n, np.int32)
-        run.setup(f"begin_aggregates_w{lanes}", n, *nodes, tuples, roots, near, lanes=lanes)
+        run.setup(f"begin_aggregates{plain}_w{lanes}", n, *nodes, tuples, roots, near, lanes=lanes)
         numbers = run.numbers(n + 1, np.int32)
         count = run.offsets(roots, numbers, n)
         largest_near(near, largest, spread=True)
@@ -163,7 +166,8 @@ class Coarsening:
         run.setup("find_begins", nodes + 1, nodes, count, by_aggregate.keys, begins)
         t = run.keep(Storage.empty(run.device, (rows, count * k), 1, max(rows * k, 1), run.dtype))
         coarse = run.device.allocate(max(count * k * k, 1) * run.dtype.itemsize)
-        run.setup("fit", count, count, unknowns, k, begins, by_aggregate.order, near.vectors, t.values, coarse)
+        of_nodes = begins, by_aggregate.order, near.vectors
+        run.setup("fit", count, count, unknowns, k, *of_nodes, t.values, coarse, lanes=run.lanes_of_aggregate)
         run.setup("lay_out_tentative", rows, rows, unknowns, k, aggregates, t.table, t.sizes, t.columns)
         t.set_pointer(rows * k)
         return t, NearNull(coarse, k)

@@ -17,6 +17,8 @@ from repro.sparse.multigrid.model import DEPENDENT, KEY_BITS
 MODULES = ("setup", "cycle")
 #: Lanes of a row, where rows are gone through.
 WIDTHS = {"cuda": (1, 2, 4, 8, 16, 32), "opencl": (1,)}
+#: Lanes that go through the nodes of an aggregate.
+LANES_OF_AGGREGATE = {"cuda": 8, "opencl": 1}
 #: The square of a length that is next to nothing.
 TINY = 1e-24
 
@@ -43,6 +45,7 @@ def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> s
         scalar=SCALARS[precision][0],
         n_t=N_T[target.dialect],
         widths=WIDTHS[target.dialect],
+        lanes_of_aggregate=LANES_OF_AGGREGATE[target.dialect],
         key_bits=KEY_BITS,
         dependent=DEPENDENT,
         largest=float(np.finfo(DTYPES[precision]).max),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
 
-from repro.devices.base import Argument, Buffer, Device, Program
+from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device, Program
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels
 from repro.sparse.spgemm.shapes import BINS
+from repro.sparse.work import keep
 
 
 def arguments_of(matrix: Storage) -> list[Argument]:
@@ -52,14 +54,12 @@ class Bins:
 
     def __init__(self, device: Device, program: Program, rows: int) -> None:
         self._device, self._kernels, self.stride = device, Kernels(device, program), max(rows, 1)
-        self._held: list[Buffer] = []
-        try:
-            for words in (BINS * self.stride, BINS, 2 * BINS):
-                self._held.append(device.allocate(4 * words))
-        except Exception:
-            self.release()
-            raise
-        self.lists, self.counts, self._totals = self._held
+        with ExitStack() as held:
+            self.lists = keep(held, device.allocate(4 * BINS * self.stride))
+            # counts first, from a place of their own the totals: both are cleared, and read, in one go
+            self.counts = keep(held, device.allocate(PART_ALIGNMENT + 8 * BINS))
+            self._totals = keep(held, device.part(self.counts, PART_ALIGNMENT, 8 * BINS))
+            self._held = held.pop_all()
 
     def by_products(self, a: Storage, b: Storage, c: Storage, listed: tuple[Buffer, int] | None = None) -> None:
         """Queue the listing of rows of C = A B by their products; these rows of C become empty.
@@ -79,20 +79,17 @@ class Bins:
         self._list("list_sizes", c.shape[0], [np.int32(c.shape[0]), c.sizes])
 
     def _list(self, kernel: str, rows: int, arguments: list[Argument]) -> None:
-        for buffer in (self.counts, self._totals):
-            self._device.fill(buffer, 0)
+        self._device.fill(self.counts, 0)
         own: list[Argument] = [np.int32(self.stride), self.lists, self.counts, self._totals]
         self._kernels.over(kernel, rows, [*arguments, *own])()
 
     def read(self) -> Counts:
         """Wait for what is queued and return what the bins have."""
-        counts, totals = np.empty(BINS, np.int32), np.empty((BINS, 2), np.int32)
-        self._device.download(self.counts, counts)
-        self._device.download(self._totals, totals)
-        high, low = totals.astype(np.int64).T
-        return Counts(tuple(counts.tolist()), tuple((high * 65536 + low).tolist()))
+        words = np.empty(PART_ALIGNMENT // 4 + 2 * BINS, np.int32)
+        self._device.download(self.counts, words)
+        high, low = words[PART_ALIGNMENT // 4 :].reshape(BINS, 2).astype(np.int64).T
+        return Counts(tuple(words[:BINS].tolist()), tuple((high * 65536 + low).tolist()))
 
     def release(self) -> None:
         """Give the memory back."""
-        while self._held:
-            self._held.pop().release()
+        self._held.close()

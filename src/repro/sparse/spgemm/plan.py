@@ -49,6 +49,13 @@ def plan_for_any(target: Target, scalar_bytes: int) -> Plan:
     return plan_products(target, scalar_bytes, (1,) * BINS)
 
 
+def roomy_plan(target: Target, scalar_bytes: int) -> Plan:
+    """Return a plan by which rows are given slots for all their products, or the largest table that there is."""
+    shapes = hash_shapes(target, scalar_bytes)
+    largest = max(shapes, key=lambda shape: (shape.table, shape.width))
+    return Plan(tuple(smallest(shapes, limit) or largest for limit in (*LIMITS, LIMITS[-1])))
+
+
 def papers_plan(target: Target, scalar_bytes: int, width: int = 32, rows: int = 1) -> Plan:
     """Return the plan of King 2017, section 6.1: rows of up to 2,048 products are sorted in shared memory.
 

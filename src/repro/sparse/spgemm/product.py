@@ -23,8 +23,9 @@ from repro.sparse.launches import Load
 from repro.sparse.scan import Scan
 from repro.sparse.spgemm.bins import Bins, Counts
 from repro.sparse.spgemm.factors import Factors, too_many
-from repro.sparse.spgemm.plan import Plan, plan_for_any, plan_products
+from repro.sparse.spgemm.plan import Plan, plan_for_any, plan_products, roomy_plan
 from repro.sparse.spgemm.rows import Rows
+from repro.sparse.spgemm.sample import LEAST_PRODUCTS, take_sample
 from repro.sparse.spgemm.shapes import EXPECTED
 from repro.sparse.work import keep
 
@@ -45,7 +46,7 @@ class Multiplication:
     dtype
         That of all matrices, in that precision.
     plan
-        Which kernels rows are for by their products; None: those that are expected to fit.
+        Which kernels rows are for by their products; None: those that a sample of them fits, or is expected to.
     numeric
         Which kernels rows are for by their entries, in the numeric phase; None: the smallest that fit.
     """
@@ -61,6 +62,8 @@ class Multiplication:
         self.device, self.load = device, load
         scalar_bytes = np.dtype(dtype).itemsize
         self.usual = plan or plan_products(device.target, scalar_bytes)
+        self.chosen = plan is not None
+        self.roomy = roomy_plan(device.target, scalar_bytes)
         self.careful = plan_for_any(device.target, scalar_bytes)
         self.numeric = numeric or self.careful
 
@@ -138,6 +141,7 @@ class Steps:
         self._left = keep(held, of.device.allocate(4 * self._bins.stride))
         self._rows = Rows(of.device, of.load, factors, c, self._bins, self._left)
         self._counts = Counts((), ())
+        self._usual, self._expected = of.usual, 0
 
     @property
     def all(self) -> Mapping[str, Callable[[], None]]:
@@ -151,19 +155,28 @@ class Steps:
         return self.c
 
     def count(self) -> None:
-        """List rows by their products."""
-        self._bins.by_products(self._factors.a, self._factors.b, self.c)
+        """List rows by their products, and look at some of them where there are many."""
+        of, factors, c = self._of, self._factors, self.c
+        self._bins.by_products(factors.a, factors.b, c)
         self._counts = self._bins.read()
+        if sum(self._counts.totals) < LEAST_PRODUCTS:
+            self._expected = _expected(self._counts)
+            return
+        sample = take_sample(of.device, of.load, factors, c, self._bins, self._counts)
+        self._expected = min(sample.entries_of(self._counts), MOST_ENTRIES)
+        if not of.chosen:
+            self._usual = sample.plan(of.device.target, c.dtype.itemsize)
 
     # one phase -----------------------------------------------------------------------------------------------------
 
     def compute(self) -> None:
         """Compute rows, each into a segment that is cut off for it, in memory that is expected to suffice."""
-        self._compute_all(_expected(self._counts))
+        self._compute_all(self._expected)
 
     def settle(self) -> None:
         """Compute what was left: rows with more columns than their table has slots, or that found no room."""
         a, b, c, device = self._factors.a, self._factors.b, self.c, self._of.device
+        plans = [self._of.roomy, self._of.careful]
         while True:
             words = self._state()
             if not words[state.LEFT]:
@@ -174,8 +187,8 @@ class Steps:
             if needed <= c.capacity:
                 words[state.LEFT] = 0
                 device.write(c.state, words)
-                self._rows.bind("one", again, self._of.careful, self._held)()
-                return
+                self._rows.bind("one", again, plans.pop(0) if len(plans) > 1 else plans[0], self._held)()
+                continue
             if c.capacity == MOST_ENTRIES:
                 raise too_many(needed)
             self._bins.by_products(a, b, c)
@@ -184,16 +197,21 @@ class Steps:
     def _compute_all(self, capacity: int) -> None:
         self.c.make_room(capacity)
         self._of.device.fill(self.c.state, 0)
-        self._rows.bind("one", self._counts, self._of.usual, self._held)()
+        self._rows.bind("one", self._counts, self._usual, self._held)()
 
     # two phases ----------------------------------------------------------------------------------------------------
 
     def symbolic(self) -> None:
         """Find the sizes of rows."""
-        self._rows.bind("symbolic", self._counts, self._of.usual, self._held)()
-        if count := int(self._state()[state.LEFT]):
-            self._bins.by_products(self._factors.a, self._factors.b, self.c, (self._left, count))
-            self._rows.bind("symbolic", self._bins.read(), self._of.careful, self._held)()
+        self._rows.bind("symbolic", self._counts, self._usual, self._held)()
+        for plan in (self._of.roomy, self._of.careful):
+            words = self._state()
+            if not words[state.LEFT]:
+                return
+            self._bins.by_products(self._factors.a, self._factors.b, self.c, (self._left, int(words[state.LEFT])))
+            again = self._bins.read()
+            self._of.device.fill(self.c.state, 0)
+            self._rows.bind("symbolic", again, plan, self._held)()
 
     def place(self) -> None:
         """List rows by their sizes, and give each its place in memory that is as large as C."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from typing import Protocol
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from repro.devices.base import Argument, Buffer, Device, Launch
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels, in_order
 from repro.sparse.launches import Load
-from repro.sparse.spgemm.bins import Bins, Counts, arguments_of
+from repro.sparse.spgemm.bins import Counts, arguments_of
 from repro.sparse.spgemm.factors import Factors
 from repro.sparse.spgemm.plan import Plan
 from repro.sparse.spgemm.render import Mode
@@ -21,6 +22,25 @@ from repro.sparse.work import keep
 BLOCKS = {"cuda": 32, "opencl": 4}
 #: Blocks that have a sum for every column, and the bytes that these may take if there are several.
 DENSE_BLOCKS, DENSE_BYTES = 256, 1 << 28
+
+
+class Lists(Protocol):
+    """Rows in lists, one a bin.
+
+    Attributes
+    ----------
+    stride
+        Numbers from one list to the next.
+    lists, counts
+        int32 on the device: numbers of rows, and how many each list has, `(BINS,)`.
+    """
+
+    @property
+    def stride(self) -> int: ...  # noqa: D102
+    @property
+    def lists(self) -> Buffer: ...  # noqa: D102
+    @property
+    def counts(self) -> Buffer: ...  # noqa: D102
 
 
 class Rows:
@@ -40,7 +60,7 @@ class Rows:
         Room for the numbers of all rows: those that a kernel leaves undone are listed here.
     """
 
-    def __init__(self, device: Device, load: Load, factors: Factors, c: Storage, bins: Bins, left: Buffer) -> None:
+    def __init__(self, device: Device, load: Load, factors: Factors, c: Storage, bins: Lists, left: Buffer) -> None:
         self._device, self._load = device, load
         self._factors, self._c, self._bins, self._left = factors, c, bins, left
 

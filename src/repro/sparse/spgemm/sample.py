@@ -1,0 +1,95 @@
+"""How many entries rows of a product have, from some rows of each bin: what tables and memory are chosen by."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+
+from repro.codegen.targets import Target
+from repro.devices.base import Buffer, Device
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.kernels import Kernels
+from repro.sparse.launches import Load
+from repro.sparse.spgemm.bins import Bins, Counts
+from repro.sparse.spgemm.factors import Factors
+from repro.sparse.spgemm.plan import Plan, roomy_plan
+from repro.sparse.spgemm.rows import Rows
+from repro.sparse.spgemm.shapes import BINS, hash_shapes, smallest
+from repro.sparse.work import keep
+
+#: Rows of a bin that are looked at, and the least products for which that is worth the wait.
+ROWS, LEAST_PRODUCTS = 128, 8_000_000
+#: Entries to have memory for, over those that a sample speaks for.
+SPARE = 1.15
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Rows in lists, one a bin, so many numbers apart, and on the device how many each has."""
+
+    stride: int
+    lists: Buffer
+    counts: Buffer
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What some rows of each bin came to.
+
+    Attributes
+    ----------
+    rows
+        How many they are, `(BINS,)`.
+    entries
+        Of all of them; of rows with more columns than the largest table has slots none are counted.
+    largest
+        Entries of the largest.
+    """
+
+    rows: tuple[int, ...]
+    entries: tuple[int, ...]
+    largest: tuple[int, ...]
+
+    def plan(self, target: Target, scalar_bytes: int) -> Plan:
+        """Return the plan for rows like these: for the largest of a bin there are slots."""
+        shapes, roomy = hash_shapes(target, scalar_bytes), roomy_plan(target, scalar_bytes)
+        planned = (
+            smallest(shapes, size) if size else kept for size, kept in zip(self.largest, roomy.shapes, strict=True)
+        )
+        return Plan(tuple(planned))
+
+    def entries_of(self, counts: Counts) -> int:
+        """Return how many entries all rows of the bins have, about."""
+        known = zip(self.rows, self.entries, counts.rows, counts.totals, strict=True)
+        # where none was counted, a row has an entry of each product at the most
+        return sum(
+            int(SPARE * all_rows * entries / rows) + rows if entries else products
+            for rows, entries, all_rows, products in known
+            if all_rows
+        )
+
+
+def take_sample(device: Device, load: Load, factors: Factors, c: Storage, bins: Bins, counts: Counts) -> Sample:
+    """Find the sizes of some rows of each bin, and wait for them; of other rows of C nothing changes.
+
+    Raises
+    ------
+    OutOfDeviceMemory
+    """
+    with ExitStack() as held:
+        kernels = Kernels(device, load(f"count-{factors.format}"))
+        listed = Listed(ROWS, keep(held, device.allocate(4 * BINS * ROWS)), keep(held, device.allocate(4 * BINS)))
+        left, sums = keep(held, device.allocate(4 * BINS * ROWS)), keep(held, device.allocate(8 * BINS))
+        given = [np.int32(bins.stride), bins.lists, bins.counts, listed.lists, listed.counts]
+        kernels.blocks("take_sample", BINS, [np.int32(ROWS), *given])()
+        some = Counts(tuple(min(rows, ROWS) for rows in counts.rows), counts.totals)
+        plan = roomy_plan(device.target, c.dtype.itemsize)
+        Rows(device, load, factors, c, listed, left).bind("symbolic", some, plan, held)()
+        kernels.blocks("sum_sample", BINS, [np.int32(ROWS), listed.lists, listed.counts, c.sizes, sums])()
+        device.fill(c.state, 0)  # rows that the largest table has no slots for are done in their turn
+        numbers = np.empty((BINS, 2), np.int32)
+        device.download(sums, numbers)
+    entries, largest = numbers.T.tolist()
+    return Sample(some.rows, tuple(entries), tuple(largest))
