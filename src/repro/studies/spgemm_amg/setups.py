@@ -123,9 +123,7 @@ class SetUp(OnMultigrid, SetsUp):
 
         def set_up() -> list[DeviceLevel]:
             a.hold()  # a hierarchy gives its matrices back
-            return set_up_on(
-                work.device, work.program, a, operands.near_null, operands.unknowns, Settings(), multiply
-            )
+            return set_up_on(work.device, work.program, a, operands.near_null, operands.unknowns, Settings(), multiply)
 
         def launch() -> None:
             self._levels = set_up()
