@@ -15,6 +15,8 @@ from repro.studies.spgemm_amg.variant_id import BinMode
 
 METHODS = {"sort": "sort", "hash": "hash table", "dense": "a sum a column"}
 MODES: Mapping[BinMode, str] = {"one": "one phase", "numeric": "numeric phase"}
+#: Of what has times of bins.
+OF_THE_SEARCH = "A kernel that was not chosen was not timed again: its time is the search’s."
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 from repro.sparse.spgemm.shapes import LIMITS
-from repro.studies.spgemm_amg.bin_times import BinTimes, bins_of
+from repro.studies.spgemm_amg.bin_times import OF_THE_SEARCH, BinTimes, bins_of
 from repro.studies.spgemm_amg.paper import PRODUCTS, STUDY, ProductName
 from repro.studies.spgemm_amg.times import EVENT, all_times, precision_of
 
@@ -43,6 +43,7 @@ def bins(campaign: Campaign, published: Published) -> Figure:
         "faster. Left: by the most products of a row of the bin; right: by its compression, the products that an",
         "entry of C is the sum of in the mean. The larger a mark, the more products the bin has. Rows of more products",
         "are not sorted.",
+        OF_THE_SEARCH,
         f"{precision_of(campaign).capitalize()} precision.",
         measured_on(campaign, EVENT),
         unavailable(campaign),
@@ -74,6 +75,8 @@ def draw(items: Sequence[BinTimes]) -> Canvas:
         axes.grid(axis="both")
     _plain(by_compression)
     by_bin.set_yscale("log")
+    low, high = by_bin.get_ylim()
+    by_bin.set_ylim(min(low, 0.5), max(high, 2.0))
     by_bin.yaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
     by_bin.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     by_bin.yaxis.set_minor_locator(NullLocator())

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-#: Inches of a row of the figure.
-ROW = 0.26
+#: Inches of a row of the figure, and the share of it that marks are spread over, so that equal ones are seen.
+ROW, SPREAD = 0.34, 0.56
 #: Colour and marker of our ways; routines of the library take the markers below in turns.
 LOOKS = {
     COORDINATES.key: (style.GREY, "o"),
@@ -99,9 +99,8 @@ def draw(cases: Sequence[ProblemTimes], library: str, mark: str | None) -> Canva
         style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
     titles = {way.key: f"{library} {way.title}" for way in routines}
     handles = [Line2D([], [], label=titles.get(way.key, way.title), **_look(*looks[way.key])) for way in shown]
-    drawn.legend(
-        handles=handles, loc="outside upper left", ncols=min(len(handles), 5), handlelength=1.0, columnspacing=1.4
-    )
+    across = -(-len(handles) // 2) if len(handles) > len(LOOKS) + 1 else len(handles)
+    drawn.legend(handles=handles, loc="outside upper left", ncols=across, handlelength=1.0, columnspacing=1.4)
     style.footnote(drawn, mark)
     return drawn
 
@@ -123,8 +122,10 @@ def _draw_row(
             return "not timed" if times.rows else "not made coarser"
         return "unavailable" if why.startswith("unavailable") else why
     axes.plot([min(rates.values()), max(rates.values())], [at, at], color="#c8c8c8", linewidth=0.8, zorder=2)
-    for key, rate in rates.items():
-        axes.plot([rate], [at], **_look(*looks[key]))
+    for place, way in enumerate(shown):
+        if way.key in rates:
+            here = at + SPREAD * (place / max(len(shown) - 1, 1) - 0.5)
+            axes.plot([rates[way.key]], [here], **_look(*looks[way.key]))
     return None
 
 
@@ -134,6 +135,6 @@ def _timed(case: ProblemTimes, product: ProductName, way: Way) -> bool:
 
 def _look(colour: str, marker: str) -> dict[str, Any]:
     return {
-        "color": colour, "marker": marker, "markersize": 4.2, "markeredgecolor": "white", "markeredgewidth": 0.4,
+        "color": colour, "marker": marker, "markersize": 3.8, "markeredgecolor": "white", "markeredgewidth": 0.4,
         "linestyle": "", "zorder": 3,
     }  # fmt: skip

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from repro.artifacts import style
@@ -89,16 +90,21 @@ def draw(cases: Sequence[ProblemTimes], band: tuple[float, float] | None, mark: 
     shares.set_xlim(0, 100)
     if band:
         for end in band:
-            shares.axvline(100 * end, color="black", linewidth=0.9, linestyle=(0, (4, 2)), zorder=4)
+            shares.axvline(100 * end, zorder=4, **_ENDS)
     times.set_xlim(left=0)
     times.grid(axis="x")
     missing = [None if case.phases else _why_not(case) for case in cases]
     style.rows_axis(times, [case.line.label for case in cases], missing=missing)
     style.rows_axis(shares, [""] * len(cases), missing=[])
-    handles = [Patch(color=colour, label=PHASES[name]) for name, colour in COLOURS.items()]
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.1, columnspacing=1.1)
+    handles: list[Patch | Line2D] = [Patch(color=colour, label=PHASES[name]) for name, colour in COLOURS.items()]
+    if band:
+        handles.append(Line2D([], [], label=f"published, {GPU}", **_ENDS))
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.1, columnspacing=0.9)
     style.footnote(drawn, mark)
     return drawn
+
+
+_ENDS: dict[str, Any] = {"color": "black", "linewidth": 0.9, "linestyle": (0, (4, 2))}
 
 
 def _why_not(case: ProblemTimes) -> str:

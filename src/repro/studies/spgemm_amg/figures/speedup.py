@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 #: Inches of a row of the figure, and the share of it that bars fill.
 ROW, FILLED = 0.32, 0.76
+#: Colour of what the paper states of all products whose rows fit into shared memory.
+BAND = "#e8e4d8"
+#: Markers of the two products alone.
 MARKS: Mapping[ProductName, str] = {"AP": "<", "RAP": ">"}
 Number = Callable[[ProblemTimes], float | None]
 
@@ -179,12 +182,12 @@ def draw(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: str | Non
     """
     if not any(series.number(case) for panel in panels for series in panel.series for case in cases):
         return style.empty("neither products nor set-ups were measured in this campaign")
-    drawn = style.canvas(style.TEXT, style.height(len(cases), extra=1.35, per_row=ROW))
+    drawn = style.canvas(style.TEXT, style.height(len(cases), extra=1.2, per_row=ROW))
     names = [case.line.label for case in cases]
     for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
         missing = [_draw_row(axes, panel, at, case) for at, case in enumerate(cases)]
         if panel.band:
-            axes.axvspan(*panel.band, color="#eeeeee", zorder=0)
+            axes.axvspan(*panel.band, color=BAND, zorder=0)
         if panel.best is not None:
             axes.axvline(panel.best, color=style.GREY, linewidth=0.7, linestyle=(0, (4, 2)), zorder=1)
         axes.axvline(1, color="black", linewidth=0.7, zorder=4)
@@ -192,7 +195,9 @@ def draw(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: str | Non
         axes.grid(axis="x")
         axes.set_xlabel("speedup over the sort of all products")
         style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
-        _legend(axes, panel)
+        axes.set_title(panel.title)
+    handles = _handles(panels)
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.0)
     style.footnote(drawn, mark)
     return drawn
 
@@ -234,20 +239,15 @@ def _triangle(product: ProductName) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _legend(axes: Axes, panel: Panel) -> None:
-    handles: list[Patch | Line2D] = [Patch(color=series.colour, label=series.label) for series in panel.series]
-    singles = [product for product in MARKS if product in panel.series[0].marks]
-    handles += [Line2D([], [], label=f"{PRODUCTS[product]} alone", **_triangle(product)) for product in singles]
-    if panel.diamonds:
+def _handles(panels: Sequence[Panel]) -> list[Patch | Line2D]:
+    """Return what the legend of both panels has; their bars are the same two."""
+    handles: list[Patch | Line2D] = [Patch(color=series.colour, label=series.label) for series in panels[0].series]
+    handles += [Line2D([], [], label=f"{PRODUCTS[product]} alone", **_triangle(product)) for product in MARKS]
+    if any(panel.diamonds for panel in panels):
         handles.append(Line2D([], [], label=f"published, {GPU}", **_DIAMOND))
-    if panel.best is not None:
-        handles.append(
-            Line2D([], [], color=style.GREY, linewidth=0.7, linestyle=(0, (4, 2)), label=f"published best, {GPU}")
-        )
-    if panel.band:
-        handles.append(Patch(color="#eeeeee", label="published, rows ≤ 2,048"))
-    axes.set_title(panel.title, pad=6 + 9 * -(-len(handles) // 3))
-    axes.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, handlelength=1.2, columnspacing=1.0,
-        borderaxespad=0.2,
-    )  # fmt: skip
+    if any(panel.best is not None for panel in panels):
+        dashes: dict[str, Any] = {"color": style.GREY, "linewidth": 0.7, "linestyle": (0, (4, 2))}
+        handles.append(Line2D([], [], label="published best", **dashes))
+    if any(panel.band for panel in panels):
+        handles.append(Patch(color=BAND, label="published, rows ≤ 2,048"))
+    return handles

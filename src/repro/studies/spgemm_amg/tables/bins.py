@@ -11,7 +11,7 @@ from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import PROBLEM, measured_on, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
-from repro.studies.spgemm_amg.bin_times import METHODS, MODES, BinTimes, bins_of
+from repro.studies.spgemm_amg.bin_times import METHODS, MODES, OF_THE_SEARCH, BinTimes, bins_of
 from repro.studies.spgemm_amg.paper import PRODUCTS, STUDY
 from repro.studies.spgemm_amg.shared_cells import named
 from repro.studies.spgemm_amg.times import EVENT, all_times, precision_of
@@ -38,6 +38,7 @@ def bins(campaign: Campaign, published: Published) -> Table:
         "their entries, into places that are there, which a sort is not tried for. Kernel: lanes of a row, slots or",
         "room, and rows of a block. Compression: products that an entry of C is the sum of. Won by: the fastest;",
         "lead: the time of the next best method over its own.",
+        OF_THE_SEARCH,
         _wins(everything),
         f"{precision_of(campaign).capitalize()} precision.",
         measured_on(campaign, EVENT),
