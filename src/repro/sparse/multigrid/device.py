@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 
+from repro.bench.runnable import in_turn
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels, Scratch
@@ -62,12 +64,19 @@ class Run(Launches):
 
     def dots(self, n: int, vectors: Buffer, count: int, stride: int, w: Buffer, sums: Buffer) -> None:
         """Queue the products of a vector with so many others that lie a stride apart, float64 `(count,)`."""
+        self.bind_dots(n, vectors, count, stride, w, sums)()
+
+    def bind_dots(
+        self, n: int, vectors: Buffer, count: int, stride: int, w: Buffer, sums: Buffer
+    ) -> Callable[[], None]:
+        """Return what queues them."""
         blocks = self.device.n_s * SHARES
         partial = self._scratch.take("shares", 8 * blocks * count)
         given: list[Argument] = [np.int32(n), np.int32(count), np.int32(stride), vectors, w, partial]
-        Kernels(self.device, self.load("cycle")).blocks("dots", blocks, given)()
+        kernels = Kernels(self.device, self.load("cycle"))
         lanes = self.device.target.warp if self.device.backend == "cuda" else 1
-        self.cycle("add_shares", count, count, blocks, partial, sums, lanes=lanes)
+        added: list[Argument] = [np.int32(count), np.int32(blocks), partial, sums]
+        return in_turn(kernels.blocks("dots", blocks, given), kernels.over("add_shares", count * lanes, added))
 
     @property
     def lanes_of_aggregate(self) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.devices.base import Argument, Buffer, Device
+from repro.devices.base import Argument, Buffer, Captured, CaptureError, Device
 from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels, Launch, in_order
@@ -48,6 +48,40 @@ class Solved:
     converged: bool
 
 
+class Gradients(NamedTuple):
+    """Conjugate gradients: the residual, what is read after a step, what begins, and what steps, by turns 1 and 0."""
+
+    r: Buffer
+    numbers: Buffer
+    begin: Launch
+    step: Callable[[int], None]
+
+
+class Repeated:
+    """A launch of many kernels, from the second time on as one operation where the device can.
+
+    A cycle has dozens of kernels of a few microseconds, which the host takes longer to queue than a GPU to run.
+    """
+
+    def __init__(self, device: Device, launch: Launch) -> None:
+        self._device, self._launch = device, launch
+        self._times = 0
+        self._captured: Captured | None = None
+
+    def __call__(self) -> None:
+        """Queue it."""
+        self._times += 1
+        if self._times == 2:
+            with suppress(CaptureError):  # else kernel by kernel
+                self._captured = self._device.capture(self._launch)
+        (self._captured.replay if self._captured else self._launch)()
+
+    def release(self) -> None:
+        """Give the operation back."""
+        if self._captured:
+            self._captured.release()
+
+
 class Solver:
     """Solves with a hierarchy, for a right side of one place in memory.
 
@@ -82,6 +116,7 @@ class Solver:
             self._vectors = [Vectors(*(run.scalars(level.a.shape[0]) for _ in range(4))) for level in levels]
             self.b, self.x = run.scalars(self._n), run.scalars(self._n)
             self._square = run.numbers(1, np.float64)
+            self._gradients: Gradients | None = None
             coarsest = self._invert_coarsest()
             self._inverse: Buffer | np.float64 = (
                 coarsest if isinstance(coarsest, np.float64) else self._run.keep(device.upload(coarsest))
@@ -92,7 +127,7 @@ class Solver:
 
     def cycle(self, b: Buffer, x: Buffer) -> Launch:
         """Return what queues a V-cycle from 0: x becomes an approximation of A⁻¹ b."""
-        return in_order(self._bind_cycle(0, b, x))
+        return self._run.keep(Repeated(self._device, in_order(self._bind_cycle(0, b, x))))
 
     def iterate(self, tolerance: float, most: int) -> Solved:
         """Solve by cycles, each for what is left, until that is so small beside b; x is where it starts.
@@ -127,35 +162,57 @@ class Solver:
             The matrix is not positive definite, or the cycle is not: a step would be of no use. x is what the steps
             before led to.
         """
-        n = np.int32(self._n)
-        with ExitStack() as held:
-            run = Run(self._device, self._load, self._dtype, held)
-            r, z, p, ap = (run.scalars(self._n) for _ in range(4))
-            numbers = run.zeros(4 * COLUMN, np.float64)  # read together, once a step
-            rz, earlier, pap, square = (
-                run.keep(run.device.part(numbers, 8 * i * COLUMN, 8 * COLUMN)) for i in range(4)
-            )
-            run.device.fill(p, 0)
-            self._product("residual", self._levels[0].a, self.x, [self.b], r)()
-            residuals, wanted = [self._norm(run, r)], tolerance * self._norm(run, self.b)
-            cycle, multiply = self.cycle(r, z), self._product("multiply", self._levels[0].a, p, [], ap)
-            while residuals[-1] > wanted and len(residuals) <= most:
-                cycle()
-                rz, earlier = earlier, rz
-                run.dots(self._n, r, 1, 0, z, rz)
-                self._kernels.over("turn", self._n, [n, rz, earlier, z, p])()  # at first nothing was there earlier
-                multiply()
-                run.dots(self._n, p, 1, 0, ap, pap)
-                self._kernels.over("advance", self._n, [n, rz, pap, p, ap, self.x, r])()
-                run.dots(self._n, r, 1, 0, r, square)
-                first, second, curvature, length = run.download(numbers, 4 * COLUMN, np.float64)[::COLUMN]
-                _check_definite(len(residuals), curvature, second if len(residuals) % 2 else first)
-                residuals.append(float(np.sqrt(length)))
+        if self._gradients is None:
+            self._gradients = self._bind_gradients()
+        gradients, run = self._gradients, self._run
+        gradients.begin()
+        residuals, wanted = [self._norm(run, gradients.r)], tolerance * self._norm(run, self.b)
+        while residuals[-1] > wanted and len(residuals) <= most:
+            odd = len(residuals) % 2
+            gradients.step(odd)
+            first, second, curvature, length = run.download(gradients.numbers, 4 * COLUMN, np.float64)[::COLUMN]
+            _check_definite(len(residuals), curvature, second if odd else first)
+            residuals.append(float(np.sqrt(length)))
         return Solved(residuals, residuals[-1] <= wanted)
+
+    def _bind_gradients(self) -> Gradients:
+        """Bind the steps of conjugate gradients, whose memory is kept."""
+        run, n = self._run, np.int32(self._n)
+        r, z, p, ap = (run.scalars(self._n) for _ in range(4))
+        numbers = run.numbers(4 * COLUMN, np.float64)  # read together, once a step
+        products = [run.keep(run.device.part(numbers, 8 * i * COLUMN, 8 * COLUMN)) for i in range(4)]
+        pap, square = products[2:]
+        cycle, multiply = in_order(self._bind_cycle(0, r, z)), self._product("multiply", self._levels[0].a, p, [], ap)
+        residual = self._product("residual", self._levels[0].a, self.x, [self.b], r)
+
+        def begin() -> None:
+            for buffer in (p, numbers):
+                run.device.fill(buffer, 0)
+            residual()
+
+        def bind_step(odd: int) -> Launch:
+            rz, earlier = products[odd], products[1 - odd]
+            return in_order(
+                [
+                    cycle,
+                    run.bind_dots(self._n, r, 1, 0, z, rz),
+                    self._kernels.over("turn", self._n, [n, rz, earlier, z, p]),  # at first nothing was there earlier
+                    multiply,
+                    run.bind_dots(self._n, p, 1, 0, ap, pap),
+                    self._kernels.over("advance", self._n, [n, rz, pap, p, ap, self.x, r]),
+                    run.bind_dots(self._n, r, 1, 0, r, square),
+                ]
+            )
+
+        steps = [Repeated(self._device, bind_step(odd)) for odd in (0, 1)]
+        for step in steps:
+            run.keep(step)
+        return Gradients(r, numbers, begin, lambda odd: steps[odd]())
 
     def renew(self, levels: Sequence[DeviceLevel]) -> None:
         """Take levels that were refreshed; cycles that were bound before are those of the levels before."""
         self._levels, coarsest = levels, self._invert_coarsest()
+        self._gradients = None
         if isinstance(coarsest, np.float64):
             self._inverse = coarsest
         elif not isinstance(self._inverse, np.float64):

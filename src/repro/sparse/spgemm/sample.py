@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from repro.codegen.targets import Target
-from repro.devices.base import Buffer, Device
+from repro.devices.base import Argument, Buffer, Device
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels
 from repro.sparse.launches import Load
@@ -82,7 +82,7 @@ def take_sample(device: Device, load: Load, factors: Factors, c: Storage, bins: 
         kernels = Kernels(device, load(f"count-{factors.format}"))
         listed = Listed(ROWS, keep(held, device.allocate(4 * BINS * ROWS)), keep(held, device.allocate(4 * BINS)))
         left, sums = keep(held, device.allocate(4 * BINS * ROWS)), keep(held, device.allocate(8 * BINS))
-        given = [np.int32(bins.stride), bins.lists, bins.counts, listed.lists, listed.counts]
+        given: list[Argument] = [np.int32(bins.stride), bins.lists, bins.counts, listed.lists, listed.counts]
         kernels.blocks("take_sample", BINS, [np.int32(ROWS), *given])()
         some = Counts(tuple(min(rows, ROWS) for rows in counts.rows), counts.totals)
         plan = roomy_plan(device.target, c.dtype.itemsize)

@@ -91,7 +91,7 @@ class LibraryProduct(Multiplied):
         rows, nonzeros = len(expected.sizes), int(expected.sizes.sum())
         self.moved = sum(operands.bytes_of(m) for m in operands.factor(self.product))
         self.moved += operands.bytes_of_csr(rows, nonzeros)
-        self._said |= {"products": int(expected.products.sum()), "nonzeros": nonzeros}
+        self._said |= {"products": int(expected.products.sum()), "nonzeros": nonzeros, "rows": rows}
 
     def bind(self, workspace: Workspace, held: ExitStack) -> None:
         """Do what `prepare` does; what is held is given to the stack."""

@@ -79,7 +79,7 @@ class Product(Multiplied):
         rows, nonzeros = len(expected.sizes), int(expected.sizes.sum())
         self.moved = sum(operands.bytes_of(m) for m in operands.factor(self.product))
         self.moved += operands.bytes_of_csr(rows, nonzeros)
-        self._said |= {"products": int(expected.products.sum()), "nonzeros": nonzeros}
+        self._said |= {"products": int(expected.products.sum()), "nonzeros": nonzeros, "rows": rows}
 
     def bind(self, work: Work, factors: Factors) -> None:
         """Do what `prepare` does with the factors; what is held is given to `work`."""
