@@ -11,6 +11,11 @@ import numpy as np
 
 from repro.devices.base import Argument
 
+#: How numbers are packed; all else is an address.
+_CHARS: dict[type, str] = {
+    kind: np.dtype(kind).char for kind in (np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64)
+}
+
 
 def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequence[Argument]) -> Callable[[], None]:
     """Return what queues one launch, and keeps its buffers until it is dropped.
@@ -18,8 +23,12 @@ def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequ
     PyCUDA's public `prepared_async_call` packs the arguments at every launch, and calls a function of the driver that
     has been deprecated since CUDA 4, so that a launch takes the host about twice as long.
     """
-    values = [a if isinstance(a, np.generic) else np.uintp(pointer_of(a)) for a in arguments]
-    packed = struct.pack("".join(value.dtype.char for value in values), *values)
+    format, values = "", []
+    for argument in arguments:
+        char = _CHARS.get(type(argument))
+        format += char or "P"
+        values.append(argument if char else pointer_of(argument))
+    packed = struct.pack(format, *values)
     queue = partial(kernel._launch_kernel, (int(grid), 1, 1), (int(block), 1, 1), packed, 0, stream)
 
     def launch(held: Sequence[Argument] = arguments) -> None:  # an address does not keep a buffer alive

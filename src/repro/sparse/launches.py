@@ -63,6 +63,10 @@ class Launches:
         given = [_number(argument) for argument in arguments]
         Kernels(self.device, self.load(module)).over(kernel, count * lanes, given)()
 
+    def blocks(self, module: str, kernel: str, count: int, *arguments: Argument | int | float) -> None:
+        """Launch so many blocks of a kernel of a module."""
+        Kernels(self.device, self.load(module)).blocks(kernel, count, [_number(argument) for argument in arguments])()
+
     def offsets(self, sizes: Buffer, sums: Buffer, count: int) -> int:
         """Put the sums of the sizes before each of so many, and of all, where they belong; return that of all.
 

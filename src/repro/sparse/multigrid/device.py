@@ -11,10 +11,12 @@ import numpy as np
 from repro.bench.runnable import in_turn
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Device
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.kernels import Kernels, Scratch
+from repro.sparse.kernels import N_T, Kernels, Scratch
 from repro.sparse.launches import Launches, Load
 from repro.sparse.multigrid.render import LANES_OF_AGGREGATE, width_for
 
+#: Numbers from one column to the next, so that each is a buffer of its own.
+COLUMN = PART_ALIGNMENT // 8
 #: Blocks of a multiprocessor that add up a share of a product of vectors each.
 SHARES = 4
 
@@ -62,6 +64,14 @@ class Run(Launches):
             stride,
         )
 
+    def column(self, numbers: Buffer, at: int) -> Buffer:
+        """Return one of the columns of float64 numbers, each a buffer of its own, that a buffer consists of."""
+        return self.keep(self.device.part(numbers, 8 * at * COLUMN, 8 * COLUMN))
+
+    def blocks_over(self, n: int) -> int:
+        """Return how many blocks add up numbers over n things, each a share."""
+        return max(1, min(self.device.n_s * SHARES, -(-n // N_T[self.device.backend])))
+
     def dots(self, n: int, vectors: Buffer, count: int, stride: int, w: Buffer, sums: Buffer) -> None:
         """Queue the products of a vector with so many others that lie a stride apart, float64 `(count,)`."""
         self.bind_dots(n, vectors, count, stride, w, sums)()
@@ -70,7 +80,7 @@ class Run(Launches):
         self, n: int, vectors: Buffer, count: int, stride: int, w: Buffer, sums: Buffer
     ) -> Callable[[], None]:
         """Return what queues them."""
-        blocks = self.device.n_s * SHARES
+        blocks = self.blocks_over(n)
         partial = self._scratch.take("shares", 8 * blocks * count)
         given: list[Argument] = [np.int32(n), np.int32(count), np.int32(stride), vectors, w, partial]
         kernels = Kernels(self.device, self.load("cycle"))

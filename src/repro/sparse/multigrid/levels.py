@@ -7,17 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from repro.devices.base import PART_ALIGNMENT, Buffer
+from repro.devices.base import Argument, Buffer
 from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.multigrid.device import Run, rows_of
+from repro.sparse.multigrid.device import COLUMN, Run, rows_of
 from repro.sparse.multigrid.model import LEAST_RADIUS, largest_eigenvalue
 from repro.sparse.multigrid.settings import Settings
 from repro.sparse.spgemm.factors import Factors
 from repro.sparse.spgemm.product import Multiplication
 
-#: Numbers from one column of Arnoldi's matrix to the next, so that each is a buffer of its own.
-COLUMN = PART_ALIGNMENT // 8
 #: Returns a product whose rows lie in one segment each, without room.
 Multiply = Callable[[Factors], Storage]
 
@@ -192,26 +190,27 @@ class Coarsening:
         run, n, steps = self._run, level.a.shape[0], self._settings.ritz_steps
         lanes = run.lanes(level.a, level.nnz)
         basis, whole, stride = run.vectors(steps + 1, n)
-        w = run.scalars(n)
-        columns = run.zeros((steps + 1) * COLUMN, np.float64)
-        squares = run.zeros((steps + 1) * COLUMN, np.float64)
+        w, blocks = run.scalars(n), run.blocks_over(n)
+        # of each step the products with the vectors before, and the square of what is left; of the first vector only this
+        numbers = run.zeros(2 * (steps + 1) * COLUMN, np.float64)
+        products, squares = ([run.column(numbers, at * (steps + 1) + j) for j in range(steps + 1)] for at in (0, 1))
+        shares, of_square = run.numbers(blocks * (steps + 1), np.float64), run.numbers(blocks, np.float64)
 
-        def column(numbers: Buffer, j: int) -> Buffer:
-            return run.keep(run.device.part(numbers, 8 * j * COLUMN, 8 * COLUMN))
+        def launch(kernel: str, *arguments: Argument | int) -> None:
+            run.blocks("cycle", kernel, blocks, n, *arguments)
 
         run.cycle("begin_basis", n, n, first, w)
-        run.dots(n, w, 1, stride, w, column(squares, steps))
-        run.cycle("normalize", n, n, w, column(squares, steps), basis[0])
+        launch("dots", 1, stride, w, w, of_square)
+        launch("normalize", blocks, w, of_square, squares[steps], basis[0])
         for j in range(steps):
             run.cycle(f"scaled_w{lanes}", n, n, *rows_of(level.a), basis[j], level.diagonal, w, lanes=lanes)
-            run.dots(n, whole, j + 1, stride, w, column(columns, j))
-            run.cycle("subtract", n, n, j + 1, stride, whole, column(columns, j), w)
-            run.dots(n, w, 1, stride, w, column(squares, j))
-            run.cycle("normalize", n, n, w, column(squares, j), basis[j + 1])
+            launch("dots", j + 1, stride, whole, w, shares)
+            launch("subtract", j + 1, blocks, stride, whole, shares, products[j], w, of_square)
+            launch("normalize", blocks, w, of_square, squares[j], basis[j + 1])
+        read = run.download(numbers, 2 * (steps + 1) * COLUMN, np.float64).reshape(2, steps + 1, COLUMN)
         h = np.zeros((steps + 1, steps))
-        h[:steps] = run.download(columns, (steps + 1) * COLUMN, np.float64).reshape(-1, COLUMN)[:steps, :steps].T
-        lengths = np.sqrt(run.download(squares, (steps + 1) * COLUMN, np.float64).reshape(-1, COLUMN)[:steps, 0])
-        h[np.arange(1, steps + 1), np.arange(steps)] = lengths
+        h[:steps] = read[0, :steps, :steps].T
+        h[np.arange(1, steps + 1), np.arange(steps)] = np.sqrt(read[1, :steps, 0])
         return largest_eigenvalue(h[:steps])
 
     def prolongator(

@@ -12,6 +12,7 @@ from repro.codegen.templates import render_template
 from repro.sparse.kernels import N_T
 from repro.sparse.keys import split_key
 from repro.sparse.multigrid.model import DEPENDENT, KEY_BITS
+from repro.sparse.multigrid.settings import MOST_STEPS
 
 #: What there is a module of: a template of that name in `kernels/sparse/multigrid/`.
 MODULES = ("setup", "cycle")
@@ -50,6 +51,7 @@ def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> s
         dependent=DEPENDENT,
         largest=float(np.finfo(DTYPES[precision]).max),
         tiny=TINY,
+        most_steps=MOST_STEPS,
     )
 
 

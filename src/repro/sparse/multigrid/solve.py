@@ -17,8 +17,8 @@ from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels, Launch, in_order
 from repro.sparse.launches import Load
 from repro.sparse.multigrid.cycle import COARSE_STEPS, DENSE_ROWS, JACOBI, Smoother
-from repro.sparse.multigrid.device import Run, rows_of
-from repro.sparse.multigrid.levels import COLUMN, Coarsening, DeviceLevel
+from repro.sparse.multigrid.device import COLUMN, Run, rows_of
+from repro.sparse.multigrid.levels import Coarsening, DeviceLevel
 from repro.sparse.multigrid.settings import Settings
 from repro.sparse.spgemm.product import Multiplication
 
@@ -180,7 +180,7 @@ class Solver:
         run, n = self._run, np.int32(self._n)
         r, z, p, ap = (run.scalars(self._n) for _ in range(4))
         numbers = run.numbers(4 * COLUMN, np.float64)  # read together, once a step
-        products = [run.keep(run.device.part(numbers, 8 * i * COLUMN, 8 * COLUMN)) for i in range(4)]
+        products = [run.column(numbers, i) for i in range(4)]
         pap, square = products[2:]
         cycle, multiply = in_order(self._bind_cycle(0, r, z)), self._product("multiply", self._levels[0].a, p, [], ap)
         residual = self._product("residual", self._levels[0].a, self.x, [self.b], r)

@@ -27,12 +27,13 @@ class Counts:
     ----------
     rows
         Rows of each, `(BINS,)`.
-    totals
-        Products, or entries, of each bin's rows.
+    totals, largest
+        Products, or entries, of each bin's rows, and of the largest.
     """
 
     rows: tuple[int, ...]
     totals: tuple[int, ...]
+    largest: tuple[int, ...]
 
 
 class Bins:
@@ -57,8 +58,8 @@ class Bins:
         with ExitStack() as held:
             self.lists = keep(held, device.allocate(4 * BINS * self.stride))
             # counts first, from a place of their own the totals: both are cleared, and read, in one go
-            self.counts = keep(held, device.allocate(PART_ALIGNMENT + 8 * BINS))
-            self._totals = keep(held, device.part(self.counts, PART_ALIGNMENT, 8 * BINS))
+            self.counts = keep(held, device.allocate(PART_ALIGNMENT + 12 * BINS))
+            self._totals = keep(held, device.part(self.counts, PART_ALIGNMENT, 12 * BINS))
             self._held = held.pop_all()
 
     def by_products(self, a: Storage, b: Storage, c: Storage, listed: tuple[Buffer, int] | None = None) -> None:
@@ -85,10 +86,10 @@ class Bins:
 
     def read(self) -> Counts:
         """Wait for what is queued and return what the bins have."""
-        words = np.empty(PART_ALIGNMENT // 4 + 2 * BINS, np.int32)
+        words = np.empty(PART_ALIGNMENT // 4 + 3 * BINS, np.int32)
         self._device.download(self.counts, words)
-        high, low = words[PART_ALIGNMENT // 4 :].reshape(BINS, 2).astype(np.int64).T
-        return Counts(tuple(words[:BINS].tolist()), tuple((high * 65536 + low).tolist()))
+        high, low, largest = words[PART_ALIGNMENT // 4 :].reshape(BINS, 3).astype(np.int64).T
+        return Counts(tuple(words[:BINS].tolist()), tuple((high * 65536 + low).tolist()), tuple(largest.tolist()))
 
     def release(self) -> None:
         """Give the memory back."""

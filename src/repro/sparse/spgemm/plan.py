@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from repro.codegen.targets import Target
+from repro.sparse.dynamic.layout import MOST_ENTRIES
 from repro.sparse.spgemm.shapes import (
     BINS,
     EXPECTED,
@@ -31,22 +33,45 @@ class Plan:
     shapes: tuple[HashShape | SortShape | None, ...]
 
 
-def plan_products(target: Target, scalar_bytes: int, expected: tuple[int, ...] = EXPECTED) -> Plan:
+def plan_products(
+    target: Target,
+    scalar_bytes: int,
+    expected: tuple[int, ...] = EXPECTED,
+    largest: tuple[int, ...] = (*LIMITS, MOST_ENTRIES),
+) -> Plan:
     """Return a plan for rows that are binned by their products.
 
     Parameters
     ----------
     expected
         How many products an entry is expected to be the sum of, `(BINS,)`.
+    largest
+        The most products of a row of each bin, `(BINS,)`.
+    """
+    entries = [-(-products // fewer) for products, fewer in zip(largest, expected, strict=True)]
+    return plan_entries(target, scalar_bytes, entries, largest)
+
+
+def plan_entries(
+    target: Target, scalar_bytes: int, entries: Sequence[int], products: Sequence[int] | None = None
+) -> Plan:
+    """Return a plan by which no row of so many entries has more than its table has slots.
+
+    Parameters
+    ----------
+    entries
+        Of the largest row of each bin, `(BINS,)`.
+    products
+        Of each bin's rows at the most; None: not known.
     """
     shapes = hash_shapes(target, scalar_bytes)
-    entries = [-(-limit // fewer) for limit, fewer in zip(LIMITS, expected[: BINS - 1], strict=True)]
-    return Plan((*(smallest(shapes, count) for count in entries), None))
+    given = zip(entries, products or [0] * BINS, strict=True)
+    return Plan(tuple(smallest(shapes, count, of_products) for count, of_products in given))
 
 
 def plan_for_any(target: Target, scalar_bytes: int) -> Plan:
     """Return a plan by which no row has more columns than a table has slots, binned by its entries or its products."""
-    return plan_products(target, scalar_bytes, (1,) * BINS)
+    return plan_entries(target, scalar_bytes, (*LIMITS, MOST_ENTRIES))
 
 
 def roomy_plan(target: Target, scalar_bytes: int) -> Plan:

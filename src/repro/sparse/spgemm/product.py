@@ -23,7 +23,7 @@ from repro.sparse.launches import Load
 from repro.sparse.scan import Scan
 from repro.sparse.spgemm.bins import Bins, Counts
 from repro.sparse.spgemm.factors import Factors, too_many
-from repro.sparse.spgemm.plan import Plan, plan_for_any, plan_products, roomy_plan
+from repro.sparse.spgemm.plan import Plan, plan_entries, plan_for_any, plan_products, roomy_plan
 from repro.sparse.spgemm.rows import Rows
 from repro.sparse.spgemm.sample import LEAST_PRODUCTS, take_sample
 from repro.sparse.spgemm.shapes import EXPECTED
@@ -48,7 +48,7 @@ class Multiplication:
     plan
         Which kernels rows are for by their products; None: those that a sample of them fits, or is expected to.
     numeric
-        Which kernels rows are for by their entries, in the numeric phase; None: the smallest that fit.
+        Which kernels rows are for by their entries, in the numeric phase; None: those that fit.
     """
 
     def __init__(
@@ -60,12 +60,14 @@ class Multiplication:
         numeric: Plan | None = None,
     ) -> None:
         self.device, self.load = device, load
-        scalar_bytes = np.dtype(dtype).itemsize
-        self.usual = plan or plan_products(device.target, scalar_bytes)
-        self.chosen = plan is not None
+        self._scalar_bytes = scalar_bytes = np.dtype(dtype).itemsize
+        self.usual, self.filling = plan, numeric
         self.roomy = roomy_plan(device.target, scalar_bytes)
         self.careful = plan_for_any(device.target, scalar_bytes)
-        self.numeric = numeric or self.careful
+
+    def plan_filling(self, counts: Counts) -> Plan:
+        """Return which kernels rows are for that are binned by their entries."""
+        return self.filling or plan_entries(self.device.target, self._scalar_bytes, counts.largest)
 
     def in_one_phase(self, factors: Factors, segments: int = 1) -> Storage:
         """Return C = A B, each row in one segment without room; rows lie in any order, and so do their columns.
@@ -120,7 +122,8 @@ class Multiplication:
             bins = keep(held, Bins(self.device, self.load(f"count-{factors.format}"), c.shape[0]))
             bins.by_sizes(c)
             rows = Rows(self.device, self.load, factors, c, bins, bins.counts)
-            yield rows.bind("numeric", bins.read(), self.numeric, held)
+            counts = bins.read()
+            yield rows.bind("numeric", counts, self.plan_filling(counts), held)
             self.device.synchronize()
 
 
@@ -140,8 +143,9 @@ class Steps:
         self._bins = keep(held, Bins(of.device, of.load(f"count-{factors.format}"), factors.shape[0]))
         self._left = keep(held, of.device.allocate(4 * self._bins.stride))
         self._rows = Rows(of.device, of.load, factors, c, self._bins, self._left)
-        self._counts = Counts((), ())
-        self._usual, self._expected = of.usual, 0
+        self._counts = Counts((), (), ())
+        self._expected = 0
+        self._usual = of.usual or of.careful
 
     @property
     def all(self) -> Mapping[str, Callable[[], None]]:
@@ -159,13 +163,14 @@ class Steps:
         of, factors, c = self._of, self._factors, self.c
         self._bins.by_products(factors.a, factors.b, c)
         self._counts = self._bins.read()
+        target, number = of.device.target, c.dtype.itemsize
         if sum(self._counts.totals) < LEAST_PRODUCTS:
             self._expected = _expected(self._counts)
+            self._usual = of.usual or plan_products(target, number, largest=self._counts.largest)
             return
         sample = take_sample(of.device, of.load, factors, c, self._bins, self._counts)
         self._expected = min(sample.entries_of(self._counts), MOST_ENTRIES)
-        if not of.chosen:
-            self._usual = sample.plan(of.device.target, c.dtype.itemsize)
+        self._usual = of.usual or sample.plan(target, number)
 
     # one phase -----------------------------------------------------------------------------------------------------
 
@@ -230,7 +235,7 @@ class Steps:
 
     def numeric(self) -> None:
         """Compute rows where they have their places."""
-        self._rows.bind("numeric", self._counts, self._of.numeric, self._held)()
+        self._rows.bind("numeric", self._counts, self._of.plan_filling(self._counts), self._held)()
 
     def _state(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         words = np.empty(state.WORDS, np.int32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from repro.sparse.kernels import Kernels
 from repro.sparse.launches import Load
 from repro.sparse.spgemm.bins import Bins, Counts
 from repro.sparse.spgemm.factors import Factors
-from repro.sparse.spgemm.plan import Plan, roomy_plan
+from repro.sparse.spgemm.plan import Plan, plan_entries, roomy_plan
 from repro.sparse.spgemm.rows import Rows
-from repro.sparse.spgemm.shapes import BINS, hash_shapes, smallest
+from repro.sparse.spgemm.shapes import BINS
 from repro.sparse.work import keep
 
 #: Rows of a bin that are looked at, and the least products for which that is worth the wait.
@@ -46,19 +46,21 @@ class Sample:
         Of all of them; of rows with more columns than the largest table has slots none are counted.
     largest
         Entries of the largest.
+    products
+        The most that a row of each bin is the sum of, whether it was looked at or not.
     """
 
     rows: tuple[int, ...]
     entries: tuple[int, ...]
     largest: tuple[int, ...]
+    products: tuple[int, ...]
 
     def plan(self, target: Target, scalar_bytes: int) -> Plan:
         """Return the plan for rows like these: for the largest of a bin there are slots."""
-        shapes, roomy = hash_shapes(target, scalar_bytes), roomy_plan(target, scalar_bytes)
-        planned = (
-            smallest(shapes, size) if size else kept for size, kept in zip(self.largest, roomy.shapes, strict=True)
-        )
-        return Plan(tuple(planned))
+        fitting = plan_entries(target, scalar_bytes, self.largest, self.products)
+        roomy = roomy_plan(target, scalar_bytes)
+        given = zip(self.largest, fitting.shapes, roomy.shapes, strict=True)
+        return Plan(tuple(shape if size else kept for size, shape, kept in given))
 
     def entries_of(self, counts: Counts) -> int:
         """Return how many entries all rows of the bins have, about."""
@@ -84,7 +86,7 @@ def take_sample(device: Device, load: Load, factors: Factors, c: Storage, bins: 
         left, sums = keep(held, device.allocate(4 * BINS * ROWS)), keep(held, device.allocate(8 * BINS))
         given: list[Argument] = [np.int32(bins.stride), bins.lists, bins.counts, listed.lists, listed.counts]
         kernels.blocks("take_sample", BINS, [np.int32(ROWS), *given])()
-        some = Counts(tuple(min(rows, ROWS) for rows in counts.rows), counts.totals)
+        some = replace(counts, rows=tuple(min(rows, ROWS) for rows in counts.rows))
         plan = roomy_plan(device.target, c.dtype.itemsize)
         Rows(device, load, factors, c, listed, left).bind("symbolic", some, plan, held)()
         kernels.blocks("sum_sample", BINS, [np.int32(ROWS), listed.lists, listed.counts, c.sizes, sums])()
@@ -92,4 +94,4 @@ def take_sample(device: Device, load: Load, factors: Factors, c: Storage, bins: 
         numbers = np.empty((BINS, 2), np.int32)
         device.download(sums, numbers)
     entries, largest = numbers.T.tolist()
-    return Sample(some.rows, tuple(entries), tuple(largest))
+    return Sample(some.rows, tuple(entries), tuple(largest), counts.largest)

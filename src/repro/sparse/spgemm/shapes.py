@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from repro.codegen.targets import Target
 
@@ -20,6 +22,8 @@ COLUMN_BYTES, KEY_BYTES = 4, 8
 EXPECTED = (2, 2, 4, 4, 8, 8, 16, 16, 32, 64, 64)
 #: How many lanes of a row are the fastest for tables of so many slots on a GPU; of larger tables all of a warp.
 LANES = {16: 2, 32: 4, 64: 4, 128: 8, 256: 16}
+#: Products of a row from which on twice as many are faster for tables of 64.
+LONG_ROW = 500
 
 
 @dataclass(frozen=True, order=True)
@@ -84,7 +88,8 @@ class SortShape:
         return self.width * self.rows
 
 
-def hash_shapes(target: Target, scalar_bytes: int) -> list[HashShape]:
+@cache
+def hash_shapes(target: Target, scalar_bytes: int) -> tuple[HashShape, ...]:
     """Return the hash tables that there are kernels for, for numbers of so many bytes."""
     if target.dialect == "opencl":
         widths = {1: tuple(2**bits for bits in range(5, 12))}
@@ -93,7 +98,7 @@ def hash_shapes(target: Target, scalar_bytes: int) -> list[HashShape]:
         # all lanes of a warp go through a table together, so that none has fewer slots than a row has lanes
         tables = [16 << bits for bits in range(8)]
         widths = {width: tuple(table for table in tables if width <= table <= most[width]) for width in most}
-    return [_hash_shape(target, width, table, scalar_bytes) for width, tables in widths.items() for table in tables]
+    return tuple(_hash_shape(target, width, table, scalar_bytes) for width, of in widths.items() for table in of)
 
 
 def _hash_shape(target: Target, width: int, table: int, scalar_bytes: int) -> HashShape:
@@ -116,12 +121,20 @@ def sort_shapes(target: Target, scalar_bytes: int) -> list[SortShape]:
     return made
 
 
-def smallest(shapes: list[HashShape], entries: int) -> HashShape | None:
+def smallest(shapes: Sequence[HashShape], entries: int, products: int = 0) -> HashShape | None:
     """Return the fastest shape of those with the smallest table for so many entries; None: there is none.
 
-    Three slots in four are taken at the most, so that the next free one is near.
+    Seven slots in eight are taken at the most: more time is lost by larger tables than by searching fuller ones.
+
+    Parameters
+    ----------
+    products
+        Of a row at the most: lanes of long rows wait for each other less where they are more.
     """
-    fitting = [shape for shape in shapes if 3 * shape.table >= 4 * entries]
-    return min(
-        fitting, key=lambda shape: (shape.table, abs(shape.width - LANES.get(shape.table, shape.table))), default=None
-    )
+    fitting = [shape for shape in shapes if 7 * shape.table >= 8 * entries]
+
+    def rank(shape: HashShape) -> tuple[int, int]:
+        lanes = 8 if shape.table == 64 and products >= LONG_ROW else LANES.get(shape.table, shape.table)
+        return shape.table, abs(shape.width - lanes)
+
+    return min(fitting, key=rank, default=None)

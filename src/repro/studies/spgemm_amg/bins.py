@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from repro.bench.workspace import Workspace
 from repro.codegen.targets import Target
 from repro.sparse.built import Built
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.spgemm.bins import Bins, Counts
+from repro.sparse.spgemm.bins import Bins
 from repro.sparse.spgemm.factors import Factors
 from repro.sparse.spgemm.plan import Plan
 from repro.sparse.spgemm.product import Multiplication
@@ -89,7 +90,7 @@ class BinKernel(Product, Candidate):
         scratch = ExitStack()
         work.at_end(scratch.close)
         rows = Rows(device, work.program, factors, c, bins, left)
-        self.launch = rows.bind(self.id.mode, Counts(only, counts.totals), plan, scratch)
+        self.launch = rows.bind(self.id.mode, replace(counts, rows=only), plan, scratch)
         if self.mode == "one":
             self._restore = lambda: device.fill(c.state, 0)
 

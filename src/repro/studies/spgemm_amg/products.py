@@ -88,7 +88,9 @@ class Product(Multiplied):
     def multiplication(self, work: Work, phases: int) -> Multiplication:
         """Return what multiplies in so many phases, with the kernels that were chosen, if any were."""
         target, dtype = work.device.target, operands_of(work.workspace).dtype
-        plans = self._plans or Plans()
+        if self._plans is None:
+            return Multiplication(work.device, work.program, dtype)
+        plans = self._plans
         # what was chosen for one phase may be a sort, which finds no sizes
         in_one = plans.on(target, dtype.itemsize, "one") if phases == 1 else None
         return Multiplication(work.device, work.program, dtype, in_one, plans.on(target, dtype.itemsize, "numeric"))
