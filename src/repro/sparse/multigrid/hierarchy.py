@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from repro.devices.base import Device
 from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.kernels import Kernels
 from repro.sparse.launches import Load
 from repro.sparse.multigrid.device import Run
 from repro.sparse.multigrid.levels import Coarsening, DeviceLevel, Multiply, NearNull
@@ -53,13 +54,12 @@ def set_up_on(
     OutOfDeviceMemory
     """
     settings = settings or Settings()
-    n = a.shape[0]
-    vectors = np.ones((n, 1)) if near_null is None else np.asarray(near_null)
+    vectors = None if near_null is None else np.asarray(near_null)
     _check(a, vectors, unknowns)
     multiply = multiply or Multiplication(device, load, a.dtype).in_one_phase
     levels: list[DeviceLevel] = []
     nnz = a.report().pointer
-    near = NearNull(device.upload(np.ascontiguousarray(vectors, a.dtype).ravel()), vectors.shape[1])
+    near = _ones(device, load, a) if vectors is None else _upload(device, vectors, a.dtype)
     try:
         while True:
             with device.pooling(), ExitStack() as of_level:
@@ -152,10 +152,23 @@ def _coarsen(
     return replace(level, t=t, ap=ap) if refreshable else level, a, nnz, coarse_near
 
 
-def _check(a: Storage, vectors: NDArray[np.floating], unknowns: int) -> None:
+def _ones(device: Device, load: Load, a: Storage) -> NearNull:
+    """Return the constant vector."""
+    n, with_room = a.shape[0], device.allocate(max(a.shape[0], 1) * a.dtype.itemsize)
+    Kernels(device, load("setup")).over("fill_ones", n, [np.int32(n), with_room])()
+    return NearNull(with_room, 1)
+
+
+def _upload(device: Device, vectors: NDArray[np.floating], dtype: np.dtype[np.floating]) -> NearNull:
+    return NearNull(device.upload(np.ascontiguousarray(vectors, dtype).ravel()), vectors.shape[1])
+
+
+def _check(a: Storage, vectors: NDArray[np.floating] | None, unknowns: int) -> None:
     if a.shape[0] != a.shape[1]:
         raise ReproError("multigrid needs a square matrix", expected="as many columns as rows", actual=a.shape)
     if unknowns < 1 or a.shape[0] % unknowns:
         raise ReproError("the unknowns of a node do not divide the rows", expected=a.shape[0], actual=unknowns)
+    if vectors is None:
+        return
     if vectors.ndim != 2 or vectors.shape[0] != a.shape[0] or not vectors.shape[1]:
         raise ReproError("the near null space does not fit", expected=f"({a.shape[0]}, k)", actual=tuple(vectors.shape))

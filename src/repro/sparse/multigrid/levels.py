@@ -16,6 +16,10 @@ from repro.sparse.multigrid.settings import Settings
 from repro.sparse.spgemm.factors import Factors
 from repro.sparse.spgemm.product import Multiplication
 
+#: Steps of the kernel `largest_near`.
+WITHIN_ONE, WITHIN_TWO, SPREAD = range(3)
+#: Rounds of the search for an independent set after which it is seen whether there is more to do.
+ROUNDS = 2
 #: Returns a product whose rows lie in one segment each, without room.
 Multiply = Callable[[Factors], Storage]
 
@@ -133,23 +137,25 @@ class Coarsening:
         nodes = [n, unknowns, float(self._settings.theta), level.diagonal, *rows_of(level.a)]
         tuples, near, largest = (run.numbers(n, np.int64) for _ in range(3))
 
-        def largest_near(numbers: Buffer, result: Buffer, spread: bool) -> None:
-            run.setup(f"largest_near{plain}_w{lanes}", n, *nodes, int(spread), numbers, result, lanes=lanes)
+        def largest_near(numbers: Buffer, result: Buffer, step: int) -> None:
+            run.setup(f"largest_near{plain}_w{lanes}", n, *nodes, step, tuples, numbers, result, lanes=lanes)
 
         run.setup("begin_set", n, n, tuples)
+        run.device.fill(near, 0)
         undecided, some = run.numbers(1, np.int32), True
         while some:
-            run.device.fill(undecided, 0)
-            largest_near(tuples, near, spread=False)
-            largest_near(near, largest, spread=False)
-            run.setup("decide", n, n, largest, tuples, undecided)
+            for _ in range(ROUNDS):
+                run.device.fill(undecided, 0)
+                largest_near(tuples, near, WITHIN_ONE)
+                largest_near(near, largest, WITHIN_TWO)
+                run.setup("decide", n, n, largest, tuples, undecided)
             some = bool(run.download(undecided, 1, np.int32)[0])
         roots = run.numbers(n, np.int32)
         run.setup(f"begin_aggregates{plain}_w{lanes}", n, *nodes, tuples, roots, near, lanes=lanes)
         numbers = run.numbers(n + 1, np.int32)
         count = run.offsets(roots, numbers, n)
-        largest_near(near, largest, spread=True)
-        largest_near(largest, near, spread=True)
+        largest_near(near, largest, SPREAD)
+        largest_near(largest, near, SPREAD)
         named, keys = run.device.allocate(4 * max(n, 1)), run.numbers(n, np.int32)
         run.setup("name_aggregates", n, n, near, numbers, named, keys)
         return named, keys, count
@@ -191,7 +197,7 @@ class Coarsening:
         lanes = run.lanes(level.a, level.nnz)
         basis, whole, stride = run.vectors(steps + 1, n)
         w, blocks = run.scalars(n), run.blocks_over(n)
-        # of each step the products with the vectors before, and the square of what is left; of the first vector only this
+        # of each step the products with the vectors before, and the square of what is left
         numbers = run.zeros(2 * (steps + 1) * COLUMN, np.float64)
         products, squares = ([run.column(numbers, at * (steps + 1) + j) for j in range(steps + 1)] for at in (0, 1))
         shares, of_square = run.numbers(blocks * (steps + 1), np.float64), run.numbers(blocks, np.float64)

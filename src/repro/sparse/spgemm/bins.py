@@ -19,6 +19,10 @@ def arguments_of(matrix: Storage) -> list[Argument]:
     return [np.int32(matrix.pitch), matrix.table, matrix.sizes, matrix.columns, matrix.values]
 
 
+#: What there is beside the counts of rows: of each bin three numbers, and one more.
+_WORDS = 3 * BINS + 1
+
+
 @dataclass(frozen=True)
 class Counts:
     """What the bins have.
@@ -29,11 +33,19 @@ class Counts:
         Rows of each, `(BINS,)`.
     totals, largest
         Products, or entries, of each bin's rows, and of the largest.
+    entries
+        Entries of A that the rows have, where they are listed by their products; else 0.
     """
 
     rows: tuple[int, ...]
     totals: tuple[int, ...]
     largest: tuple[int, ...]
+    entries: int = 0
+
+    @property
+    def mean_row(self) -> float:
+        """Entries of B's rows in the mean, as often as each is met; 0 where that is not known."""
+        return sum(self.totals) / self.entries if self.entries else 0.0
 
 
 class Bins:
@@ -58,8 +70,8 @@ class Bins:
         with ExitStack() as held:
             self.lists = keep(held, device.allocate(4 * BINS * self.stride))
             # counts first, from a place of their own the totals: both are cleared, and read, in one go
-            self.counts = keep(held, device.allocate(PART_ALIGNMENT + 12 * BINS))
-            self._totals = keep(held, device.part(self.counts, PART_ALIGNMENT, 12 * BINS))
+            self.counts = keep(held, device.allocate(PART_ALIGNMENT + 4 * _WORDS))
+            self._totals = keep(held, device.part(self.counts, PART_ALIGNMENT, 4 * _WORDS))
             self._held = held.pop_all()
 
     def by_products(self, a: Storage, b: Storage, c: Storage, listed: tuple[Buffer, int] | None = None) -> None:
@@ -86,10 +98,11 @@ class Bins:
 
     def read(self) -> Counts:
         """Wait for what is queued and return what the bins have."""
-        words = np.empty(PART_ALIGNMENT // 4 + 3 * BINS, np.int32)
+        words = np.empty(PART_ALIGNMENT // 4 + _WORDS, np.int32)
         self._device.download(self.counts, words)
-        high, low, largest = words[PART_ALIGNMENT // 4 :].reshape(BINS, 3).astype(np.int64).T
-        return Counts(tuple(words[:BINS].tolist()), tuple((high * 65536 + low).tolist()), tuple(largest.tolist()))
+        *of_bins, entries = words[PART_ALIGNMENT // 4 :].astype(np.int64).tolist()
+        totals = tuple(high * 65536 + low for high, low in zip(of_bins[::3], of_bins[1::3], strict=True))
+        return Counts(tuple(words[:BINS].tolist()), totals, tuple(of_bins[2::3]), entries)
 
     def release(self) -> None:
         """Give the memory back."""

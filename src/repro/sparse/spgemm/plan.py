@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from repro.codegen.targets import Target
 from repro.sparse.dynamic.layout import MOST_ENTRIES
@@ -38,6 +39,7 @@ def plan_products(
     scalar_bytes: int,
     expected: tuple[int, ...] = EXPECTED,
     largest: tuple[int, ...] = (*LIMITS, MOST_ENTRIES),
+    mean_row: float = 0.0,
 ) -> Plan:
     """Return a plan for rows that are binned by their products.
 
@@ -47,13 +49,19 @@ def plan_products(
         How many products an entry is expected to be the sum of, `(BINS,)`.
     largest
         The most products of a row of each bin, `(BINS,)`.
+    mean_row
+        Entries of B's rows in the mean; 0: not known.
     """
     entries = [-(-products // fewer) for products, fewer in zip(largest, expected, strict=True)]
-    return plan_entries(target, scalar_bytes, entries, largest)
+    return plan_entries(target, scalar_bytes, entries, largest, mean_row)
 
 
 def plan_entries(
-    target: Target, scalar_bytes: int, entries: Sequence[int], products: Sequence[int] | None = None
+    target: Target,
+    scalar_bytes: int,
+    entries: Sequence[int],
+    products: Sequence[int] | None = None,
+    mean_row: float = 0.0,
 ) -> Plan:
     """Return a plan by which no row of so many entries has more than its table has slots.
 
@@ -63,22 +71,26 @@ def plan_entries(
         Of the largest row of each bin, `(BINS,)`.
     products
         Of each bin's rows at the most; None: not known.
+    mean_row
+        Entries of B's rows in the mean; 0: not known.
     """
-    shapes = hash_shapes(target, scalar_bytes)
     given = zip(entries, products or [0] * BINS, strict=True)
-    return Plan(tuple(smallest(shapes, count, of_products) for count, of_products in given))
+    return Plan(tuple(smallest(target, scalar_bytes, count, of_products, mean_row) for count, of_products in given))
 
 
+@cache
 def plan_for_any(target: Target, scalar_bytes: int) -> Plan:
     """Return a plan by which no row has more columns than a table has slots, binned by its entries or its products."""
     return plan_entries(target, scalar_bytes, (*LIMITS, MOST_ENTRIES))
 
 
+@cache
 def roomy_plan(target: Target, scalar_bytes: int) -> Plan:
     """Return a plan by which rows are given slots for all their products, or the largest table that there is."""
     shapes = hash_shapes(target, scalar_bytes)
     largest = max(shapes, key=lambda shape: (shape.table, shape.width))
-    return Plan(tuple(smallest(shapes, limit) or largest for limit in (*LIMITS, LIMITS[-1])))
+    fitting = (smallest(target, scalar_bytes, limit) for limit in (*LIMITS, MOST_ENTRIES))
+    return Plan(tuple(shape or largest for shape in fitting))
 
 
 def papers_plan(target: Target, scalar_bytes: int, width: int = 32, rows: int = 1) -> Plan:

@@ -166,7 +166,9 @@ class Steps:
         target, number = of.device.target, c.dtype.itemsize
         if sum(self._counts.totals) < LEAST_PRODUCTS:
             self._expected = _expected(self._counts)
-            self._usual = of.usual or plan_products(target, number, largest=self._counts.largest)
+            self._usual = of.usual or plan_products(
+                target, number, largest=self._counts.largest, mean_row=self._counts.mean_row
+            )
             return
         sample = take_sample(of.device, of.load, factors, c, self._bins, self._counts)
         self._expected = min(sample.entries_of(self._counts), MOST_ENTRIES)

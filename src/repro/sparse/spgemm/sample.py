@@ -14,13 +14,15 @@ from repro.sparse.kernels import Kernels
 from repro.sparse.launches import Load
 from repro.sparse.spgemm.bins import Bins, Counts
 from repro.sparse.spgemm.factors import Factors
-from repro.sparse.spgemm.plan import Plan, plan_entries, roomy_plan
+from repro.sparse.spgemm.plan import Plan, plan_entries, plan_products, roomy_plan
 from repro.sparse.spgemm.rows import Rows
 from repro.sparse.spgemm.shapes import BINS
 from repro.sparse.work import keep
 
 #: Rows of a bin that are looked at, and the least products for which that is worth the wait.
-ROWS, LEAST_PRODUCTS = 128, 8_000_000
+ROWS, LEAST_PRODUCTS = 128, 30_000_000
+#: A bin with fewer of all products is not looked at.
+LEAST_SHARE = 0.05
 #: Entries to have memory for, over those that a sample speaks for.
 SPARE = 1.15
 
@@ -45,29 +47,32 @@ class Sample:
     entries
         Of all of them; of rows with more columns than the largest table has slots none are counted.
     largest
-        Entries of the largest.
+        Entries of the largest; 0 where none was looked at.
     products
         The most that a row of each bin is the sum of, whether it was looked at or not.
+    mean_row
+        Entries of B's rows in the mean.
     """
 
     rows: tuple[int, ...]
     entries: tuple[int, ...]
     largest: tuple[int, ...]
     products: tuple[int, ...]
+    mean_row: float
 
     def plan(self, target: Target, scalar_bytes: int) -> Plan:
         """Return the plan for rows like these: for the largest of a bin there are slots."""
-        fitting = plan_entries(target, scalar_bytes, self.largest, self.products)
-        roomy = roomy_plan(target, scalar_bytes)
-        given = zip(self.largest, fitting.shapes, roomy.shapes, strict=True)
-        return Plan(tuple(shape if size else kept for size, shape, kept in given))
+        fitting = plan_entries(target, scalar_bytes, self.largest, self.products, self.mean_row)
+        usual = plan_products(target, scalar_bytes, largest=self.products, mean_row=self.mean_row)
+        given = zip(self.rows, self.largest, fitting.shapes, usual.shapes, strict=True)
+        return Plan(tuple(shape if rows and size else kept for rows, size, shape, kept in given))
 
     def entries_of(self, counts: Counts) -> int:
         """Return how many entries all rows of the bins have, about."""
         known = zip(self.rows, self.entries, counts.rows, counts.totals, strict=True)
-        # where none was counted, a row has an entry of each product at the most
+        # where none was counted, a row has an entry for each product at the most
         return sum(
-            int(SPARE * all_rows * entries / rows) + rows if entries else products
+            int(SPARE * all_rows * entries / rows) + rows if rows and entries else products
             for rows, entries, all_rows, products in known
             if all_rows
         )
@@ -86,7 +91,9 @@ def take_sample(device: Device, load: Load, factors: Factors, c: Storage, bins: 
         left, sums = keep(held, device.allocate(4 * BINS * ROWS)), keep(held, device.allocate(8 * BINS))
         given: list[Argument] = [np.int32(bins.stride), bins.lists, bins.counts, listed.lists, listed.counts]
         kernels.blocks("take_sample", BINS, [np.int32(ROWS), *given])()
-        some = replace(counts, rows=tuple(min(rows, ROWS) for rows in counts.rows))
+        least = LEAST_SHARE * sum(counts.totals)
+        given_rows = zip(counts.rows, counts.totals, strict=True)
+        some = replace(counts, rows=tuple(min(rows, ROWS) if total >= least else 0 for rows, total in given_rows))
         plan = roomy_plan(device.target, c.dtype.itemsize)
         Rows(device, load, factors, c, listed, left).bind("symbolic", some, plan, held)()
         kernels.blocks("sum_sample", BINS, [np.int32(ROWS), listed.lists, listed.counts, c.sizes, sums])()
@@ -94,4 +101,4 @@ def take_sample(device: Device, load: Load, factors: Factors, c: Storage, bins: 
         numbers = np.empty((BINS, 2), np.int32)
         device.download(sums, numbers)
     entries, largest = numbers.T.tolist()
-    return Sample(some.rows, tuple(entries), tuple(largest), counts.largest)
+    return Sample(some.rows, tuple(entries), tuple(largest), counts.largest, counts.mean_row)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -121,7 +120,9 @@ def sort_shapes(target: Target, scalar_bytes: int) -> list[SortShape]:
     return made
 
 
-def smallest(shapes: Sequence[HashShape], entries: int, products: int = 0) -> HashShape | None:
+def smallest(
+    target: Target, scalar_bytes: int, entries: int, products: int = 0, mean_row: float = 0.0
+) -> HashShape | None:
     """Return the fastest shape of those with the smallest table for so many entries; None: there is none.
 
     Seven slots in eight are taken at the most: more time is lost by larger tables than by searching fuller ones.
@@ -130,11 +131,22 @@ def smallest(shapes: Sequence[HashShape], entries: int, products: int = 0) -> Ha
     ----------
     products
         Of a row at the most: lanes of long rows wait for each other less where they are more.
+    mean_row
+        Entries of B's rows in the mean: more lanes would have nothing to do; 0: not known.
     """
-    fitting = [shape for shape in shapes if 7 * shape.table >= 8 * entries]
+    most_lanes = 1 << (int(mean_row).bit_length() - 1) if mean_row >= 1 else target.warp
+    fastest = _fastest(target, scalar_bytes, products >= LONG_ROW, most_lanes)
+    return next((shape for shape in fastest if 7 * shape.table >= 8 * entries), None)
 
-    def rank(shape: HashShape) -> tuple[int, int]:
-        lanes = 8 if shape.table == 64 and products >= LONG_ROW else LANES.get(shape.table, shape.table)
-        return shape.table, abs(shape.width - lanes)
 
-    return min(fitting, key=rank, default=None)
+@cache
+def _fastest(target: Target, scalar_bytes: int, long_rows: bool, most_lanes: int) -> tuple[HashShape, ...]:
+    """Return the fastest shape for each size of a table, the smallest first."""
+    lanes = LANES | {64: 8} if long_rows else LANES
+    by_table: dict[int, list[HashShape]] = {}
+    for shape in hash_shapes(target, scalar_bytes):
+        by_table.setdefault(shape.table, []).append(shape)
+    return tuple(
+        min(by_table[table], key=lambda shape: abs(shape.width - min(lanes.get(shape.table, shape.table), most_lanes)))
+        for table in sorted(by_table)
+    )

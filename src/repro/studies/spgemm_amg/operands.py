@@ -147,6 +147,11 @@ class AmgOperands:
         return np.dtype(DTYPES[self.precision])
 
     @property
+    def given_null(self) -> NDArray[np.float64] | None:
+        """What a set-up is given as near null space: nothing where that is the constant vector."""
+        return self.near_null if self.unknowns > 1 else None
+
+    @property
     def a(self) -> sp.csr_array:
         """The matrix."""
         return self.levels[0].a

@@ -123,7 +123,7 @@ class SetUp(OnMultigrid, SetsUp):
 
         def set_up() -> list[DeviceLevel]:
             a.hold()  # a hierarchy gives its matrices back
-            return set_up_on(work.device, work.program, a, operands.near_null, operands.unknowns, multiply=multiply)
+            return set_up_on(work.device, work.program, a, operands.given_null, operands.unknowns, multiply=multiply)
 
         def launch() -> None:
             self._levels = set_up()
@@ -308,7 +308,7 @@ class Solution(OnMultigrid, Solves):
     def bind(self, work: Work, operands: AmgOperands) -> None:
         """Set the hierarchy up."""
         a = upload(work.workspace, operands.a)
-        levels = set_up_on(work.device, work.program, a, operands.near_null, operands.unknowns)
+        levels = set_up_on(work.device, work.program, a, operands.given_null, operands.unknowns)
         work.at_end(lambda: _release(levels))
         solver = work.keep(Solver(work.device, work.program, levels))
         work.device.write(solver.b, operands.b)
