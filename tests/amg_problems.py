@@ -82,11 +82,12 @@ def only_multiplied(a: sp.csr_array, precision: str = "double") -> AmgOperands:
 
 
 def around_limits() -> tuple[sp.csr_array, list[int]]:
-    """Return a square matrix, and how many products its first rows of A A have: a limit of a bin, or one more or less.
+    """Return a square matrix, and how many products its first rows of A A have: around each limit of a bin.
 
-    Row i of them meets itself, of two entries, and one other row, whose entries meet rows of one entry.
+    They have an entry fewer than products. Row i of them meets itself, of two entries, and one other row, whose entries
+    meet rows of one entry.
     """
-    wanted = sorted(limit + more for limit in LIMITS for more in (-1, 0, 1))
+    wanted = sorted(limit + more for limit in LIMITS for more in (-1, 0, 1, 2))
     k, n = len(wanted), 2 * len(wanted) + LIMITS[-1]
     generator = np.random.default_rng(3)
     rows, columns = [np.arange(n), np.arange(k)], [np.arange(n), k + np.arange(k)]

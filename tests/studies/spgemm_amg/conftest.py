@@ -58,7 +58,7 @@ def live(monkeypatch: pytest.MonkeyPatch) -> dict[int, OpenClBuffer]:
 
     def released(self: OpenClBuffer) -> None:
         release(self)
-        del buffers[id(self)]
+        buffers.pop(id(self), None)
 
     monkeypatch.setattr(OpenClBuffer, "__init__", made)
     monkeypatch.setattr(OpenClBuffer, "release", released)
