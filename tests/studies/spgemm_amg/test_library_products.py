@@ -64,7 +64,7 @@ def test_scipys_product_is_right(workspace_of, problem, precision):
         expected = operands.expected(name)
         assert product.columns == {
             "what": "product", "product": name, "routine": "csr", "format": "csr",
-            "products": expected.products.sum(), "nonzeros": expected.sizes.sum(),
+            "products": expected.products.sum(), "nonzeros": expected.sizes.sum(), "rows": len(expected.sizes),
         }  # fmt: skip
         assert product.identity == f"{scipy.__version__} {product.name}"
         factors = operands.factor(name)
