@@ -37,6 +37,10 @@ class Machine:
         Pairs that can reach each other's memory.
     lost
         Whether the contexts are lost by a fault: the driver answers every call with an error.
+    room
+        Bytes that each GPU has left.
+    allocated
+        Sizes of what was taken from the driver, in turn.
     """
 
     def __init__(self, gpus):
@@ -45,6 +49,7 @@ class Machine:
         self.enabled = []
         self.streams, self.memory = {}, {}
         self.lost = False
+        self.room, self.allocated = [(1 << 40) + gpu for gpu in range(gpus)], []
 
     @property
     def current(self):
@@ -122,14 +127,20 @@ def make_pycuda(machine):
 
     class Allocation:
         def __init__(self, nbytes):
-            self.gpu, self.address = machine.current, 1 << 20 | len(machine.memory) << 8
+            if nbytes > machine.room[machine.current]:
+                raise driver.MemoryError("out of memory")
+            self.gpu, self.nbytes = machine.current, nbytes
+            self.address = 1 << 20 | len(machine.allocated) << 8
             machine.memory[self.address] = self
+            machine.allocated.append(nbytes)
+            machine.room[self.gpu] -= nbytes
 
         def __int__(self):
             return self.address
 
         def free(self):
             del machine.memory[self.address]
+            machine.room[self.gpu] += self.nbytes
 
     class Device:
         def __init__(self, ordinal):
@@ -162,13 +173,62 @@ def make_pycuda(machine):
         get_driver_version=lambda: 12080,
         get_version=lambda: (12, 8, 0),
         mem_alloc=Allocation,
-        mem_get_info=lambda: (machine.current, 0),
+        mem_get_info=lambda: (machine.room[machine.current], 0),
         memset_d8_async=lambda pointer, byte, nbytes, stream: stream.add(FLUSH),
         memcpy_htod_async=lambda pointer, array, stream: stream.add(array.nbytes / BYTES_PER_MS),
         memcpy_dtoh_async=lambda array, pointer, stream: stream.add(array.nbytes / BYTES_PER_MS),
         module_from_file=lambda path: Program(),
     )
     return driver
+
+
+def make_tools(pycuda):
+    """Return `pycuda.tools`, whose pool gives a block again for as many bytes as it was taken for."""
+
+    class Block:
+        def __init__(self, pool, allocation):
+            self.pool, self.allocation = pool, allocation
+
+        def __int__(self):
+            return int(self.allocation)
+
+        def free(self):
+            self.pool.active_bytes -= self.allocation.nbytes
+            self.pool.kept.append(self.allocation)
+            if not self.pool.holding:
+                self.pool.free_held()
+
+    class DeviceMemoryPool:
+        def __init__(self):
+            self.kept, self.active_bytes, self.managed_bytes, self.holding = [], 0, 0, True
+
+        def allocate(self, nbytes):
+            allocation = next((kept for kept in self.kept if kept.nbytes == nbytes), None)
+            if allocation:
+                self.kept.remove(allocation)
+            else:
+                try:
+                    allocation = pycuda.mem_alloc(nbytes)
+                except pycuda.MemoryError:
+                    self.free_held()
+                    allocation = pycuda.mem_alloc(nbytes)
+                self.managed_bytes += nbytes
+            self.active_bytes += nbytes
+            return Block(self, allocation)
+
+        def free_held(self):
+            while self.kept:
+                allocation = self.kept.pop()
+                allocation.free()
+                self.managed_bytes -= allocation.nbytes
+
+        def stop_holding(self):
+            self.holding = False
+            self.free_held()
+
+    tools = ModuleType("pycuda.tools")
+    tools.DeviceMemoryPool = DeviceMemoryPool
+    return tools
 
 
 def make_driver(machine, pycuda):
@@ -284,6 +344,7 @@ def install(monkeypatch, gpus):
     modules = {
         "pycuda": ModuleType("pycuda"),
         "pycuda.driver": pycuda,
+        "pycuda.tools": make_tools(pycuda),
         "cuda": ModuleType("cuda"),
         "cuda.bindings": ModuleType("cuda.bindings"),
         "cuda.bindings.driver": make_driver(machine, pycuda),

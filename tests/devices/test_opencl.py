@@ -126,3 +126,42 @@ def test_what_the_runtime_reads_from_the_environment_is_part_of_the_driver(
     driver = cpu_device.environment()["driver"]
     monkeypatch.setenv("DPCPP_CPU_NUM_CUS", "1")
     assert cpu_device.environment()["driver"] == f"{driver} DPCPP_CPU_NUM_CUS=1"
+
+
+@pytest.fixture
+def program(tmp_path, cpu_device):
+    module = compile_module(SCALE, CPU, tmp_path / "scale.json")
+    return cpu_device.load(tmp_path / module.binary)
+
+
+def test_bindings_of_one_kernel_never_share_arguments(cpu_device, program):
+    ones = [cpu_device.upload(np.ones(16, np.float32)) for _ in range(3)]
+    launches = [cpu_device.bind(program.kernel("scale"), 1, 16, [np.int32(16), buffer]) for buffer in ones]
+    for times, launch in enumerate(launches, 1):
+        for _ in range(times):
+            launch()
+    got = np.empty(16, np.float32)
+    for times, buffer in enumerate(ones, 1):
+        cpu_device.download(buffer, got)
+        np.testing.assert_array_equal(got, 2.0**times)
+
+
+def test_a_kernel_that_was_dropped_is_used_again_and_one_that_is_bound_is_not(cpu_device, program):
+    buffer = cpu_device.upload(np.ones(16, np.float32))
+    first, second = program.kernel("scale"), program.kernel("scale")
+    handles = first.handle, second.handle
+    assert handles[0] is not handles[1]
+    launch = cpu_device.bind(first, 1, 16, [np.int32(16), buffer])
+    del first, second
+    third, fourth = program.kernel("scale"), program.kernel("scale")
+    assert third.handle is handles[1]  # the launch still has the first
+    assert fourth.handle not in handles
+    del launch
+    assert program.kernel("scale").handle is handles[0]
+
+
+def test_a_buffer_can_be_given_back_twice(cpu_device):
+    buffer = cpu_device.allocate(64)
+    part = cpu_device.part(buffer, 0, 16)
+    for held in (part, buffer, part, buffer):
+        held.release()

@@ -31,6 +31,7 @@ class OpenClBuffer:
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
+        self._held = True
 
     @property
     def nbytes(self) -> int:
@@ -38,8 +39,10 @@ class OpenClBuffer:
         return int(self.handle.size)
 
     def release(self) -> None:
-        """Give the memory back."""
-        self.handle.release()
+        """Give the memory back; harmless a second time, as a GPU's."""
+        if self._held:
+            self._held = False
+            self.handle.release()
 
 
 class OpenClKernel:

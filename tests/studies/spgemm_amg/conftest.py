@@ -1,11 +1,68 @@
-"""Campaigns of this study that were never measured."""
+"""The modules of the study, compiled for the CPU once, workspaces on it, and campaigns that were never measured."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from amg_campaign import Maker
 
 from repro.artifacts.data import Campaign
+from repro.bench.workspace import Workspace
+from repro.codegen.compile import compile_module, manifest_path
+from repro.codegen.targets import CPU
+from repro.devices.opencl import OpenClBuffer, OpenClDevice
+from repro.devices.several import Devices
+from repro.sparse.built import Built
+from repro.studies.spgemm_amg.operands import AmgOperands
+from repro.studies.spgemm_amg.paper import STUDY
+from repro.studies.spgemm_amg.render import MODULES, render_key
+
+
+@pytest.fixture(scope="session")
+def built(templates: Path, modules_folder: Path) -> dict[str, dict[str, Built]]:
+    """The modules by precision and name, beside the common one."""
+
+    def build(precision: str, name: str) -> Built:
+        manifest = manifest_path(CPU.name, STUDY, f"{precision}/{name}", modules_folder)
+        compile_module(render_key(templates, f"{precision}/{name}", CPU), CPU, manifest)
+        return Built.read(manifest)
+
+    return {precision: {name: build(precision, name) for name in MODULES} for precision in ("single", "double")}
+
+
+@pytest.fixture
+def workspace_of(cpu_device: OpenClDevice, modules_folder: Path) -> Iterator[Callable[[AmgOperands], Workspace]]:
+    """Open a workspace for operands."""
+    opened: list[Workspace] = []
+
+    def make(operands: AmgOperands) -> Workspace:
+        opened.append(Workspace(Devices([cpu_device]), operands, modules_folder, resident=16))
+        return opened[-1]
+
+    yield make
+    for workspace in opened:
+        workspace.release()
+
+
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch) -> dict[int, OpenClBuffer]:
+    """All buffers that are made from now on and were not given back."""
+    buffers: dict[int, OpenClBuffer] = {}
+    make, release = OpenClBuffer.__init__, OpenClBuffer.release
+
+    def made(self: OpenClBuffer, handle: object) -> None:
+        make(self, handle)
+        buffers[id(self)] = self
+
+    def released(self: OpenClBuffer) -> None:
+        release(self)
+        buffers.pop(id(self), None)
+
+    monkeypatch.setattr(OpenClBuffer, "__init__", made)
+    monkeypatch.setattr(OpenClBuffer, "release", released)
+    return buffers
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,8 @@ def set_up_on(
     device, load
         Where, and what gives modules in the precision of the matrix.
     a
-        A square matrix, each row in one segment without room, no column twice. It becomes that of the finest level.
+        A square matrix, each row in one segment without room, no column twice. It becomes that of the finest level;
+        where there will be none, it is given back.
     near_null
         `(n, k)` on the host; None: the constant vector.
     unknowns
@@ -54,18 +55,20 @@ def set_up_on(
     OutOfDeviceMemory
     """
     settings = settings or Settings()
-    vectors = None if near_null is None else np.asarray(near_null)
-    _check(a, vectors, unknowns)
-    multiply = multiply or Multiplication(device, load, a.dtype).in_one_phase
     levels: list[DeviceLevel] = []
-    nnz = a.report().pointer
-    near = _ones(device, load, a) if vectors is None else _upload(device, vectors, a.dtype)
+    left: Storage | None = a  # a matrix that no level has yet
     try:
+        vectors = None if near_null is None else np.asarray(near_null)
+        _check(a, vectors, unknowns)
+        multiply = multiply or Multiplication(device, load, a.dtype).in_one_phase
+        nnz = a.report().pointer
+        near = _ones(device, load, a) if vectors is None else _upload(device, vectors, a.dtype)
         while True:
             with device.pooling(), ExitStack() as of_level:
                 of_level.callback(near.vectors.release)
                 step = Coarsening(Run(device, load, a.dtype, of_level), multiply, settings)
-                levels.append(_level(step, a, nnz, unknowns))
+                levels.append(DeviceLevel(a, nnz, step.diagonal(a), unknowns=unknowns))
+                left = None
                 if len(levels) == settings.levels or a.shape[0] <= settings.coarsest:
                     return levels
                 made = _coarsen(step, levels[-1], near, settings.stall, refreshable)
@@ -73,9 +76,12 @@ def set_up_on(
                     return levels
                 levels[-1], a, nnz, near = made
                 unknowns = near.count
+                left = a
     except BaseException:
         for level in levels:
             level.release()
+        if left is not None:
+            left.release()
         raise
 
 
@@ -114,14 +120,6 @@ def refresh_on(
                 refreshed.append(replace(level, radius=step.radius(level)))
                 step.refresh(refreshed[-1], levels[at + 1].a, multiplication)
     return refreshed
-
-
-def _level(step: Coarsening, a: Storage, nnz: int, unknowns: int) -> DeviceLevel:
-    try:
-        return DeviceLevel(a, nnz, step.diagonal(a), unknowns=unknowns)
-    except BaseException:
-        a.release()
-        raise
 
 
 def _coarsen(

@@ -380,9 +380,6 @@ def _within(error: NDArray[np.float64], bound: NDArray[np.float64], what: str) -
     with np.errstate(divide="ignore", invalid="ignore"):
         largest = float(np.max(np.where(error > 0, error / bound, 0.0), initial=0.0))
     if outside.any():
-        raise IncorrectError(
-            f"{np.count_nonzero(outside)} of {len(bound)} {what} are wrong; the largest error is {largest:.3g} of its "
-            "bound",
-            largest,
-        )
+        worst = "some are NaN" if np.isnan(error).any() else f"the largest error is {largest:.3g} of its bound"
+        raise IncorrectError(f"{np.count_nonzero(outside)} of {len(bound)} {what} are wrong; {worst}", largest)
     return largest

@@ -171,9 +171,9 @@ class WholeProduct(Product):
             def launch() -> None:
                 if name == names[0]:
                     steps[:] = [self._open.enter_context(multiplication.steps(factors, names))]
+                    self._c = steps[0].c  # given back as well where a step fails
                 steps[0].all[name]()
                 if name == names[-1]:
-                    self._c = steps[0].c
                     self._open.close()
 
             return launch

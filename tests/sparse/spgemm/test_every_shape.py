@@ -1,0 +1,25 @@
+"""Every kernel for rows of a product alone, on the CPU and by a GPU's emulator, held against SciPy's."""
+
+import numpy as np
+import pytest
+
+from products_by_shape import check_shape, every_shape, five_point, rows_that_fit
+from repro.codegen.targets import get_target
+from repro.sparse.spgemm.shapes import hash_shapes
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("kernels", ["one", "symbolic", "numeric", "esc"])
+def test_rows_that_fit(device, load, kernels, precision):
+    dtype = np.float32 if precision == "single" else np.float64
+    for name, (mode, shape) in every_shape(device.target, dtype().itemsize).items():
+        if name.split("_")[0] == kernels:
+            print(name)  # what would hang on a GPU ends the process of its emulator
+            for a, b in (rows_that_fit(shape), 2 * (five_point(12),)):
+                check_shape(device, load(precision), mode, shape, a, b, dtype)
+
+
+def test_no_table_has_fewer_slots_than_lanes():
+    # a warp goes through the slots of its tables together: lanes without any would be waited for for ever
+    for scalar_bytes in (4, 8):
+        assert all(shape.width <= shape.table for shape in hash_shapes(get_target("sm_90"), scalar_bytes))

@@ -1,0 +1,114 @@
+"""A case measured on the CPU: which rows there are, and what is chosen; and the campaign's plan."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from quick_timing import QUICK
+from repro.campaign.building import build_problem
+from repro.campaign.folders import Folders
+from repro.campaign.measuring import measure
+from repro.campaign.plan import make_plan
+from repro.config import resolve
+from repro.config.models import Config, StudySettings, Timing
+from repro.studies.spgemm_amg.operands import make_operands
+from repro.studies.spgemm_amg.paper import STUDY
+from repro.studies.spgemm_amg.plans import HEADLINE
+from repro.studies.spgemm_amg.render import MODULES
+from repro.studies.spgemm_amg.setups import PHASES
+from repro.studies.spgemm_amg.study import STEPS
+from repro.studies.spgemm_amg.variant_id import KernelId
+
+FILES = ["search", "baseline", "report", "choices"]
+NAME = "poisson/5pt_24"
+
+
+def quiet(*_):
+    pass
+
+
+@pytest.fixture
+def run(built, modules_folder, templates, monkeypatch, tmp_path):
+    """Build the problem, measure it in a folder of its own and return the rows of each step."""
+    (tmp_path / "modules").symlink_to(modules_folder)
+    monkeypatch.chdir(tmp_path)
+    registry = str(templates.parent / "config/problems.yaml")
+
+    def measured(**study):
+        settings = StudySettings(**{"problems": (NAME,), "timing": Timing(**QUICK), **study})
+        config = Config(campaign="c", device="opencl", registry=registry, studies={STUDY: settings})
+        folders = Folders(config, STUDY, NAME, "double")
+        if not folders.problem.exists():
+            build_problem(NAME, config, folders.problem, folders.record)
+        paths = measure(config, STUDY, NAME, "double", quiet)
+        assert [path.stem for path in paths] == FILES
+        return {path.stem: pd.read_parquet(path) for path in paths}
+
+    return measured
+
+
+def test_everything_is_measured_and_kernels_are_chosen(run):
+    rows = run(space="extended")
+    search, report, choices = rows["search"], rows["report"], rows["choices"]
+    assert set(search.status) == {"ok"}, search[search.status != "ok"].message.tolist()
+    assert set(search.space) == {"paper", "extended"}
+    assert set(search.method) == {"sort", "hash"}
+    assert set(search["product"]) == {"AA", "AP", "RAP"}
+    assert set(search["mode"]) == {"one", "numeric"}
+    assert set(rows["baseline"].kind) == {"floor", "copy", "empty"}
+
+    assert set(report.status) == {"ok"}, report[report.status != "ok"][["name", "message"]].to_dict("records")
+    whole = report[report.what == "product"].set_index("name")
+    names = {f"{product}/{way}" for product in ("AA", "AP", "RAP")
+             for way in ("one", "one-tuned", "two-tuned", "paper", "coordinates")}  # fmt: skip
+    assert set(whole.index) == names | {f"scipy/spgemm-csr/{product}" for product in ("AA", "AP", "RAP")}
+    assert whole.host_median.notna().all() and whole.event_median.isna().all()
+    for name, stages in (("AP/one", STEPS[:3]), ("AP/two-tuned", ("count", "symbolic", "place", "numeric"))):
+        told = whole.loc[name]
+        assert {step for step in STEPS if not pd.isna(told[f"stage_{step}"])} == set(stages)
+    assert set(report[report.what == "numeric"].method) == {"default", "tuned"}
+    assert set(report[report.what == "setup"].method) == {"default", "sort", "coordinates"}
+    levels = report[report.what == "level"]
+    assert levels[[f"stage_{phase}" for phase in PHASES]].notna().all(axis=None)
+    [solution] = report[report.what == "solve"].to_dict("records")
+    assert solution["iterations"] > 3 and solution["levels"] == len(levels) + 1
+
+    chosen = dict(zip(choices.tuning, choices.name, strict=True))
+    assert set(choices.clock) == {"event"}
+    assert KernelId.parse(chosen[HEADLINE]).product == "AP"
+    assert {tuning for tuning in chosen if tuning.startswith("paper/")} >= {"paper/AP/one/b0"}
+    bins = report[report.what == "bin"]
+    assert set(bins.name) == set(choices.name)
+    assert set(choices.name) <= set(search.name)
+
+
+def test_parts_and_baselines_that_are_not_asked_for_are_not_timed(run):
+    rows = run(space="paper", parts=("setup",), baselines=())
+    assert set(rows["search"].space) == {"paper"}
+    assert set(rows["report"].what.dropna()) == {"bin", "setup", "level"}
+    assert not (rows["report"].kind == "baseline").any()
+
+
+def test_a_matrix_that_cannot_be_taken_is_refused_in_every_file(run, monkeypatch):
+    def refuses(problem, precision, seed):
+        problem.indices[:] = 0  # nothing is on the diagonal but in row 0
+        return make_operands(problem, precision, seed)
+
+    monkeypatch.setattr("repro.studies.spgemm_amg.study.make_operands", refuses)
+    rows = run()
+    for step in FILES[:3]:
+        [row] = rows[step].to_dict("records")
+        assert row["status"] == "unavailable"
+        assert row["message"].startswith("multigrid needs a diagonal without zeros")
+    assert rows["choices"].empty
+
+
+def test_the_plan_of_the_default_problems(templates, monkeypatch):
+    monkeypatch.chdir(templates.parent)
+    plan = make_plan(resolve({"device": "opencl", "studies": {STUDY: {}}}))
+    study = plan.studies[STUDY]
+    assert study.problems == ("poisson/5pt_24", "poisson/9pt_24", "poisson/7pt_12", "poisson/27pt_12")
+    assert study.settings.precisions == ("double",)
+    [group] = plan.module_groups
+    assert group.keys == tuple(f"double/{module}" for module in MODULES)
