@@ -17,10 +17,11 @@ from repro.sparse.built import Built
 from repro.sparse.multigrid.levels import NearNull
 from repro.sparse.spgemm.shapes import BINS, LIMITS
 from repro.sparse.work import Work
+from repro.studies.spgemm_amg import operands as amg_operands
 from repro.studies.spgemm_amg.bins import MODES, BinKernel, kernels_of
 from repro.studies.spgemm_amg.operands import make_operands
 from repro.studies.spgemm_amg.plans import Plans
-from repro.studies.spgemm_amg.products import Refill, WholeProduct
+from repro.studies.spgemm_amg.products import Product, Refill, WholeProduct
 from repro.studies.spgemm_amg.setups import PHASES, LevelSetUp, LevelSteps, SetUp, Solution
 from repro.studies.spgemm_amg.stored import factors_on, upload
 from repro.studies.spgemm_amg.variant_id import SPACES
@@ -159,7 +160,7 @@ def test_every_kernel_of_every_bin_at_the_edges_of_bins(built, workspace_of, pre
         assert {limit - 1, limit} <= set(expected.products[expected.rows_of("one", bin)])
         assert limit + 1 in expected.products[expected.rows_of("one", bin + 1)]
     workspace = workspace_of(operands)
-    kernels = [kernel for space in SPACES for kernel in kernels_of(built[precision], operands, CPU, space)]
+    kernels = [kernel for space in SPACES for kernel in kernels_of(built[precision], operands, CPU, space, 0.0)]
     for limit in LIMITS:
         assert {limit - 1, limit, limit + 1} <= set(expected.sizes)
     assert {(kernel.mode, kernel.bin) for kernel in kernels} == {(mode, bin) for mode in MODES for bin in range(BINS)}
@@ -347,3 +348,17 @@ def test_a_tuned_product_has_a_name_and_an_identity_of_its_own(built):
     assert (usual.name, tuned.name) == ("AP/one", "AP/one-tuned")
     assert usual.identity != tuned.identity
     assert tuned.identity.endswith("one/0/None")
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_a_large_product_is_multiplied_with_a_vector_where_it_lies(built, workspace_of, monkeypatch, precision):
+    monkeypatch.setattr(amg_operands, "COMPARED", 10)
+    operands = make_operands(PROBLEMS["five points"], precision, 1)
+    workspace = workspace_of(operands)
+    for runnable in runnables(built[precision], operands):
+        if not isinstance(runnable, Product):
+            continue
+        monkeypatch.setattr(runnable, "result", lambda: pytest.fail("the product is brought to the host"))
+        runnable.prepare(workspace)
+        assert operands.check(runnable, workspace) <= 1, runnable.name
+        runnable.release()

@@ -29,6 +29,10 @@ from repro.studies.spgemm_amg.variant_id import BinMode, KernelId, Shape, shapes
 MODES: tuple[BinMode, ...] = ("one", "numeric")
 
 
+#: A bin with fewer of all products is not searched: whatever its rows are in, it is nothing beside the others.
+LEAST_SHARE = 0.01
+
+
 class BinKernel(Product, Candidate):
     """The rows of a bin, the others left out. Listing them, and having memory for them, is no part of the time."""
 
@@ -99,13 +103,17 @@ class BinKernel(Product, Candidate):
         self._restore()
 
 
-def kernels_of(built: Mapping[str, Built], operands: AmgOperands, target: Target, space: str) -> list[BinKernel]:
-    """Return the kernels of a space to try, for each bin that has rows; those of one product follow each other.
+def kernels_of(
+    built: Mapping[str, Built], operands: AmgOperands, target: Target, space: str, least_share: float = LEAST_SHARE
+) -> list[BinKernel]:
+    """Return the kernels of a space to try, for each bin that matters; those of one product follow each other.
 
     Parameters
     ----------
     space
         `paper` or `extended`.
+    least_share
+        Of all products, that a bin has to have.
     """
     kernels: list[BinKernel] = []
     for product in operands.products:
@@ -113,7 +121,8 @@ def kernels_of(built: Mapping[str, Built], operands: AmgOperands, target: Target
         for mode in MODES:
             for bin in range(BINS):
                 rows = expected.rows_of(mode, bin)
-                if not rows.any():
+                least = least_share * int(expected.products.sum())
+                if not rows.any() or int(expected.products[rows].sum()) < least:
                     continue
                 limit = LIMITS[bin] if bin < len(LIMITS) else None
                 longest = int(np.max(expected.sizes[rows]))

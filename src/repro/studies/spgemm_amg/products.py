@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, Literal
 
+import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from repro.bench.runnable import Clock, not_prepared
 from repro.bench.workspace import Workspace
 from repro.sparse.built import Built
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.multigrid.device import Run, rows_of
 from repro.sparse.spgemm.coordinates import CoordinateMultiplication
 from repro.sparse.spgemm.factors import Factors
 from repro.sparse.spgemm.plan import papers_plan
@@ -50,6 +53,7 @@ class Product(Multiplied):
         self._held = ExitStack()
         self._c: Storage | None = None
         self._said: dict[str, Any] = {}
+        self._work: Work | None = None
 
     @property
     def identity(self) -> str:
@@ -70,7 +74,7 @@ class Product(Multiplied):
         """
         self.release()
         with ExitStack() as held:
-            work = Work(workspace, self._built, held)
+            self._work = work = Work(workspace, self._built, held)
             factors = factors_on(workspace, self.product)
             self.bind(work, factors)
             self._held = held.pop_all()
@@ -100,11 +104,22 @@ class Product(Multiplied):
         assert self._c is not None
         return self._c.download().to_csr()
 
+    def rows_times(self, x: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
+        """Wait, and return the entries of each row of the product, and C x, computed where it lies."""
+        assert self._c is not None and self._work is not None
+        c, work = self._c, self._work
+        with ExitStack() as held:
+            run = Run(work.device, work.program, c.dtype, held)
+            y, given, lanes = run.scalars(c.shape[0]), run.upload(x.astype(c.dtype)), run.lanes(c, c.report().pointer)
+            run.cycle(f"multiply_w{lanes}", c.shape[0], c.shape[0], *rows_of(c), given, y, lanes=lanes)
+            return run.download(c.sizes, c.shape[0], np.int32), run.download(y, c.shape[0], c.dtype)
+
     def release(self) -> None:
         """Give all memory back."""
         self._drop()
         self._held, held = ExitStack(), self._held
         held.close()
+        self._work = None
         self.launch = not_prepared
         self.stages = dict.fromkeys(self.stages, not_prepared)
 
