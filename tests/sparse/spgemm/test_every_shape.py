@@ -19,7 +19,7 @@ def test_rows_that_fit(device, load, kernels, precision):
                 check_shape(device, load(precision), mode, shape, a, b, dtype)
 
 
-def test_no_table_has_fewer_slots_than_lanes():
+def test_no_table_has_fewer_slots_than_lanes_of_a_warp():
     # a warp goes through the slots of its tables together: lanes without any would be waited for for ever
     for scalar_bytes in (4, 8):
-        assert all(shape.width <= shape.table for shape in hash_shapes(get_target("sm_90"), scalar_bytes))
+        assert all(min(shape.width, 32) <= shape.table for shape in hash_shapes(get_target("sm_90"), scalar_bytes))

@@ -43,6 +43,11 @@ class Counts:
     entries: int = 0
 
     @property
+    def mean_of_a(self) -> float:
+        """Entries of a row of A in the mean; 0 where that is not known."""
+        return self.entries / max(sum(self.rows), 1)
+
+    @property
     def mean_row(self) -> float:
         """Entries of B's rows in the mean, as often as each is met; 0 where that is not known."""
         return sum(self.totals) / self.entries if self.entries else 0.0

@@ -18,7 +18,11 @@ from repro.sparse.spgemm.shapes import (
     hash_shapes,
     smallest,
     sort_shapes,
+    spread,
 )
+
+#: Where so many times the lanes that a bin's rows have are not all that the device has, rows have more.
+IDLE = 8
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,42 @@ def plan_entries(
     """
     given = zip(entries, products or [0] * BINS, strict=True)
     return Plan(tuple(smallest(target, scalar_bytes, count, of_products, mean_row) for count, of_products in given))
+
+
+@dataclass(frozen=True)
+class Demand:
+    """How much there is to share out.
+
+    Attributes
+    ----------
+    rows
+        Of each bin, `(BINS,)`.
+    lanes
+        That the device has.
+    of_a, of_b
+        Entries of a row of A in the mean, and of a row of B.
+    """
+
+    rows: Sequence[int]
+    lanes: int
+    of_a: float
+    of_b: float
+
+
+def spread_out(plan: Plan, target: Target, scalar_bytes: int, demand: Demand) -> Plan:
+    """Return a plan by which few rows have more lanes, where most of the device would have nothing to do.
+
+    A warp has as many as a row of B has entries, about; several warps are for rows of A that have enough for all.
+    """
+    made: list[HashShape | SortShape | None] = []
+    for shape, rows in zip(plan.shapes, demand.rows, strict=True):
+        if isinstance(shape, HashShape) and 0 < rows * shape.width * IDLE < demand.lanes:
+            in_warp, warps = min(2 * demand.of_b, target.warp), demand.of_a / target.warp
+            most = in_warp if warps < 2 else target.warp * min(warps, demand.lanes / rows / target.warp)
+            made.append(spread(shape, target, scalar_bytes, max(most, in_warp)))
+        else:
+            made.append(shape)
+    return Plan(tuple(made))
 
 
 @cache

@@ -23,7 +23,15 @@ from repro.sparse.launches import Load
 from repro.sparse.scan import Scan
 from repro.sparse.spgemm.bins import Bins, Counts
 from repro.sparse.spgemm.factors import Factors, too_many
-from repro.sparse.spgemm.plan import Plan, plan_entries, plan_for_any, plan_products, roomy_plan
+from repro.sparse.spgemm.plan import (
+    Demand,
+    Plan,
+    plan_entries,
+    plan_for_any,
+    plan_products,
+    roomy_plan,
+    spread_out,
+)
 from repro.sparse.spgemm.rows import Rows
 from repro.sparse.spgemm.sample import LEAST_PRODUCTS, take_sample
 from repro.sparse.spgemm.shapes import EXPECTED
@@ -143,7 +151,7 @@ class Steps:
         self._bins = keep(held, Bins(of.device, of.load(f"count-{factors.format}"), factors.shape[0]))
         self._left = keep(held, of.device.allocate(4 * self._bins.stride))
         self._rows = Rows(of.device, of.load, factors, c, self._bins, self._left)
-        self._counts = Counts((), (), ())
+        self._counts = self._products = Counts((), (), ())
         self._expected = 0
         self._usual = of.usual or of.careful
 
@@ -162,17 +170,23 @@ class Steps:
         """List rows by their products, and look at some of them where there are many."""
         of, factors, c = self._of, self._factors, self.c
         self._bins.by_products(factors.a, factors.b, c)
-        self._counts = self._bins.read()
+        self._counts = self._products = self._bins.read()
         target, number = of.device.target, c.dtype.itemsize
         if sum(self._counts.totals) < LEAST_PRODUCTS:
             self._expected = _expected(self._counts)
-            self._usual = of.usual or plan_products(
-                target, number, largest=self._counts.largest, mean_row=self._counts.mean_row
-            )
+            planned = plan_products(target, number, largest=self._counts.largest, mean_row=self._counts.mean_row)
+            self._usual = of.usual or self._spread(planned, self._counts)
             return
         sample = take_sample(of.device, of.load, factors, c, self._bins, self._counts)
         self._expected = min(sample.entries_of(self._counts), MOST_ENTRIES)
-        self._usual = of.usual or sample.plan(target, number)
+        self._usual = of.usual or self._spread(sample.plan(target, number), self._counts)
+
+    def _spread(self, plan: Plan, rows: Counts) -> Plan:
+        """Return a plan by which rows, by products or by entries, have lanes to keep the device busy."""
+        device, counts = self._of.device, self._products
+        lanes = device.n_s * device.target.threads_per_sm
+        demand = Demand(rows.rows, lanes, counts.mean_of_a, counts.mean_row)
+        return spread_out(plan, device.target, self.c.dtype.itemsize, demand)
 
     # one phase -----------------------------------------------------------------------------------------------------
 
@@ -237,7 +251,8 @@ class Steps:
 
     def numeric(self) -> None:
         """Compute rows where they have their places."""
-        self._rows.bind("numeric", self._counts, self._of.plan_filling(self._counts), self._held)()
+        plan = self._of.filling or self._spread(self._of.plan_filling(self._counts), self._counts)
+        self._rows.bind("numeric", self._counts, plan, self._held)()
 
     def _state(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         words = np.empty(state.WORDS, np.int32)

@@ -32,11 +32,11 @@ class HashShape:
     Attributes
     ----------
     width
-        Lanes of a row.
+        Lanes of a row: some of a warp, or several warps, which take parts of A's row.
     table
         Slots: a power of two.
     rows
-        Rows of a block.
+        Rows of a block; one where a row has several warps.
     """
 
     width: int
@@ -97,10 +97,14 @@ def hash_shapes(target: Target, scalar_bytes: int) -> tuple[HashShape, ...]:
         # all lanes of a warp go through a table together, so that none has fewer slots than a row has lanes
         tables = [16 << bits for bits in range(8)]
         widths = {width: tuple(table for table in tables if width <= table <= most[width]) for width in most}
+        # several warps of a row have a table each, and what one of them holds is what the row may have
+        widths |= {64: (256, 512, 1024), 128: (128, 256, 512), 256: (128, 256)}
     return tuple(_hash_shape(target, width, table, scalar_bytes) for width, of in widths.items() for table in of)
 
 
 def _hash_shape(target: Target, width: int, table: int, scalar_bytes: int) -> HashShape:
+    if width > target.warp and target.dialect == "cuda":
+        return HashShape(width, table, 1)
     fitting = SHARED_BYTES[target.dialect] // (table * (COLUMN_BYTES + scalar_bytes))
     rows = max(1, min(THREADS[target.dialect] // width, fitting))
     return HashShape(width, table, 1 << (rows.bit_length() - 1))
@@ -137,6 +141,16 @@ def smallest(
     most_lanes = 1 << (int(mean_row).bit_length() - 1) if mean_row >= 1 else target.warp
     fastest = _fastest(target, scalar_bytes, products >= LONG_ROW, most_lanes)
     return next((shape for shape in fastest if 7 * shape.table >= 8 * entries), None)
+
+
+def spread(shape: HashShape, target: Target, scalar_bytes: int, most_lanes: float) -> HashShape:
+    """Return the shape with the most lanes of those with a shape's table, within a limit; that one where none is."""
+    wider = [
+        other
+        for other in hash_shapes(target, scalar_bytes)
+        if other.table == shape.table and shape.width < other.width <= most_lanes
+    ]
+    return max(wider, key=lambda other: other.width, default=shape)
 
 
 @cache
