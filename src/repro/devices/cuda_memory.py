@@ -12,8 +12,9 @@ from repro.devices.cuda_buffer import CudaBuffer
 class Memory:
     """Where a GPU's buffers come from. The GPU's context has to be the current one.
 
-    The driver takes some 100 µs to find new memory and waits for all kernels before it takes any back; the pool,
-    PyCUDA's, needs neither. Its blocks are for one stream: one that is given back is used anew by what is queued later.
+    The driver may take longer to find new memory than a kernel to use it, and waits for all kernels before it takes any
+    back; the pool, PyCUDA's, does neither. Its blocks are for one stream: one that is given back is used anew by what
+    is queued later.
 
     Parameters
     ----------

@@ -17,8 +17,9 @@ from repro.problems.matrix import Matrix
 from repro.problems.outline import Outline
 from repro.sparse.spgemm.shapes import LIMITS
 from repro.studies import get_study
-from repro.studies.spgemm_amg import operands as amg_operands
-from repro.studies.spgemm_amg.operands import compare_product, compare_rows, make_operands
+from repro.studies.spgemm_amg import expected as amg_expected
+from repro.studies.spgemm_amg.expected import compare_product, compare_rows
+from repro.studies.spgemm_amg.operands import make_operands
 from sparse_factors import random
 
 #: In A A the entry (0, 0) cancels: 1·1 + 1·(−1).
@@ -255,7 +256,7 @@ def test_what_leaves_out_entries_that_cancel_is_seen_in_the_product_with_a_vecto
 
 
 def test_of_a_large_product_sizes_and_the_product_with_a_vector_are_held(monkeypatch):
-    monkeypatch.setattr(amg_operands, "COMPARED", 10)
+    monkeypatch.setattr(amg_expected, "COMPARED", 10)
     operands = only_multiplied(random(40, 40, 0.2) + sp.eye_array(40))
     expected = operands.expected("AA")
     assert expected.whole is None

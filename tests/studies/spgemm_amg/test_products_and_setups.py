@@ -17,7 +17,7 @@ from repro.sparse.built import Built
 from repro.sparse.multigrid.levels import NearNull
 from repro.sparse.spgemm.shapes import BINS, LIMITS
 from repro.sparse.work import Work
-from repro.studies.spgemm_amg import operands as amg_operands
+from repro.studies.spgemm_amg import expected as amg_expected
 from repro.studies.spgemm_amg.bins import MODES, BinKernel, kernels_of
 from repro.studies.spgemm_amg.operands import make_operands
 from repro.studies.spgemm_amg.plans import Plans
@@ -352,7 +352,7 @@ def test_a_tuned_product_has_a_name_and_an_identity_of_its_own(built):
 
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_a_large_product_is_multiplied_with_a_vector_where_it_lies(built, workspace_of, monkeypatch, precision):
-    monkeypatch.setattr(amg_operands, "COMPARED", 10)
+    monkeypatch.setattr(amg_expected, "COMPARED", 10)
     operands = make_operands(PROBLEMS["five points"], precision, 1)
     workspace = workspace_of(operands)
     for runnable in runnables(built[precision], operands):
