@@ -259,4 +259,4 @@ def test_what_is_no_buffer_to_the_device_is_given_back(cpu_device, monkeypatch):
     with pytest.raises(MemoryError):
         Guards(cpu_device).allocate(8, "it")
     with pytest.raises(Exception, match="INVALID"):
-        made[0].release()
+        made[0].handle.release()

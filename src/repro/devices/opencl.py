@@ -53,7 +53,7 @@ class OpenClKernel:
     handle
         OpenCL's own.
     dropped
-        Gets it back then: PyOpenCL takes a millisecond to make one.
+        Gets it back then, to be used again: PyOpenCL generates code for each new one.
     """
 
     def __init__(self, handle: Any, dropped: list[Any]) -> None:

@@ -148,7 +148,7 @@ def test_memory_comes_back_where_there_is_not_enough(make_solver, convection, cp
         on_device.BiCGSTAB(cpu_device, None, None, problem.n, np.dtype(float))
     for buffer in made:
         with pytest.raises(Exception, match="INVALID"):
-            buffer.release()
+            buffer.handle.release()
 
 
 @pytest.mark.parametrize(

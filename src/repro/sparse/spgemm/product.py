@@ -73,9 +73,21 @@ class Multiplication:
         self.roomy = roomy_plan(device.target, scalar_bytes)
         self.careful = plan_for_any(device.target, scalar_bytes)
 
-    def plan_filling(self, counts: Counts) -> Plan:
-        """Return which kernels rows are for that are binned by their entries."""
-        return self.filling or plan_entries(self.device.target, self._scalar_bytes, counts.largest)
+    def plan_filling(self, counts: Counts, of_a: float, of_b: float) -> Plan:
+        """Return which kernels rows are for that are binned by their entries; see `spread`."""
+        fitting = plan_entries(self.device.target, self._scalar_bytes, counts.largest)
+        return self.filling or self.spread(fitting, counts, of_a, of_b)
+
+    def spread(self, plan: Plan, counts: Counts, of_a: float, of_b: float) -> Plan:
+        """Return a plan by which rows, by products or by entries, have lanes to keep the device busy.
+
+        Parameters
+        ----------
+        of_a, of_b
+            Entries of a row of A in the mean, and of a row of B.
+        """
+        lanes = self.device.n_s * self.device.target.threads_per_sm
+        return spread_out(plan, self.device.target, self._scalar_bytes, Demand(counts.rows, lanes, of_a, of_b))
 
     def in_one_phase(self, factors: Factors, segments: int = 1) -> Storage:
         """Return C = A B, each row in one segment without room; rows lie in any order, and so do their columns.
@@ -131,7 +143,8 @@ class Multiplication:
             bins.by_sizes(c)
             rows = Rows(self.device, self.load, factors, c, bins, bins.counts)
             counts = bins.read()
-            yield rows.bind("numeric", counts, self.plan_filling(counts), held)
+            means = (matrix.report().pointer / max(matrix.shape[0], 1) for matrix in (factors.a, factors.b))
+            yield rows.bind("numeric", counts, self.plan_filling(counts, *means), held)
             self.device.synchronize()
 
 
@@ -181,12 +194,8 @@ class Steps:
         self._expected = min(sample.entries_of(self._counts), MOST_ENTRIES)
         self._usual = of.usual or self._spread(sample.plan(target, number), self._counts)
 
-    def _spread(self, plan: Plan, rows: Counts) -> Plan:
-        """Return a plan by which rows, by products or by entries, have lanes to keep the device busy."""
-        device, counts = self._of.device, self._products
-        lanes = device.n_s * device.target.threads_per_sm
-        demand = Demand(rows.rows, lanes, counts.mean_of_a, counts.mean_row)
-        return spread_out(plan, device.target, self.c.dtype.itemsize, demand)
+    def _spread(self, plan: Plan, counts: Counts) -> Plan:
+        return self._of.spread(plan, counts, self._products.mean_of_a, self._products.mean_row)
 
     # one phase -----------------------------------------------------------------------------------------------------
 
@@ -251,7 +260,7 @@ class Steps:
 
     def numeric(self) -> None:
         """Compute rows where they have their places."""
-        plan = self._of.filling or self._spread(self._of.plan_filling(self._counts), self._counts)
+        plan = self._of.plan_filling(self._counts, self._products.mean_of_a, self._products.mean_row)
         self._rows.bind("numeric", self._counts, plan, self._held)()
 
     def _state(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
