@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -123,6 +124,30 @@ class Storage:
         self.columns = self.device.allocate(4 * max(capacity, 1))
         self.values = self.device.allocate(self.dtype.itemsize * max(capacity, 1))
         self.capacity = capacity
+
+    def grow(self, capacity: int, copy: Callable[[Buffer, Buffer, Buffer, Buffer], None]) -> None:
+        """Have memory for so many entries, with those that there are.
+
+        Parameters
+        ----------
+        copy
+            Queues the copying of columns and values, the first two, to the others.
+
+        Raises
+        ------
+        OutOfDeviceMemory
+            Everything is as it was then.
+        """
+        columns = self.device.allocate(4 * max(capacity, 1))
+        try:
+            values = self.device.allocate(self.dtype.itemsize * max(capacity, 1))
+        except Exception:
+            columns.release()
+            raise
+        copy(self.columns, self.values, columns, values)
+        for buffer in (self.columns, self.values):
+            buffer.release()
+        self.columns, self.values, self.capacity = columns, values, capacity
 
     def set_pointer(self, pointer: int) -> None:
         """Say where the next segment is cut off, for who wrote entries and table in another way."""

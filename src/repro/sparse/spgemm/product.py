@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from repro.devices.base import Argument, Device
+from repro.devices.base import Argument, Buffer, Device
 from repro.sparse.dynamic import state
 from repro.sparse.dynamic.layout import MOST_ENTRIES
 from repro.sparse.dynamic.storage import Storage
@@ -33,8 +34,7 @@ from repro.sparse.spgemm.plan import (
     spread_out,
 )
 from repro.sparse.spgemm.rows import Rows
-from repro.sparse.spgemm.sample import LEAST_PRODUCTS, take_sample
-from repro.sparse.spgemm.shapes import EXPECTED
+from repro.sparse.spgemm.sample import LEAST_PRODUCTS, expected_entries, take_sample
 from repro.sparse.work import keep
 
 #: What a product in one phase does, and one in two.
@@ -186,7 +186,7 @@ class Steps:
         self._counts = self._products = self._bins.read()
         target, number = of.device.target, c.dtype.itemsize
         if sum(self._counts.totals) < LEAST_PRODUCTS:
-            self._expected = _expected(self._counts)
+            self._expected = min(sum(expected_entries(self._counts)), MOST_ENTRIES)
             planned = plan_products(target, number, largest=self._counts.largest, mean_row=self._counts.mean_row)
             self._usual = of.usual or self._spread(planned, self._counts)
             return
@@ -201,33 +201,33 @@ class Steps:
 
     def compute(self) -> None:
         """Compute rows, each into a segment that is cut off for it, in memory that is expected to suffice."""
-        self._compute_all(self._expected)
+        self.c.make_room(self._expected)
+        self._of.device.fill(self.c.state, 0)
+        self._rows.bind("one", self._counts, self._usual, self._held)()
 
     def settle(self) -> None:
         """Compute what was left: rows with more columns than their table has slots, or that found no room."""
-        a, b, c, device = self._factors.a, self._factors.b, self.c, self._of.device
-        plans = [self._of.roomy, self._of.careful]
-        while True:
-            words = self._state()
-            if not words[state.LEFT]:
-                return
-            self._bins.by_products(a, b, c, (self._left, int(words[state.LEFT])))
-            again, used = self._bins.read(), min(int(words[state.POINTER]), c.capacity)
+        c, plans = self.c, [self._usual, self._of.roomy, self._of.careful]
+        while (words := self._state())[state.LEFT]:
+            pointer = int(words[state.POINTER])
+            crowded = pointer <= c.capacity
+            if crowded and len(plans) > 1:  # else the same tables may do, in more memory
+                plans.pop(0)
+            self._bins.by_products(self._factors.a, self._factors.b, c, (self._left, int(words[state.LEFT])))
+            again, used = self._bins.read(), min(pointer, c.capacity)
             needed = used + sum(again.totals)
-            if needed <= c.capacity:
-                words[state.LEFT] = 0
-                device.write(c.state, words)
-                self._rows.bind("one", again, plans.pop(0) if len(plans) > 1 else plans[0], self._held)()
-                continue
-            if c.capacity == MOST_ENTRIES:
-                raise too_many(needed)
-            self._bins.by_products(a, b, c)
-            self._compute_all(min(needed, MOST_ENTRIES))
+            if needed > c.capacity:
+                if c.capacity == MOST_ENTRIES:
+                    raise too_many(needed)
+                c.grow(min(needed, MOST_ENTRIES), partial(self._copy, used))
+            words[state.POINTER], words[state.LEFT] = used, 0
+            self._of.device.write(c.state, words)
+            self._rows.bind("one", again, plans[0], self._held)()
 
-    def _compute_all(self, capacity: int) -> None:
-        self.c.make_room(capacity)
-        self._of.device.fill(self.c.state, 0)
-        self._rows.bind("one", self._counts, self._usual, self._held)()
+    def _copy(self, entries: int, *buffers: Buffer) -> None:
+        """Queue the copying of columns and values to others."""
+        kernels = Kernels(self._of.device, self._of.load(f"expand-{self._factors.format}"))
+        kernels.over("copy_slice", entries, [np.int32(entries), np.int32(0), *buffers])()
 
     # two phases ----------------------------------------------------------------------------------------------------
 
@@ -267,9 +267,3 @@ class Steps:
         words = np.empty(state.WORDS, np.int32)
         self._of.device.download(self.c.state, words)
         return words
-
-
-def _expected(counts: Counts) -> int:
-    """Return the entries to have memory for at first: about twice as many as are expected."""
-    products = zip(counts.totals, EXPECTED, strict=True)
-    return min(sum(2 * total // max(fewer, 2) for total, fewer in products), MOST_ENTRIES)

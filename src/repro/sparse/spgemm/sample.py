@@ -16,7 +16,7 @@ from repro.sparse.spgemm.bins import Bins, Counts
 from repro.sparse.spgemm.factors import Factors
 from repro.sparse.spgemm.plan import Plan, plan_entries, plan_products, roomy_plan
 from repro.sparse.spgemm.rows import Rows
-from repro.sparse.spgemm.shapes import BINS
+from repro.sparse.spgemm.shapes import BINS, EXPECTED
 from repro.sparse.work import keep
 
 #: Rows of a bin that are looked at, and the least products for which that is worth the wait.
@@ -68,14 +68,17 @@ class Sample:
         return Plan(tuple(shape if rows and size else kept for rows, size, shape, kept in given))
 
     def entries_of(self, counts: Counts) -> int:
-        """Return how many entries all rows of the bins have, about."""
-        known = zip(self.rows, self.entries, counts.rows, counts.totals, strict=True)
-        # where none was counted, a row has an entry for each product at the most
+        """Return how many entries all rows of the bins have, about; where none was counted as many as are expected."""
+        expected = zip(self.rows, self.entries, counts.rows, expected_entries(counts), strict=True)
         return sum(
-            int(SPARE * all_rows * entries / rows) + rows if rows and entries else products
-            for rows, entries, all_rows, products in known
-            if all_rows
+            int(SPARE * all_rows * entries / rows) + rows if rows and entries else most
+            for rows, entries, all_rows, most in expected
         )
+
+
+def expected_entries(counts: Counts) -> list[int]:
+    """Return the entries of each bin to have memory for where nothing was counted: about twice as many as expected."""
+    return [2 * total // max(fewer, 2) for total, fewer in zip(counts.totals, EXPECTED, strict=True)]
 
 
 def take_sample(device: Device, load: Load, factors: Factors, c: Storage, bins: Bins, counts: Counts) -> Sample:
