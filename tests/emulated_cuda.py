@@ -79,6 +79,14 @@ def compile_kernels(source: str, folder: Path) -> Program:
     return Program(ctypes.CDLL(str(path)))
 
 
+def _as_c(argument: Any) -> Any:
+    if isinstance(argument, Memory):
+        return ctypes.c_void_p(argument.pointer)
+    if isinstance(argument, np.floating | float):
+        return ctypes.c_double(float(argument))
+    return ctypes.c_int(int(argument))
+
+
 class EmulatedCuda:
     """What a study asks of a device, of a GPU with two multiprocessors."""
 
@@ -126,12 +134,7 @@ class EmulatedCuda:
 
     def bind(self, kernel: Any, grid: int, block: int, arguments: Sequence[Any]) -> Callable[[], None]:
         """Return what runs a kernel."""
-        values = [
-            ctypes.c_void_p(argument.pointer)
-            if isinstance(argument, Memory)
-            else (ctypes.c_double if isinstance(argument, np.floating) else ctypes.c_int)(argument.item())
-            for argument in arguments
-        ]
+        values = [_as_c(argument) for argument in arguments]
 
         def launch(held: Sequence[Any] = arguments) -> None:  # whose memory is there as long as the launch is
             kernel(ctypes.c_int(grid), ctypes.c_int(block), *values)

@@ -27,7 +27,8 @@ class Buffer(Protocol):
 #: Bytes that parts of a buffer are aligned to: as much as any device and any load of a kernel asks for.
 PART_ALIGNMENT = 256
 Kernel = Any  # a backend's own handle of a loaded kernel
-Argument = Buffer | np.integer[Any] | np.floating[Any]
+#: Of a kernel; whole numbers of Python's own are int32, others float64.
+Argument = Buffer | int | float | np.integer[Any] | np.floating[Any]
 
 
 class Launch(NamedTuple):

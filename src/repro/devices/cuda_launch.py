@@ -11,10 +11,9 @@ import numpy as np
 
 from repro.devices.base import Argument
 
+_TYPES = (np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64)
 #: How numbers are packed; all else is an address.
-_CHARS: dict[type, str] = {
-    kind: np.dtype(kind).char for kind in (np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64)
-}
+_CHARS: dict[type, str] = {int: "i", float: "d", **{kind: np.dtype(kind).char for kind in _TYPES}}
 
 
 def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequence[Argument]) -> Callable[[], None]:

@@ -229,7 +229,7 @@ class OpenClDevice:
         """Return what queues one launch."""
         enqueue, queue, error, handle = self._cl.enqueue_nd_range_kernel, self._queue, self._cl.Error, kernel.handle
         try:
-            handle.set_args(*(a if isinstance(a, np.generic) else _handle(a) for a in arguments))
+            handle.set_args(*map(_given, arguments))
         except (error, TypeError) as problem:  # a TypeError says that there are too few or too many
             raise LaunchError(str(problem)) from None
         size, group = (grid * block,), (block,)
@@ -332,6 +332,15 @@ def open_parts(ordinal: int, count: int) -> list[OpenClDevice]:
 
 def _handle(buffer: Any) -> Any:
     return buffer.handle
+
+
+def _given(argument: Argument) -> Any:
+    """Return an argument as OpenCL takes it."""
+    if isinstance(argument, np.generic):
+        return argument
+    if isinstance(argument, int):
+        return np.int32(argument)
+    return np.float64(argument) if isinstance(argument, float) else _handle(argument)
 
 
 def _last_level_cache() -> int | None:

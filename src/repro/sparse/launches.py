@@ -58,14 +58,13 @@ class Launches:
             self.device.download(buffer, array)
         return array
 
-    def over(self, module: str, kernel: str, count: int, *arguments: Argument | int | float, lanes: int = 1) -> None:
+    def over(self, module: str, kernel: str, count: int, *arguments: Argument, lanes: int = 1) -> None:
         """Launch a kernel of a module with so many lanes for each of so many things."""
-        given = [_number(argument) for argument in arguments]
-        Kernels(self.device, self.load(module)).over(kernel, count * lanes, given)()
+        Kernels(self.device, self.load(module)).over(kernel, count * lanes, arguments)()
 
-    def blocks(self, module: str, kernel: str, count: int, *arguments: Argument | int | float) -> None:
+    def blocks(self, module: str, kernel: str, count: int, *arguments: Argument) -> None:
         """Launch so many blocks of a kernel of a module."""
-        Kernels(self.device, self.load(module)).blocks(kernel, count, [_number(argument) for argument in arguments])()
+        Kernels(self.device, self.load(module)).blocks(kernel, count, arguments)()
 
     def offsets(self, sizes: Buffer, sums: Buffer, count: int) -> int:
         """Put the sums of the sizes before each of so many, and of all, where they belong; return that of all.
@@ -84,9 +83,3 @@ class Launches:
         sorted_by = memory.bind(keys, count, bits_of(below))
         sorted_by.launch()
         return sorted_by
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, int):
-        return np.int32(value)
-    return np.float64(value) if isinstance(value, float) else value

@@ -128,9 +128,8 @@ class Work:
         self.at_end(captured.release)
         return captured.replay
 
-    def bind(self, module: str, kernel: str, count: int, *arguments: Argument | int) -> Callable[[], None]:
-        """Return what queues a kernel that goes through so many numbers, with whole numbers as int32."""
+    def bind(self, module: str, kernel: str, count: int, *arguments: Argument) -> Callable[[], None]:
+        """Return what queues a kernel that goes through so many numbers."""
         n_t = N_T[self.device.backend]
         blocks = min(-(-count // n_t), self.device.n_s * BLOCKS[self.device.backend])
-        given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
-        return self.device.bind(self.program(module).kernel(kernel), max(blocks, 1), n_t, given)
+        return self.device.bind(self.program(module).kernel(kernel), max(blocks, 1), n_t, arguments)

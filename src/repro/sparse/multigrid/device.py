@@ -46,11 +46,11 @@ class Run(Launches):
         """Return memory for so many numbers of the precision, until the end."""
         return self.numbers(count, self.dtype)
 
-    def setup(self, kernel: str, count: int, *arguments: Argument | int | float, lanes: int = 1) -> None:
+    def setup(self, kernel: str, count: int, *arguments: Argument, lanes: int = 1) -> None:
         """Launch a kernel of the module `setup` with so many lanes for each of so many things."""
         self.over("setup", kernel, count, *arguments, lanes=lanes)
 
-    def cycle(self, kernel: str, count: int, *arguments: Argument | int | float, lanes: int = 1) -> None:
+    def cycle(self, kernel: str, count: int, *arguments: Argument, lanes: int = 1) -> None:
         """Launch a kernel of the module `cycle` with so many lanes for each of so many things."""
         self.over("cycle", kernel, count, *arguments, lanes=lanes)
 

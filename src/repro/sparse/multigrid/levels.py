@@ -202,7 +202,7 @@ class Coarsening:
         products, squares = ([run.column(numbers, at * (steps + 1) + j) for j in range(steps + 1)] for at in (0, 1))
         shares, of_square = run.numbers(blocks * (steps + 1), np.float64), run.numbers(blocks, np.float64)
 
-        def launch(kernel: str, *arguments: Argument | int) -> None:
+        def launch(kernel: str, *arguments: Argument) -> None:
             run.blocks("cycle", kernel, blocks, n, *arguments)
 
         run.cycle("begin_basis", n, n, first, w)
