@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import cg
 
 import repro
+from full_device import fill_after
 from grids import poisson
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
@@ -225,18 +226,7 @@ FULL = [("spgemm", 0), ("spgemm", 3), ("spgemm", 9), ("amg", 1), ("amg", 20), ("
 @pytest.mark.parametrize(("what", "nth"), FULL)
 def test_a_full_device_is_one_message_and_gives_all_back(monkeypatch, what, nth):
     device, matrix = open_runtime(DEVICE).device, poisson((20, 20), 5)
-    held, allocate, first = [], device.allocate, iter(range(nth))
-
-    def full(nbytes):
-        if next(first, None) is None:
-            raise OutOfDeviceMemory("it is full")
-        buffer = allocate(nbytes)
-        release = buffer.release
-        held.append(buffer)
-        monkeypatch.setattr(buffer, "release", lambda: (held.remove(buffer) if buffer in held else None, release())[1])
-        return buffer
-
-    monkeypatch.setattr(device, "allocate", full)
+    held = fill_after(monkeypatch, device, nth)
     with pytest.raises(ReproError, match="the device has no room"):
         _ = repro.amg(matrix, device=DEVICE) if what == "amg" else repro.spgemm(matrix, matrix, DEVICE)
     assert not held

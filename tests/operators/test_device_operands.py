@@ -7,8 +7,8 @@ from grown_matrices import batch, drawn, plus
 from stand_in_cupy import csr_matrix, install, ndarray
 
 import repro
+from full_device import fill_after
 from grids import poisson
-from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators import csr_arrays
 from repro.operators.arrays import DeviceArray
@@ -202,18 +202,7 @@ def test_a_hierarchy_for_a_matrix_of_cupys_is_made_of_them(bring):
 def test_a_full_device_is_one_message_and_gives_all_back(bring, monkeypatch, nth):
     a, device = bring(random(40, 40, 0.2)), open_runtime(DEVICE).device
     repro.spgemm(a, a, DEVICE)
-    held, allocate, first = [], device.allocate, iter(range(nth))
-
-    def full(nbytes):
-        if next(first, None) is None:
-            raise OutOfDeviceMemory("it is full")
-        buffer = allocate(nbytes)
-        release = buffer.release
-        held.append(buffer)
-        monkeypatch.setattr(buffer, "release", lambda: (held.remove(buffer) if buffer in held else None, release())[1])
-        return buffer
-
-    monkeypatch.setattr(device, "allocate", full)
+    held = fill_after(monkeypatch, device, nth)
     with pytest.raises(ReproError, match="the device has no room"):
         repro.spgemm(a, a, DEVICE)
     assert not held

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from full_device import fill_after
 from grids import PROBLEMS, poisson
 from hierarchies import assert_levels, read
 from repro.devices.base import OutOfDeviceMemory
@@ -127,23 +128,8 @@ def test_a_zero_on_the_diagonal_is_refused(device, load, levels_of):
 
 @pytest.mark.parametrize("nth", [0, 5, 12])
 def test_a_full_device_leaks_nothing(device, load, levels_of, monkeypatch, nth):
-    levels, allocate, held, count = (
-        levels_of(poisson((20, 20), 5), refreshable=True),
-        device.allocate,
-        [],
-        iter(range(nth)),
-    )
-
-    def full(nbytes):
-        if next(count, None) is None:
-            raise OutOfDeviceMemory("it is full")
-        buffer = allocate(nbytes)
-        release = buffer.release
-        held.append(buffer)
-        monkeypatch.setattr(buffer, "release", lambda: (held.remove(buffer) if buffer in held else None, release())[1])
-        return buffer
-
-    monkeypatch.setattr(device, "allocate", full)
+    levels = levels_of(poisson((20, 20), 5), refreshable=True)
+    held = fill_after(monkeypatch, device, nth)
     with pytest.raises(OutOfDeviceMemory):
         hierarchy.refresh_on(device, load("double"), levels)
     assert not held
