@@ -86,12 +86,8 @@ class LibraryProduct(Multiplied):
         with ExitStack() as held:
             self.bind(workspace, held)
             self._held = held.pop_all()
-        operands = operands_of(workspace)
-        expected = operands.expected(self.product)
-        rows, nonzeros = len(expected.sizes), int(expected.sizes.sum())
-        self.moved = sum(operands.bytes_of(m) for m in operands.factor(self.product))
-        self.moved += operands.bytes_of_csr(rows, nonzeros)
-        self._said |= {"products": int(expected.products.sum()), "nonzeros": nonzeros, "rows": rows}
+        amount, self.moved = operands_of(workspace).amount(self.product)
+        self._said |= amount
 
     def bind(self, workspace: Workspace, held: ExitStack) -> None:
         """Do what `prepare` does; what is held is given to the stack."""

@@ -186,6 +186,13 @@ class AmgOperands:
         """Return what a product must be, computed in float64 by SciPy at first use."""
         return self._fact(f"expected {product}", lambda: expect(*self.factor(product), self.seed, self.dtype))
 
+    def amount(self, product: ProductName) -> tuple[dict[str, int], int]:
+        """Return the columns that say how much a product is, and the bytes of its factors and of C."""
+        expected = self.expected(product)
+        rows, nonzeros = len(expected.sizes), int(expected.sizes.sum())
+        moved = sum(self.bytes_of(matrix) for matrix in self.factor(product)) + self.bytes_of_csr(rows, nonzeros)
+        return {"products": int(expected.products.sum()), "nonzeros": nonzeros, "rows": rows}, moved
+
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
         """Launch once and compare a product, a hierarchy or a solution with what it must be.
 

@@ -78,12 +78,8 @@ class Product(Multiplied):
             factors = factors_on(workspace, self.product)
             self.bind(work, factors)
             self._held = held.pop_all()
-        operands = operands_of(workspace)
-        expected = operands.expected(self.product)
-        rows, nonzeros = len(expected.sizes), int(expected.sizes.sum())
-        self.moved = sum(operands.bytes_of(m) for m in operands.factor(self.product))
-        self.moved += operands.bytes_of_csr(rows, nonzeros)
-        self._said |= {"products": int(expected.products.sum()), "nonzeros": nonzeros, "rows": rows}
+        amount, self.moved = operands_of(workspace).amount(self.product)
+        self._said |= amount
 
     def bind(self, work: Work, factors: Factors) -> None:
         """Do what `prepare` does with the factors; what is held is given to `work`."""
