@@ -12,6 +12,7 @@ from repro.artifacts.lineup import ABBREVIATIONS, measured_on, ours, remarks, se
 from repro.artifacts.numbers import geometric_mean, ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
+from repro.artifacts.targets import rehearsal
 from repro.sparse.times import baseline, library_of
 from repro.studies.compound_spmv.paper import STUDY
 from repro.studies.compound_spmv.standing import Standing, standings, worst
@@ -80,7 +81,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "Prototype: a C++ prototype on an H200, on eight other matrices.",
         measured_on(campaign, "graph"),
         "" if count else f"Ours is absent: {NOT_SEARCHED}.",
-        "What was wanted is for a GPU: the CPU’s numbers are a rehearsal." * campaign.on_cpu,
+        rehearsal(campaign),
         remarks(ours(campaign, published)),
         unavailable(campaign),
     ]  # fmt: skip

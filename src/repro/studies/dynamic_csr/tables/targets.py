@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
 
 from repro.artifacts.data import Campaign
-from repro.artifacts.document import Cell, Column, Table
+from repro.artifacts.document import Cell, Table
 from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
+from repro.artifacts.targets import rehearsal, target_columns, target_heads
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of
 from repro.studies.dynamic_csr.paper import STUDY
 from repro.studies.dynamic_csr.product_times import CLOCK as PRODUCT_CLOCK
@@ -22,15 +23,6 @@ STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "
 def targets(campaign: Campaign, published: Published) -> Table:
     """Each target with the wanted number, the measured one, and the worst case; or why there is none."""
     measured = gather(campaign, published)
-    columns = (
-        Column("target", "target", numeric=False),
-        Column("wanted", "wanted"),
-        Column("measured", "measured", campaign.column),
-        Column("reached", "reached", campaign.column, numeric=False),
-        Column("cases", "cases", campaign.column),
-        Column("worst", "worst", campaign.column),
-        Column("worst_case", "worst case, or why there is none", campaign.column, numeric=False),
-    )
     caption = [
         "What was aimed at and what was reached. Updates: a batch alone into the matrix before the first batch; added:",
         "entries of one place come beside each other; unique: each place once. HYB: the grown matrix as one batch into",
@@ -42,18 +34,18 @@ def targets(campaign: Campaign, published: Published) -> Table:
         f"Updates, defragmentation and several devices: {precision_of(campaign)} precision.",
         measured_on(campaign, CLOCK),
         f"Products, also over several devices: by the {PRODUCT_CLOCK} clock.",
-        "What was wanted is for a GPU: the CPU’s numbers are a rehearsal." * campaign.on_cpu,
+        rehearsal(campaign),
         unavailable(campaign),
     ]
     rows = [_row(item, measured[item["quantity"]]) for item in published.targets]
-    return Table(columns, rows, sentences(caption))
+    return Table(target_columns(campaign), rows, sentences(caption))
 
 
 def _row(item: Record, measured: Measured) -> tuple[Cell, ...]:
     """Return the line of a target."""
     quantity = QUANTITIES[item["quantity"]]
     wanted = float(item["wanted"])
-    heads = (Cell(item["what"].replace("'", "’")), Cell(wanted, f"{'≤' if quantity.at_most else '≥'} {item['wanted']}"))
+    heads = target_heads(item, quantity.at_most)
     if not measured.numbers:
         return (*heads, Cell(), Cell(None, " "), Cell(0), Cell(), Cell(measured.missing))
     worst = (max if quantity.at_most else min)(measured.numbers, key=lambda number: number.value)

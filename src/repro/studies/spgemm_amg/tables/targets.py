@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from repro.artifacts.data import Campaign, one_line
-from repro.artifacts.document import Cell, Column, Table
+from repro.artifacts.document import Cell, Table
 from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.numbers import geometric_mean
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
+from repro.artifacts.targets import rehearsal, target_columns, target_heads
 from repro.studies.spgemm_amg.paper import STUDY
 from repro.studies.spgemm_amg.reached import QUANTITIES, Measured, gather
 from repro.studies.spgemm_amg.times import HOST, NUMERIC, precision_of
@@ -20,15 +21,6 @@ MOST = 500
 def targets(campaign: Campaign, published: Published) -> Table:
     """Each target with the wanted number, the measured one, and the worst case; or why there is none."""
     measured = gather(campaign, published)
-    columns = (
-        Column("target", "target", numeric=False),
-        Column("wanted", "wanted"),
-        Column("measured", "measured", campaign.column),
-        Column("reached", "reached", campaign.column, numeric=False),
-        Column("cases", "cases", campaign.column),
-        Column("worst", "worst", campaign.column),
-        Column("worst_case", "worst case, or why there is none", campaign.column, numeric=False),
-    )
     caption = [
         "What was aimed at and what was reached, on the paper’s eight problems and their 24 products: A·A, A·P and",
         "R·(A·P) of each. Ours: the fastest way to a whole product with our kernels, as in the table of products. Best",
@@ -37,18 +29,18 @@ def targets(campaign: Campaign, published: Published) -> Table:
         f"{precision_of(campaign).capitalize()} precision.",
         measured_on(campaign, HOST),
         f"Numeric phases, the library’s beside our whole products too: by the {NUMERIC} clock.",
-        "What was wanted is for a GPU: the CPU’s numbers are a rehearsal." * campaign.on_cpu,
+        rehearsal(campaign),
         unavailable(campaign),
     ]
     rows = [_row(item, measured[item["quantity"]]) for item in published.targets]
-    return Table(columns, rows, sentences(caption))
+    return Table(target_columns(campaign), rows, sentences(caption))
 
 
 def _row(item: Record, measured: Measured) -> tuple[Cell, ...]:
     """Return the line of a target."""
     quantity = QUANTITIES[item["quantity"]]
     wanted = float(item["wanted"])
-    heads = (Cell(item["what"].replace("'", "’")), Cell(wanted, f"{'≤' if quantity.at_most else '≥'} {item['wanted']}"))
+    heads = target_heads(item, quantity.at_most)
     missing = one_line(measured.why_not, MOST)
     if not measured.numbers:
         return (*heads, Cell(), Cell(None, " "), Cell(0), Cell(), Cell(missing))
