@@ -127,14 +127,14 @@ def test_every_kernel_of_every_bin(gpu, gpu_built, gpu_workspace, problem, preci
 @precisions
 def test_every_kernel_of_every_bin_at_the_edges_of_bins(gpu, gpu_built, gpu_workspace, precision):
     workspace = gpu_workspace(only_multiplied(around_limits()[0], precision))
-    kernels = _check_kernels(gpu, gpu_built[precision], workspace)
+    kernels = _check_kernels(gpu, gpu_built[precision], workspace, least_share=0)
     assert {(kernel.mode, kernel.bin) for kernel in kernels} == {(mode, bin) for mode in MODES for bin in range(BINS)}
     assert {kernel.id.method for kernel in kernels} == {"sort", "hash", "dense"}
 
 
-def _check_kernels(gpu, built, workspace):
+def _check_kernels(gpu, built, workspace, **share):
     operands = workspace.operands
-    kernels = [kernel for space in SPACES for kernel in kernels_of(built, operands, gpu.target, space)]
+    kernels = [kernel for space in SPACES for kernel in kernels_of(built, operands, gpu.target, space, **share)]
     for kernel in kernels:
         kernel.prepare(workspace)
         for _ in range(2):
