@@ -17,6 +17,7 @@ from repro.sparse.built import Built
 from repro.sparse.multigrid.levels import NearNull
 from repro.sparse.spgemm.shapes import BINS, LIMITS
 from repro.sparse.work import Work
+from repro.studies.spgemm_amg import bins as amg_bins
 from repro.studies.spgemm_amg import expected as amg_expected
 from repro.studies.spgemm_amg.bins import MODES, BinKernel, kernels_of
 from repro.studies.spgemm_amg.operands import make_operands
@@ -190,6 +191,22 @@ def test_every_kernel_of_every_bin_of_every_product(built, workspace_of, live, p
         assert operands.check(kernel, workspace) <= 1, kernel.name
         kernel.release()
         assert set(live) == kept, kernel.name
+
+
+def test_a_sum_a_column_is_not_tried_where_it_takes_too_long(built, monkeypatch):
+    operands = only_multiplied(around_limits()[0], "double")
+    columns = operands.a.shape[1]
+
+    def bins_of_dense():
+        kernels = [kernel for space in SPACES for kernel in kernels_of(built["double"], operands, CPU, space, 0.0)]
+        return {kernel.bin for kernel in kernels if kernel.id.method == "dense"}
+
+    tried = bins_of_dense()
+    largest = max(int(np.count_nonzero(operands.expected("AA").rows_of(mode, bin))) for mode in MODES for bin in tried)
+    monkeypatch.setattr(amg_bins, "MOST_SUMS", largest * columns)
+    assert bins_of_dense() == tried
+    monkeypatch.setattr(amg_bins, "MOST_SUMS", columns - 1)
+    assert not bins_of_dense()
 
 
 def _spoil(values):

@@ -31,6 +31,8 @@ MODES: tuple[BinMode, ...] = ("one", "numeric")
 
 #: A bin with fewer of all products is not searched: whatever its rows are in, it is nothing beside the others.
 LEAST_SHARE = 0.01
+#: Columns that a sum a column goes through, of all rows of a bin: beyond, one launch takes a second and more.
+MOST_SUMS = 200_000_000_000
 
 
 class BinKernel(Product, Candidate):
@@ -127,6 +129,8 @@ def kernels_of(
                 limit = LIMITS[bin] if bin < len(LIMITS) else None
                 longest = int(np.max(expected.sizes[rows]))
                 shapes = shapes_for(target, operands.dtype.itemsize, mode, limit, longest)
+                if int(np.count_nonzero(rows)) * len(expected.x) > MOST_SUMS:
+                    shapes = [shape for shape in shapes if shape is not None]
                 ids = (KernelId(product, mode, bin, shape) for shape in shapes)
                 kernels += [BinKernel(built, id) for id in ids if id.space == space]
     return kernels
