@@ -100,9 +100,16 @@ def test_what_a_short_launch_scatters_by_of_its_own_accord_is_no_disturbance():
 
 def test_a_round_that_is_far_from_the_best_of_its_own_is_seen_by_any_clock():
     rounds = [{"event": np.full(9, 6.4e-6), "graph": np.full(4, g)} for g in (4.1e-6, 4.2e-6, 5.9e-6, 4.1e-6)]
-    assert outlying(rounds, TOLERANCE) == {2: "graph median 5.9 µs in one round and 4.1 µs in another"}
-    assert outlying(rounds, 2.0) == {}
-    assert outlying([{"event": np.array([2.6e-6])}, {"event": np.array([2.9e-6])}], TOLERANCE) == {}  # as it resolves
+    assert outlying(rounds, TOLERANCE, TOLERANCE) == {2: "graph median 5.9 µs in one round and 4.1 µs in another"}
+    assert outlying(rounds, 2.0, TOLERANCE) == {}
+    close = [{"event": np.array([2.6e-6])}, {"event": np.array([2.9e-6])}]
+    assert outlying(close, TOLERANCE, TOLERANCE) == {}  # as it resolves
+
+
+def test_rounds_by_the_hosts_clock_may_differ_by_more():
+    rounds = [{"host": np.full(9, seconds)} for seconds in (19.7e-3, 27.8e-3)]
+    assert outlying(rounds, TOLERANCE, 2.0) == {}
+    assert outlying(rounds, TOLERANCE, 1.4) == {1: "host median 27,800 µs in one round and 19,700 µs in another"}
 
 
 # taking samples again

@@ -144,7 +144,7 @@ def test_where_they_stay_slow_all_rows_are_disturbed(bench, script, store):
 
 def test_of_rounds_that_agree_nothing_is_discarded():
     rounds = [taken(micro) for micro in (10, 10.2, 10.4, 10.1, 10.3)]
-    joined = join_rounds(rounds, 1.1)
+    joined = join_rounds(rounds, 1.1, 2.0)
     assert (joined.disturbed, joined.discarded, len(joined.seconds["event"])) == (None, 0, 5 * LAUNCHES)
 
 

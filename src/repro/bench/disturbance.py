@@ -100,14 +100,22 @@ def _contradiction(seconds: Mapping[str, Seconds], tolerance: float, alone: floa
     return []
 
 
-def outlying(rounds: Sequence[Mapping[str, Seconds]], tolerance: float) -> dict[int, str]:
-    """Return which rounds of a runnable are far from the best of its own rounds by any clock, with the numbers."""
+def outlying(rounds: Sequence[Mapping[str, Seconds]], tolerance: float, of_host: float) -> dict[int, str]:
+    """Return which rounds of a runnable are far from the best of its own rounds by any clock, with the numbers.
+
+    Parameters
+    ----------
+    tolerance
+        The factor by which a median may be off.
+    of_host
+        The same by the clock `host`.
+    """
     far: dict[int, str] = {}
     for clock in dict.fromkeys(clock for seconds in rounds for clock in seconds):
         medians = {i: float(np.median(seconds[clock])) for i, seconds in enumerate(rounds) if clock in seconds}
         least = min(medians.values())
         for i, median in medians.items():
-            if is_far(median, least, tolerance):
+            if is_far(median, least, of_host if clock == "host" else tolerance):
                 far.setdefault(i, f"{clock} median {micro(median)} in one round and {micro(least)} in another")
     return far
 

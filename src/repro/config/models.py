@@ -154,7 +154,10 @@ class Timing(Model):
         "says is disturbed, and taken again.",
     )
     cpu_disturbed: float = Field(
-        2.0, gt=1, description="The same on the CPU, whose cores are shared with everything else."
+        2.0,
+        gt=1,
+        description="The same on the CPU, whose cores are shared with everything else; and of another round by the "
+        "clock `host`, on a GPU as well.",
     )
 
     def tolerance(self, backend: str, devices: int = 1) -> float:

@@ -122,7 +122,7 @@ class _Stage:
         self._progress(rounds.name, rounds.count, rounds.count)
         for name, runnable in todo.items():
             preprocess, error = self._ready[name]
-            samples = join_rounds(taken[name], self._tolerance(runnable))
+            samples = join_rounds(taken[name], *self._tolerances(runnable))
             row = bench.measured(runnable, PHASE, effort, samples, error=error, preprocess=preprocess)
             rows[name] = self._store.add(row)
         return rows
@@ -145,7 +145,7 @@ class _Stage:
     ) -> None:
         """Replace samples that are far from the other rounds of their runnable by new ones, while that helps."""
         for rest in CALM_RESTS:
-            far = {name: set(far_rounds(taken[name], self._tolerance(runnable))) for name, runnable in todo.items()}
+            far = {name: set(far_rounds(taken[name], *self._tolerances(runnable))) for name, runnable in todo.items()}
             if not any(far.values()):
                 return
             time.sleep(rest)
@@ -157,10 +157,11 @@ class _Stage:
                     taken[name][number] = _instead(_unless(why, samples), taken[name][number])
                 far = {name: numbers for name, numbers in far.items() if name in todo}
 
-    def _tolerance(self, runnable: Runnable) -> float:
-        """Return the factor by which rounds of a runnable may differ."""
-        devices = self._bench.devices
-        return self._bench.timing.tolerance(devices.backend, runnable.devices or len(devices))
+    def _tolerances(self, runnable: Runnable) -> tuple[float, float]:
+        """Return the factors by which rounds of a runnable may differ, by the devices' clocks and by the host's."""
+        timing, devices = self._bench.timing, self._bench.devices
+        tolerance = timing.tolerance(devices.backend, runnable.devices or len(devices))
+        return tolerance, max(tolerance, timing.cpu_disturbed)
 
     def _round(
         self, names: Iterable[str], todo: dict[str, Runnable], effort: Effort, rows: dict[str, Row]
@@ -189,9 +190,9 @@ class _Stage:
             runnable.release()
 
 
-def join_rounds(rounds: Sequence[Samples], tolerance: float) -> Samples:
+def join_rounds(rounds: Sequence[Samples], tolerance: float, of_host: float) -> Samples:
     """Return the samples of all rounds that count; of all, disturbed, where fewer than half of them do."""
-    far = far_rounds(rounds, tolerance)
+    far = far_rounds(rounds, tolerance, of_host)
     kept = [samples for number, samples in enumerate(rounds) if number not in far]
     if 2 * len(kept) < len(rounds):
         why = f"{next(iter(far.values()))} in {len(far)} of {len(rounds)} rounds"
@@ -201,11 +202,17 @@ def join_rounds(rounds: Sequence[Samples], tolerance: float) -> Samples:
     return replace(joined, discarded=joined.discarded + dropped)
 
 
-def far_rounds(rounds: Sequence[Samples], tolerance: float) -> dict[int, str]:
-    """Return which rounds of a runnable do not count, and why: disturbed, or far from the best of the others."""
+def far_rounds(rounds: Sequence[Samples], tolerance: float, of_host: float) -> dict[int, str]:
+    """Return which rounds of a runnable do not count, and why: disturbed, or far from the best of the others.
+
+    Parameters
+    ----------
+    tolerance, of_host
+        By which factor they may differ, by the devices' clocks and by the host's.
+    """
     disturbed = {number: samples.disturbed for number, samples in enumerate(rounds) if samples.disturbed}
     calm = [number for number in range(len(rounds)) if number not in disturbed]
-    far = outlying([rounds[number].seconds for number in calm], tolerance)
+    far = outlying([rounds[number].seconds for number in calm], tolerance, of_host)
     return disturbed | {calm[number]: why for number, why in far.items()}
 
 

@@ -205,6 +205,9 @@ class WholeProduct(Product):
 class Refill(Product):
     """The numeric phase alone, into a product of factors with the same patterns."""
 
+    #: Kernels of bins run side by side: in a graph, where they are forked and joined each time, they take longer.
+    clocks: tuple[Clock, ...] = ("event",)
+
     def __init__(self, built: Mapping[str, Built], product: ProductName, plans: Plans | None = None) -> None:
         super().__init__(built, product, plans)
         self.name = f"{product}/refill{'-tuned' if plans else ''}"

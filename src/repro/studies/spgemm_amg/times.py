@@ -17,9 +17,7 @@ from repro.studies.spgemm_amg.paper import PRODUCTS, ProductName
 
 #: Of whole products, set-ups and solutions, which allocate and read sizes back on the way.
 HOST: Clock = "host"
-#: Of numeric phases, which do neither.
-NUMERIC: Clock = "graph"
-#: Of the kernels of bins, and of the steps of a product or a set-up.
+#: Of the kernels of bins, of numeric phases, and of the steps of a product or a set-up.
 EVENT: Clock = "event"
 #: A multiplication and an addition.
 FLOPS_OF_A_PRODUCT = 2
@@ -63,7 +61,7 @@ class Way:
     @property
     def clock(self) -> Clock:
         """The clock that it is timed by."""
-        return HOST if self.what == "product" else NUMERIC
+        return HOST if self.what == "product" else EVENT
 
 
 def _mode(mode: str, *methods: str) -> Callable[[Row], bool]:

@@ -15,8 +15,8 @@ from repro.sparse.times import library_of
 from repro.studies.spgemm_amg.paper import STUDY
 from repro.studies.spgemm_amg.shared_cells import micro_of, named, summary
 from repro.studies.spgemm_amg.times import (
+    EVENT,
     HOST,
-    NUMERIC,
     ONE_TUNED,
     REFILL,
     TWO_TUNED,
@@ -81,7 +81,7 @@ def phases(campaign: Campaign, published: Published) -> Table:
         "from them, and the numbers come last. Count: products of rows, and bins; settle: what is left over is done",
         "again, and C is cut to its size. Both with the kernels that the search chose. Whole: the product with its",
         "allocations; steps: medians of each by events in samples of their own, so that they do not add up to it.",
-        f"Numeric alone: into a C whose pattern is there, by the {NUMERIC} clock.",
+        f"Numeric alone: into a C whose pattern is there, by the {EVENT} clock.",
         "Memory: the most bytes at once. Ratios are above 1 where one phase is the better; the worst is that for it.",
         f"{precision_of(campaign).capitalize()} precision.",
         measured_on(campaign, HOST),

@@ -14,9 +14,9 @@ from repro.studies.spgemm_amg.paper import STUDY
 from repro.studies.spgemm_amg.shared_cells import micro_of, named, summary, three_digits
 from repro.studies.spgemm_amg.times import (
     COORDINATES,
+    EVENT,
     HOST,
     LIBRARY,
-    NUMERIC,
     ONE,
     ONE_TUNED,
     OURS,
@@ -59,7 +59,7 @@ def products(campaign: Campaign, published: Published) -> Table:
         f"whose pattern is there, {'which SciPy has not' if campaign.on_cpu else 'the library’s of SpGEMMreuse'}.",
         "Ratios: times over ours, above 1 where ours is the faster.",
         measured_on(campaign, HOST),
-        f"Numeric phases by the {NUMERIC} clock.",
+        f"Numeric phases by the {EVENT} clock.",
         unavailable(campaign),
     ]
     rows = [_row(times) for times in cases]

@@ -11,7 +11,7 @@ from repro.artifacts.registry import table
 from repro.artifacts.targets import rehearsal, target_columns, target_heads
 from repro.studies.spgemm_amg.paper import STUDY
 from repro.studies.spgemm_amg.reached import QUANTITIES, Measured, gather
-from repro.studies.spgemm_amg.times import HOST, NUMERIC, precision_of
+from repro.studies.spgemm_amg.times import EVENT, HOST, precision_of
 
 #: Letters of a note that names cases without a number.
 MOST = 500
@@ -28,7 +28,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "how many have a number; where some have none, a verdict is of the others, and a note names what is missing.",
         f"{precision_of(campaign).capitalize()} precision.",
         measured_on(campaign, HOST),
-        f"Numeric phases, the library’s beside our whole products too: by the {NUMERIC} clock.",
+        f"Numeric phases, the library’s beside our whole products too: by the {EVENT} clock.",
         rehearsal(campaign),
         unavailable(campaign),
     ]
