@@ -1,0 +1,1 @@
+"""Filtering of discontinuous Galerkin fields on unstructured meshes by products of B-splines (SIAC)."""
