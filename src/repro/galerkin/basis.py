@@ -53,7 +53,7 @@ def _to_monomials(basis: str, degree: int, dimension: int) -> Floats:
     nodes = equispaced(max(degree, 1), dimension) if degree else np.full((1, dimension), 1 / (dimension + 1))
     # inside the simplex, where the functions of Dubiner have no quotient of 0 by 0
     inside = 0.8 * nodes + 0.2 / (dimension + 1)
-    matrix: Floats = np.linalg.solve(monomials(inside, degree), BASES[basis](inside, degree)).T
+    matrix = np.asarray(np.linalg.solve(monomials(inside, degree), BASES[basis](inside, degree)).T, np.float64)
     matrix[np.abs(matrix) < 1e-13 * np.abs(matrix).max()] = 0.0
     return matrix
 
@@ -101,8 +101,7 @@ def _dubiner(points: Floats, degree: int) -> Floats:
 def _lagrange(points: Floats, degree: int) -> Floats:
     """One at one of the equispaced points, and zero at the others."""
     nodes = equispaced(degree, points.shape[1]) if degree else np.full((1, points.shape[1]), 1 / 3)
-    values: Floats = np.linalg.solve(monomials(nodes, degree).T, monomials(points, degree).T).T
-    return values
+    return np.asarray(np.linalg.solve(monomials(nodes, degree).T, monomials(points, degree).T).T, np.float64)
 
 
 #: What gives the functions of each basis at points.
