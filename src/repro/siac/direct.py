@@ -1,0 +1,292 @@
+"""Filtering a field at points on a device, without a matrix: per point, per element, and by contours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.devices.base import Argument, Buffer
+from repro.errors import ReproError
+from repro.galerkin.basis import mode_count, to_monomials
+from repro.siac.grids import Grid, grid_of_points, grid_of_triangles
+from repro.siac.kernel import kernel
+from repro.siac.patches import Patches, patches_of
+from repro.siac.triangulation import Triangulation
+from repro.sparse.kernels import Kernels
+from repro.sparse.launches import Launches
+
+Floats = NDArray[np.float64]
+#: Blocks for each multiprocessor: points are taken in steps of the grid.
+BLOCKS = {"cuda": 16, "opencl": 4}
+
+
+@dataclass(frozen=True, eq=False)
+class Stencil:
+    """What all kernels of a filter are told.
+
+    Attributes
+    ----------
+    mesh
+        The triangulation.
+    degree
+        k, of the kernel and of the field.
+    scale
+        h, the width of a square of the stencil's lattice.
+    """
+
+    mesh: Triangulation
+    degree: int
+    scale: float
+
+    @property
+    def half(self) -> float:
+        """Half of the support's width."""
+        return kernel(self.degree).width * self.scale / 2
+
+    @property
+    def arguments(self) -> list[Argument]:
+        """The box, and 1 / h."""
+        lower, period = self.mesh.lower, self.mesh.period
+        return [*map(float, lower), *map(float, period), 1.0 / self.scale]
+
+    @property
+    def pieces(self) -> Floats:
+        """float64 `(2, 3k + 1, k + 1)`: the kernel's pieces in powers of the distance from their left and right end."""
+        left = np.asarray(kernel(self.degree).pieces, np.float64)
+        shift = np.array([[comb(b, a) for a in range(self.degree + 1)] for b in range(self.degree + 1)], np.float64)
+        return np.stack([left, left @ shift])
+
+    def for_contours(self) -> Stencil:
+        """Return itself where contours can integrate with this scale.
+
+        Raises
+        ------
+        ReproError
+            A triangle is wider than a square of the lattice.
+        """
+        extent = float(np.ptp(self.mesh.corners, axis=1).max())
+        if extent > self.scale:
+            raise ReproError(
+                "a triangle is wider than a square of the stencil, which contours on a device cannot integrate over",
+                where="the scale",
+                expected=f"{extent:.6g} or more",
+                actual=f"{self.scale:.6g}",
+                todo="take a larger scale, or the kernels per point or per element, which clip",
+            )
+        return self
+
+
+class Cells:
+    """A grid on a device, with the positions or triangles that it has.
+
+    Attributes
+    ----------
+    grid
+        The same on the host.
+    arguments
+        What kernels are told.
+    """
+
+    def __init__(self, launches: Launches, grid: Grid) -> None:
+        self.grid = grid
+        self.starts = launches.upload(grid.starts)
+        self.arguments: list[Argument] = [
+            *(np.int32(n) for n in grid.shape), *map(float, grid.inverse), self.starts,
+        ]  # fmt: skip
+
+
+class Points:
+    """Points on a device, cell by cell.
+
+    Parameters
+    ----------
+    launches
+        Keeps their memory.
+    mesh, points
+        float64 `(n, 2)`; those outside the box are wrapped.
+    size
+        Of a cell; None: as the paper's.
+    """
+
+    def __init__(self, launches: Launches, mesh: Triangulation, points: Floats, size: float | None = None) -> None:
+        self.cells = Cells(launches, grid_of_points(mesh, points, size))
+        self.order = self.cells.grid.members
+        there = mesh.wrapped(points)[self.order]
+        self.count = len(there)
+        self.x, self.y = (launches.upload(np.ascontiguousarray(there[:, axis])) for axis in range(2))
+
+
+class Field:
+    """Triangles with their polynomials on a device, in some order.
+
+    Parameters
+    ----------
+    launches
+        Keeps the memory; its module `rows-p…` turns modes into coefficients.
+    stencil
+        The filter.
+    order
+        int32 `(t,)`, the triangle at each place.
+    basis
+        The basis of the modes.
+    """
+
+    def __init__(self, launches: Launches, stencil: Stencil, order: NDArray[np.integer], basis: str) -> None:
+        self._launches, self._stencil, self.order = launches, stencil, order
+        mesh, self.count = stencil.mesh, len(order)
+        self._modes = mode_count(stencil.degree, 2)
+        self.corners = launches.upload(np.ascontiguousarray(mesh.corners[order].reshape(-1, 6).T))
+        self.basis = launches.upload(to_monomials(basis, stencil.degree, 2))
+        self.coefficients = launches.numbers(self._modes * self.count, np.float64)
+        self._given = launches.numbers(self._modes * self.count, np.float64)
+        self._kernels = Kernels(launches.device, launches.load(f"rows-p{stencil.degree}"))
+
+    def set(self, modes: Floats) -> None:
+        """Take the modes of all triangles, float64 `(t, m)`, in the mesh's order."""
+        self._launches.device.write(self._given, np.ascontiguousarray(modes[self.order], np.float64))
+        arguments: list[Argument] = [
+            np.int32(self.count),
+            1.0 / self._stencil.scale,
+            self.corners,
+            self._given,
+            self.basis,
+        ]
+        self._kernels.over("coefficients", self.count, [*arguments, self.coefficients])()
+
+
+class Direct:
+    """A way to filter a field at points on a device.
+
+    Attributes
+    ----------
+    launch
+        Queues it.
+    field
+        What it filters.
+    """
+
+    launch: Callable[[], None]
+    field: Field
+
+    def __init__(self, launches: Launches, points: Points) -> None:
+        self._launches, self._points = launches, points
+        self.values = launches.numbers(points.count, np.float64)
+
+    def result(self) -> Floats:
+        """Wait, and return the filtered field at the points, float64 `(n,)`, in their order."""
+        values = np.empty(self._points.count)
+        values[self._points.order] = self._launches.download(self.values, self._points.count, np.float64)
+        return values
+
+
+class PerPoint(Direct):
+    """A block has a point, its threads a triangle each: the paper's (`point`), or a warp by contours (`edges`).
+
+    Parameters
+    ----------
+    way
+        `point` or `edges`.
+    threads
+        Of a block.
+    size
+        Of a cell; None: s.
+    blocks
+        Of the grid; None: as many as keep the device busy.
+    """
+
+    def __init__(
+        self,
+        launches: Launches,
+        stencil: Stencil,
+        points: Points,
+        basis: str = "dubiner",
+        *,
+        way: str = "edges",
+        threads: int = 64,
+        size: float | None = None,
+        blocks: int | None = None,
+    ) -> None:
+        super().__init__(launches, points)
+        if way == "edges":
+            stencil.for_contours()
+        cells = Cells(launches, grid_of_triangles(stencil.mesh, size))
+        self.field = Field(launches, stencil, cells.grid.members, basis)
+        kernels = Kernels(launches.device, launches.load(f"{way}-p{stencil.degree}"))
+        self.launch = kernels.blocks(
+            f"{way}_t{threads}",
+            blocks or launches.device.n_s * BLOCKS[launches.device.backend],
+            [
+                np.int32(points.count), points.x, points.y, *stencil.arguments, *cells.arguments,
+                *map(float, cells.grid.reach), np.int32(self.field.count), self.field.corners,
+                self.field.coefficients, launches.upload(stencil.pieces), self.values,
+            ],
+            threads,
+        )  # fmt: skip
+
+
+class PerElement(Direct):
+    """A block has a patch of triangles, its threads a point each, in the patch's own copy of the solution: the paper's.
+
+    Parameters
+    ----------
+    patches
+        How many; None: a multiprocessor has one.
+    threads
+        Of a block.
+
+    Attributes
+    ----------
+    patches
+        How triangles and copies lie.
+    """
+
+    def __init__(
+        self,
+        launches: Launches,
+        stencil: Stencil,
+        points: Points,
+        basis: str = "dubiner",
+        *,
+        patches: int | None = None,
+        threads: int = 64,
+    ) -> None:
+        super().__init__(launches, points)
+        device, grid = launches.device, points.cells.grid
+        self.patches: Patches = patches_of(stencil.mesh, grid, stencil.half, patches or device.n_s)
+        self.field = Field(launches, stencil, self.patches.order, basis)
+        copies = launches.numbers(self.patches.copies, np.float64)
+        count = len(self.patches.starts) - 1
+        kernels = Kernels(device, launches.load(f"element-p{stencil.degree}"))
+        add = kernels.blocks(
+            f"element_t{threads}",
+            count,
+            [
+                np.int32(count), launches.upload(self.patches.starts), launches.upload(self.patches.tiles),
+                launches.upload(self.patches.offsets), points.x, points.y, *stencil.arguments,
+                *points.cells.arguments, np.int32(self.field.count), self.field.corners, self.field.coefficients,
+                launches.upload(stencil.pieces), copies,
+            ],
+            threads,
+        )  # fmt: skip
+        cell_of_point = np.repeat(np.arange(len(grid.starts) - 1, dtype=np.int32), np.diff(grid.starts))
+        reduce = kernels.over(
+            "reduce",
+            points.count,
+            [
+                np.int32(points.count), launches.upload(cell_of_point), points.cells.starts,
+                launches.upload(self.patches.copy_starts), launches.upload(self.patches.copy_offsets), copies,
+                self.values,
+            ],
+        )  # fmt: skip
+
+        def launch() -> None:
+            device.fill(copies, 0)
+            add()
+            reduce()
+
+        self.launch = launch
+        self.copies: Buffer = copies

@@ -1,0 +1,63 @@
+"""Rendering the modules of the filter in the plane, for a degree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro.codegen.targets import Target
+from repro.codegen.templates import render_template
+from repro.errors import ReproError
+from repro.galerkin.basis import exponents, mode_count
+from repro.galerkin.quadrature import exact_for
+from repro.sparse.kernels import N_T
+
+#: Per point and per element, as the paper's; by contours; the filter as a matrix, and products with it.
+KERNELS = ("point", "element", "edges", "rows", "apply")
+#: Degrees that modules are rendered for.
+DEGREES = (0, 1, 2, 3)
+#: Of each of them one: `edges-p2`.
+MODULES = tuple(f"{kernels}-p{degree}" for degree in DEGREES for kernels in KERNELS)
+#: Threads of a block to choose from.
+THREADS = {"cuda": (32, 64, 128, 256), "opencl": (16, 64)}
+#: Fields that a product takes at a time.
+FIELDS = (1, 2, 4, 8, 16)
+
+
+def render_siac(templates: Path, module: str, target: Target, owner: str) -> str:
+    """Return the source of a module, in double precision.
+
+    Parameters
+    ----------
+    owner
+        Whose module it is, for its title and for messages.
+
+    Raises
+    ------
+    ReproError
+        There is no such module, or a template is missing or wrong.
+    """
+    if module not in MODULES:
+        raise ReproError("unknown module", where=owner, expected=f"one of {', '.join(MODULES)}", actual=module)
+    kernels, _, word = module.partition("-p")
+    degree = int(word)
+    powers = [(int(a), int(b)) for a, b in exponents(degree, 2)]
+    rule = exact_for(3 * degree, 2)
+    roots, weights = np.polynomial.legendre.leggauss((3 * degree + 3) // 2)
+    names: dict[str, Any] = {
+        "dialect": target.dialect,
+        "title": f"{owner}: {module}",
+        "degree": degree,
+        "width": 3 * degree + 1,
+        "mode_count": mode_count(degree, 2),
+        "exponents": powers,
+        "index": [[powers.index((a, b)) for b in range(degree + 1 - a)] for a in range(degree + 1)],
+        "rule": [(*map(float, point), float(weight)) for point, weight in zip(*rule, strict=True)],
+        "gauss": [(float(root + 1) / 2, float(weight) / 2) for root, weight in zip(roots, weights, strict=True)],
+        "threads": THREADS[target.dialect],
+        "n_t": N_T[target.dialect],
+        "field_counts": FIELDS,
+    }
+    return render_template(templates, f"siac/{kernels}.j2", **names)
