@@ -1,0 +1,258 @@
+"""The filter as rows of a sparse matrix, in NumPy: what kernels on a device are verified against.
+
+The filtered field at a point x is Σ ∬ K(ξ) K(η) u dξ dη over triangles (King 2017, eq. 2.1 and 2.2), in kernel
+coordinates, where 1 / h² cancels: linear in the modes of u, one coefficient for each mode of each triangle that meets
+the stencil. Two ways share nothing but the pairs and are both exact but for rounding: by area and by contour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+
+from repro.errors import ReproError
+from repro.galerkin.basis import BASES, exponents, mode_count, to_monomials
+from repro.galerkin.quadrature import collapsed, exact_for
+from repro.siac.clipping import fans, pieces
+from repro.siac.kernel import Kernel, kernel
+from repro.siac.pairs import Floats, Integers, Pairs, scales, stencil_pairs
+from repro.siac.triangulation import Triangulation
+
+#: Pairs that are integrated together: their quadrature points stay in a core's cache.
+CHUNK = 2048
+#: Of kernels along x and y, which of their polynomials hold, and where: kernel coordinates.
+Integral = Callable[[Pairs, Kernel, Kernel, int], Floats]
+
+
+class Counts(NamedTuple):
+    """What filtering at each point takes, int64 `(n,)` each.
+
+    Attributes
+    ----------
+    pairs
+        Images of triangles that meet the stencil.
+    triangles
+        Sub-triangles that integration by area cuts these into.
+    segments
+        Strips that integration by contour goes along: parts of edges between lines of the lattice, and where a
+        triangle is crossed by several vertical ones, parts times strips.
+    """
+
+    pairs: Integers
+    triangles: Integers
+    segments: Integers
+
+
+def clipped_rows(
+    mesh: Triangulation,
+    points: ArrayLike,
+    degree: int,
+    basis: str = "dubiner",
+    scale: ArrayLike | None = None,
+    *,
+    field_degree: int | None = None,
+    derivative: tuple[int, int] = (0, 0),
+) -> csr_array:
+    """Return the rows of the filter by area: triangles clipped to the squares of the lattice, cut into fans.
+
+    Polygons by Sutherland and Hodgman (King 2017, algorithm 1), on each sub-triangle the collapsed Gauss rule that is
+    exact for degree 2k + P.
+
+    Parameters
+    ----------
+    mesh
+        Of t triangles.
+    points
+        `(n, 2)`; those outside the box are wrapped.
+    degree
+        k, of the kernel.
+    basis
+        Which the modes belong to: a key of `repro.galerkin.basis.BASES`.
+    scale
+        h, one number or one a point; None: the mesh's longest edge, the text's choice.
+    field_degree
+        P, of the field; None: k.
+    derivative
+        Which derivative of the filtered field along x and y, each 0 to k - 1 (0 for k = 0), h taken as constant.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        float64 `(n, t m)`, entries sorted by column, column `triangle * m + mode`; a triangle that meets a stencil has
+        all its m entries stored, whatever their values, and no other has any.
+
+    Raises
+    ------
+    ReproError
+        Degree, basis, derivative or scale are none that there are, a stencil is wider than 64 periods, or a point is
+        not finite.
+    """
+    return _rows(_by_area, mesh, points, degree, basis, scale, field_degree, derivative)
+
+
+def contour_rows(
+    mesh: Triangulation,
+    points: ArrayLike,
+    degree: int,
+    basis: str = "dubiner",
+    scale: ArrayLike | None = None,
+    *,
+    field_degree: int | None = None,
+    derivative: tuple[int, int] = (0, 0),
+) -> csr_array:
+    """Return the rows of the filter by contour: no polygon is made, only edges are cut.
+
+    By Green's theorem ∬ K K u dξ dη = ∮ G K(η) dη counterclockwise around the triangle, where G is ∫ K u dξ from a
+    vertical line through the triangle. Along a part of an edge between lines of the lattice the integrand is a
+    polynomial of degree 2k + P + 1, which Gauss integrates exactly, and G is by Gauss as well. Any h will do.
+    G is taken where it leaves the triangle within its bounding box: thin, slanted triangles cost digits, about one for
+    each factor of ten between box and thickness and each degree of the field.
+
+    Parameters, returns and raises as `clipped_rows`.
+    """
+    return _rows(_by_contour, mesh, points, degree, basis, scale, field_degree, derivative)
+
+
+def count_work(mesh: Triangulation, points: ArrayLike, degree: int, scale: ArrayLike | None = None) -> Counts:
+    """Count what filtering takes at each point, without integrating.
+
+    Parameters
+    ----------
+    mesh, points, degree, scale
+        As `clipped_rows`.
+
+    Raises
+    ------
+    ReproError
+        As `clipped_rows`.
+    """
+    width = kernel(degree).width
+    there = mesh.wrapped(points)
+    counts = Counts(*(np.zeros(len(there), np.int64) for _ in Counts._fields))
+    for pairs in stencil_pairs(mesh, there, width, scales(mesh, len(there), width, scale)):
+        for chunk in pairs.in_chunks(CHUNK):
+            everything, cut, split = slice(None), fans(chunk.corners, width).pair, pieces(chunk.corners, width).pair
+            for count, owner in zip(counts, (everything, cut, split), strict=True):
+                count += np.bincount(chunk.point[owner], minlength=len(there))
+    return counts
+
+
+def _rows(
+    integral: Integral,
+    mesh: Triangulation,
+    points: ArrayLike,
+    degree: int,
+    basis: str,
+    scale: ArrayLike | None,
+    field_degree: int | None,
+    derivative: tuple[int, int],
+) -> csr_array:
+    symmetric = kernel(degree)
+    field_degree = degree if field_degree is None else field_degree
+    if field_degree < 0:
+        raise ReproError("the degree of the field is negative", expected="0 or more", actual=field_degree)
+    if basis not in BASES:
+        raise ReproError("there is no such basis", expected=f"one of {', '.join(BASES)}", actual=basis)
+    smooth = max(degree - 1, 0)
+    if not all(0 <= order <= smooth for order in derivative):
+        raise ReproError(
+            "the filtered field has no such derivative",
+            expected=f"orders 0 to {smooth}: the kernel of degree {degree} is no smoother",
+            actual=derivative,
+        )
+    kernels = [symmetric.derivative(order) for order in derivative]
+    there = mesh.wrapped(points)
+    h = scales(mesh, len(there), symmetric.width, scale)
+    functions = to_monomials(basis, field_degree, 2).T
+    # dξ / dx is -1 / h
+    factors = (-1.0 / h) ** sum(derivative)
+    merged = [
+        _merged(
+            pairs,
+            np.concatenate([integral(chunk, *kernels, field_degree) @ functions for chunk in pairs.in_chunks(CHUNK)]),
+            len(mesh.triangles),
+        )
+        for pairs in stencil_pairs(mesh, there, symmetric.width, h)
+        if len(pairs)
+    ]
+    m = mode_count(field_degree, 2)
+    shape = (len(there), len(mesh.triangles) * m)
+    if not merged:
+        return csr_array(shape, dtype=np.float64)
+    point, triangle, values = (np.concatenate(parts) for parts in zip(*merged, strict=True))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(point, minlength=len(there)))]) * m
+    columns = (triangle[:, None] * m + np.arange(m)).ravel()
+    return csr_array(((values * factors[point][:, None]).ravel(), columns, indptr), shape=shape)
+
+
+def _merged(pairs: Pairs, values: Floats, triangles: int) -> tuple[Integers, Integers, Floats]:
+    """Add up the images of each triangle; return points, triangles and values by point, then triangle."""
+    key = pairs.point * triangles + pairs.triangle
+    order = np.argsort(key, kind="stable")
+    first = np.flatnonzero(np.diff(key[order], prepend=-1))
+    chosen = order[first]
+    return pairs.point[chosen], pairs.triangle[chosen], np.add.reduceat(values[order], first, axis=0)
+
+
+def _by_area(pairs: Pairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
+    """Return the integrals of K K times each monomial of reference coordinates, `(pairs, m)`."""
+    pair, square, corners = fans(pairs.corners, along_x.width)
+    rule = exact_for(2 * along_x.degree + degree, 2)
+    sides = corners[:, 1:] - corners[:, :1]
+    jacobian = sides[:, 0, 0] * sides[:, 1, 1] - sides[:, 0, 1] * sides[:, 1, 0]
+    x, y = (corners[:, :1, axis] + sides[..., axis] @ rule.points.T for axis in range(2))
+    weights = jacobian[:, None] * rule.weights
+    return _moments(pairs, pair, square, (x, y), weights, (along_x, along_y), degree)
+
+
+def _by_contour(pairs: Pairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
+    """Return the integrals of K K times each monomial of reference coordinates, `(pairs, m)`."""
+    pair, square, ends, begin, end = pieces(pairs.corners, along_x.width)
+    outer = collapsed((2 * along_x.degree + degree + 3) // 2)
+    inner = collapsed((along_x.degree + degree + 2) // 2)
+    steps = ends[:, 1] - ends[:, 0]
+    at_x, at_y = (ends[:, :1, axis] + steps[:, axis, None] * outer.points[:, 0] for axis in range(2))
+    across = np.where(np.isnan(end)[:, None], at_x, end[:, None]) - begin[:, None]
+    n, shape = len(pair), (len(pair), len(outer.weights), len(inner.weights))
+    x = (begin[:, None, None] + across[..., None] * inner.points[:, 0]).reshape(n, -1)
+    y = np.broadcast_to(at_y[..., None], shape).reshape(n, -1)
+    weights = (steps[:, 1, None, None] * across[..., None] * (outer.weights[:, None] * inner.weights)).reshape(n, -1)
+    return _moments(pairs, pair, square, (x, y), weights, (along_x, along_y), degree)
+
+
+def _moments(
+    pairs: Pairs,
+    pair: Integers,
+    square: Integers,
+    at: tuple[Floats, Floats],
+    weights: Floats,
+    kernels: tuple[Kernel, Kernel],
+    degree: int,
+) -> Floats:
+    """Add up K K times each monomial over quadrature points `(pieces, q)`, by pair: `(pairs, m)`."""
+    for axis, (factor, where) in enumerate(zip(kernels, at, strict=True)):
+        weights = weights * factor.on_pieces(square[:, axis, None], where)
+    first = pairs.corners[pair, 0]
+    a, b = (pairs.corners[pair, corner] - first for corner in (1, 2))
+    determinant = (a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0])[:, None]
+    x, y = (where - first[:, axis, None] for axis, where in enumerate(at))
+    r = (x * b[:, 1, None] - y * b[:, 0, None]) / determinant
+    s = (y * a[:, 0, None] - x * a[:, 1, None]) / determinant
+    powers = exponents(degree, 2)
+    sums = np.empty((len(pair), len(powers)))
+    column = {tuple(power): i for i, power in enumerate(powers.tolist())}
+    for i in range(degree + 1):
+        term = weights
+        for j in range(degree + 1 - i):
+            sums[:, column[i, j]] = term.sum(axis=1)
+            term = term * s if j < degree - i else term
+        weights = weights * r if i < degree else weights
+    moments = np.zeros((len(pairs), len(powers)))
+    if len(pair):
+        begin = np.flatnonzero(np.diff(pair, prepend=-1))
+        moments[pair[begin]] = np.add.reduceat(sums, begin, axis=0)
+    return moments
