@@ -70,7 +70,8 @@ def fans(corners: Floats, width: int) -> Fans:
         Of the lattice.
     """
     polygons, counts = corners, np.full(len(corners), 3)
-    pair, cells = np.arange(len(corners)), []
+    pair = np.arange(len(corners))
+    cells: list[Integers] = []
     for axis in range(2):
         along = np.where(np.arange(polygons.shape[1]) < counts[:, None], polygons[..., axis], polygons[:, :1, axis])
         first = np.clip(np.floor(along.min(axis=1)), 0, width).astype(np.int64)

@@ -7,6 +7,7 @@ triangle for points in a grid of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +47,8 @@ class Grid:
     lower: Floats
     shape: tuple[int, int]
     inverse: Floats
-    starts: NDArray[np.int32] | NDArray[np.int64]
-    members: NDArray[np.int32] | NDArray[np.int64]
+    starts: NDArray[np.signedinteger[Any]]
+    members: NDArray[np.signedinteger[Any]]
     reach: Floats
 
     def cells_of(self, positions: Floats) -> Integers:
@@ -103,9 +104,10 @@ def _grid(mesh: Triangulation, positions: Floats, size: float, reach: Floats) ->
     inverse = shape / mesh.period
     cells = np.clip(np.floor((positions - mesh.lower) * inverse).astype(np.int64), 0, shape - 1)
     number = cells[:, 1] * shape[0] + cells[:, 0]
-    index = np.int32 if len(positions) < 2**31 else np.int64
-    starts = np.concatenate([[0], np.cumsum(np.bincount(number, minlength=int(shape.prod())))]).astype(index)
-    members = np.argsort(number, kind="stable").astype(index)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(number, minlength=int(shape.prod())))])
+    members = np.argsort(number, kind="stable")
+    if len(positions) < 2**31:
+        starts, members = starts.astype(np.int32), members.astype(np.int32)
     return Grid(mesh.lower, (int(shape[0]), int(shape[1])), inverse, starts, members, reach)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -89,6 +90,25 @@ def scales(mesh: Triangulation, count: int, width: int, scale: ArrayLike | None)
     return np.broadcast_to(h, (count,))
 
 
+def predicted_pairs(mesh: Triangulation, width: int, h: float | None = None) -> float:
+    """Return how many images of triangles meet the bounding box of a stencil, on average over all points.
+
+    It is what one long edge in a mesh of short ones makes plain before any work starts.
+
+    Parameters
+    ----------
+    mesh
+        A triangulation.
+    width
+        3k + 1, of the kernel.
+    h
+        The kernel's scale; None: the mesh's longest edge.
+    """
+    boxes = mesh.corners.max(axis=1) - mesh.corners.min(axis=1)
+    stencil = width * (mesh.longest if h is None else h)
+    return float((boxes + stencil).prod(axis=1).sum() / mesh.period.prod())
+
+
 def stencil_pairs(mesh: Triangulation, points: Floats, width: int, h: Floats) -> Iterator[Pairs]:
     """Yield the pairs of all points, some points after the other.
 
@@ -106,7 +126,6 @@ def stencil_pairs(mesh: Triangulation, points: Floats, width: int, h: Floats) ->
     grid = grid_of_triangles(mesh)
     half = (h * (width / 2))[:, None] + grid.reach + ROUNDING / grid.inverse
     first, last = grid.cells_of(points - half), grid.cells_of(points + half)
-    # a row of cells in one image is a run of members: their number bounds what one point looks at
     for chosen in _chunks(_expected(grid, first, last)):
         index, member, shift = _candidates(grid, first[chosen], last[chosen])
         yield _meeting(mesh, points[chosen], width, h[chosen], index, member, shift, chosen.start)
@@ -122,7 +141,7 @@ def _chunks(expected: Floats) -> Iterator[slice]:
     """Yield runs of points of about `CHUNK` members in all, or of one point with more."""
     number = np.floor(np.cumsum(expected) / CHUNK).astype(np.int64)
     bounds = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(expected)]
-    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for begin, end in pairwise(bounds):
         if end > begin:
             yield slice(begin, end)
 

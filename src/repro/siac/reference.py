@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from repro.errors import ReproError
@@ -24,7 +24,7 @@ from repro.siac.triangulation import Triangulation
 
 #: Pairs that are integrated together: their quadrature points stay in a core's cache.
 CHUNK = 2048
-#: Of kernels along x and y, which of their polynomials hold, and where: kernel coordinates.
+#: From pairs, kernels along x and y, and the field's degree to integrals of each monomial, `(pairs, m)`.
 Integral = Callable[[Pairs, Kernel, Kernel, int], Floats]
 
 
@@ -135,9 +135,10 @@ def count_work(mesh: Triangulation, points: ArrayLike, degree: int, scale: Array
     counts = Counts(*(np.zeros(len(there), np.int64) for _ in Counts._fields))
     for pairs in stencil_pairs(mesh, there, width, scales(mesh, len(there), width, scale)):
         for chunk in pairs.in_chunks(CHUNK):
-            everything, cut, split = slice(None), fans(chunk.corners, width).pair, pieces(chunk.corners, width).pair
-            for count, owner in zip(counts, (everything, cut, split), strict=True):
-                count += np.bincount(chunk.point[owner], minlength=len(there))
+            cut, split = fans(chunk.corners, width).pair, pieces(chunk.corners, width).pair
+            np.add.at(counts.pairs, chunk.point, 1)
+            np.add.at(counts.triangles, chunk.point[cut], 1)
+            np.add.at(counts.segments, chunk.point[split], 1)
     return counts
 
 
@@ -164,21 +165,17 @@ def _rows(
             expected=f"orders 0 to {smooth}: the kernel of degree {degree} is no smoother",
             actual=derivative,
         )
-    kernels = [symmetric.derivative(order) for order in derivative]
+    along_x, along_y = (symmetric.derivative(order) for order in derivative)
     there = mesh.wrapped(points)
     h = scales(mesh, len(there), symmetric.width, scale)
     functions = to_monomials(basis, field_degree, 2).T
     # dξ / dx is -1 / h
     factors = (-1.0 / h) ** sum(derivative)
-    merged = [
-        _merged(
-            pairs,
-            np.concatenate([integral(chunk, *kernels, field_degree) @ functions for chunk in pairs.in_chunks(CHUNK)]),
-            len(mesh.triangles),
-        )
-        for pairs in stencil_pairs(mesh, there, symmetric.width, h)
-        if len(pairs)
-    ]
+    merged = []
+    for pairs in stencil_pairs(mesh, there, symmetric.width, h):
+        chunks = (integral(chunk, along_x, along_y, field_degree) for chunk in pairs.in_chunks(CHUNK))
+        values = np.concatenate([moments @ functions for moments in chunks])
+        merged.append(_merged(pairs, values, len(mesh.triangles)))
     m = mode_count(field_degree, 2)
     shape = (len(there), len(mesh.triangles) * m)
     if not merged:
