@@ -60,6 +60,29 @@ def one_huge(n: int = 6) -> Triangulation:
     return triangulation(points, np.concatenate([[[0, 1, 2]], small]))
 
 
+def sliver(thickness: float) -> Triangulation:
+    """Return four triangles of which one lies along the diagonal, as thin as that."""
+    points = [[0, 0], [1, 0], [0, 1], [1, 1], [0.5 + thickness, 0.5 - thickness]]
+    return triangulation(points, [[0, 1, 4], [1, 3, 4], [0, 4, 3], [0, 3, 2]])
+
+
+def clipped_area(polygon: np.ndarray, low: np.ndarray, high: np.ndarray) -> float:
+    """Return the area of a convex polygon within a box, one edge of the box after the other."""
+    corners = [tuple(map(float, corner)) for corner in polygon]
+    for axis in range(2):
+        for bound, sign in ((low[axis], 1.0), (high[axis], -1.0)):
+            left = []
+            for here, there in zip(corners, corners[1:] + corners[:1], strict=True):
+                d, e = sign * (here[axis] - bound), sign * (there[axis] - bound)
+                if d >= 0:
+                    left.append(here)
+                if d * e < 0:
+                    left.append(tuple(h + d / (d - e) * (t - h) for h, t in zip(here, there, strict=True)))
+            corners = left
+    following = corners[1:] + corners[:1]
+    return sum(a[0] * b[1] - a[1] * b[0] for a, b in zip(corners, following, strict=True)) / 2
+
+
 def project(mesh: Triangulation, function: Callable, degree: int, basis: str = "dubiner", extra: int = 8) -> np.ndarray:
     """Return the modes of the L² projection of a function of x and y, `(t, m)`."""
     rule = exact_for(2 * degree + extra, 2)
