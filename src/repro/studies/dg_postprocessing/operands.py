@@ -16,7 +16,7 @@ from repro.bench.workspace import Workspace
 from repro.errors import ReproError
 from repro.galerkin.basis import mode_count
 from repro.problems.field import Field
-from repro.siac.reference import contour_rows, count
+from repro.siac.reference import contour_rows, count_work
 from repro.siac.triangulation import Triangulation, evaluation_points, of_field
 from repro.studies.dg_postprocessing.work import Work2D, operations
 
@@ -125,7 +125,7 @@ class DgOperands:
         modes = self.modes.ravel()
         terms = np.diff(rows.indptr)
         bound = terms * np.finfo(np.float64).eps * (abs(rows) @ np.abs(modes))
-        counts = count(self.mesh, there, self.degree, self.scale)
+        counts = count_work(self.mesh, there, self.degree, self.scale)
         share = total / len(places)
         work = Work2D(*(round(share * int(np.sum(numbers))) for numbers in counts))
         return Expected(places, rows @ modes, bound, work)
