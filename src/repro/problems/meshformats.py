@@ -27,6 +27,8 @@ FORMATS = {
     ".vtk": "vtk",
     ".vtu": "vtu",
 }
+#: Those that keep data of cells.
+FIELD_FORMATS = (".vtu", ".vtk", ".msh")
 PACKED = (".gz", ".xz")
 TETGEN_PAIR = {".node": ".ele", ".ele": ".node"}
 
