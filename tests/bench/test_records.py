@@ -76,6 +76,9 @@ def test_what_is_said_of_an_empty_matrix_is_a_record(tmp_path: Path) -> None:
             {**PROBLEM, "statistics": {**STATISTICS, "row_length": without(QUANTILES, "q3")}},
             "statistics.row_length.q3: field required",
         ),
+        ({**FIELD, "cells": 0}, "cells: input should be greater than or equal to 1"),
+        ({**FIELD, "degree": "1"}, "degree: input should be a valid integer"),
+        ({**FIELD, "statistics": without(FIELD["statistics"], "mean_edge")}, "statistics.mean_edge: field required"),
     ],
 )
 def test_what_is_no_record_of_a_problem_is_said(tmp_path: Path, text: Any, reason: str) -> None:

@@ -109,7 +109,9 @@ def _wanted(blocks: Sequence[Cells], dimension: int, path: Path) -> list[Cells]:
     if wanted and not others:
         return wanted
     raise ReproError(
-        "the mesh of a field has other cells than linear triangles or tetrahedra" if others else "the mesh has no cells",
+        "the mesh of a field has other cells than linear triangles or tetrahedra"
+        if others
+        else "the mesh has no cells",
         where=path,
         expected="linear triangles, or linear tetrahedra",
         actual=", ".join(f"{len(block.data)} {block.kind}" for block in blocks if len(block.data)) or "no cells",
@@ -182,4 +184,3 @@ def _refuse_gaps(vertices: Floats, volume: float, path: Path) -> None:
             actual=f"{volume:.12g}",
             todo="repair the mesh; or, where the domain is no box, set `periodic: false`",
         )
-
