@@ -30,6 +30,10 @@ FIELDS = (1, 4, 16)
 NAN_BYTE = 0xFF
 
 
+def _nothing() -> Floats:
+    raise AssertionError("not prepared")
+
+
 class Guarded(Launches):
     """Launches whose memory for results lies between guard zones."""
 
@@ -55,6 +59,7 @@ class OfField(Filters):
     def __init__(self, built: Mapping[str, Built]) -> None:
         self._built, self._held = built, ExitStack()
         self._said: dict[str, Any] = {}
+        self._read: Callable[[], Floats] = _nothing
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -197,7 +202,7 @@ class MakeMatrix(OfMatrix):
         self.counted(launches, operands, rows)
         modes = launches.upload(operands.modes[:, :, None])
         values = launches.numbers(len(operands.points), np.float64)
-        self._read: Callable[[], Floats] = lambda: launches.download(values, len(operands.points), np.float64)
+        self._read = lambda: launches.download(values, len(operands.points), np.float64)
 
         def launch() -> None:
             self._matrix = rows.make(rows.count(), self._own)
