@@ -152,23 +152,20 @@ def _segments(corners: Floats, width: int) -> tuple[Integers, Floats]:
     """Return which edge, 3 to a triangle, each part between two crossings belongs to, and its ends `(n, 2, 2)`."""
     a = corners.reshape(-1, 2)
     b = np.roll(corners, -1, axis=1).reshape(-1, 2)
-    edges, parts, places = [np.arange(len(a))] * 2, [np.zeros(len(a)), np.ones(len(a))], [a, b]
+    edges, parts = [np.arange(len(a))], [np.zeros(len(a))]
     for axis in range(2):
         low, high = np.minimum(a, b)[:, axis], np.maximum(a, b)[:, axis]
         first = np.maximum(np.floor(low) + 1, 0).astype(np.int64)
         last = np.minimum(np.ceil(high) - 1, width).astype(np.int64)
         edge, line = expand(np.maximum(last - first + 1, 0))
-        line = line + first[edge]
-        part = (line - a[edge, axis]) / (b[edge, axis] - a[edge, axis])
-        place = a[edge] + part[:, None] * (b[edge] - a[edge])
-        place[:, axis] = line
         edges.append(edge)
-        parts.append(part)
-        places.append(place)
-    edge, part, place = np.concatenate(edges), np.concatenate(parts), np.concatenate(places)
-    # an edge's own ends stay outermost, where rounding puts a crossing beyond one of them
-    rank = np.repeat([0, 2, 1], [len(a), len(a), len(part) - 2 * len(a)])
-    order = np.lexsort((part, rank, edge))
-    edge, place = edge[order], place[order]
+        parts.append((line + first[edge] - a[edge, axis]) / (b[edge, axis] - a[edge, axis]))
+    edge = np.concatenate([*edges, np.arange(len(a))])
+    part = np.concatenate([*parts, np.ones(len(a))])
+    # stable: an edge's own ends stay outermost where rounding puts a crossing on one of them
+    order = np.lexsort((part, edge))
+    edge, part = edge[order], part[order]
+    step = part[:, None]
+    place = np.where(step < 1, a[edge] + step * (b[edge] - a[edge]), b[edge])  # corners stay where they are
     same = edge[1:] == edge[:-1]
     return edge[1:][same], np.stack([place[:-1], place[1:]], axis=1)[same]
