@@ -154,6 +154,19 @@ def test_stencils_wider_than_the_box_meet_images(rows, degree, n):
 
 
 @ways
+def test_a_box_may_lie_anywhere_and_have_any_sides(rows):
+    mesh, points = MESHES["delaunay"], anywhere(4)
+    larger = triangulation(mesh.vertices * 3 + np.array([-7, 2]), mesh.triangles)
+    same = rows(larger, points * 3 + np.array([-7, 2]), 2, scale=0.3)
+    np.testing.assert_allclose((same - rows(mesh, points, 2, scale=0.1)).data, 0, atol=1e-11)
+    slope = rows(larger, points * 3 + np.array([-7, 2]), 2, scale=0.3, derivative=(0, 1))
+    np.testing.assert_allclose((3 * slope - rows(mesh, points, 2, scale=0.1, derivative=(0, 1))).data, 0, atol=1e-10)
+    longer = triangulation(mesh.vertices * [5, 0.5], mesh.triangles)
+    ones = project(longer, lambda x, y: np.ones_like(x), 2, extra=0).ravel()
+    np.testing.assert_allclose(rows(longer, points * 9, 2) @ ones, 1, atol=4e-15)
+
+
+@ways
 @degrees
 @pytest.mark.parametrize("offset", [0.0, 1e-16, 1e-15, 1e-12, -1e-16, -1e-8])
 def test_points_on_vertices_edges_and_lines_of_the_lattice(rows, degree, offset):
@@ -222,11 +235,12 @@ def test_a_derivative_is_that_of_the_filtered_field(rows):
 
 
 @ways
-def test_each_point_may_have_a_scale_of_its_own(rows):
+@pytest.mark.parametrize("derivative", [(0, 0), (1, 0)])
+def test_each_point_may_have_a_scale_of_its_own(rows, derivative):
     mesh, points, h = MESHES["graded"], anywhere(4), np.array([0.05, 0.2, 0.5, 0.1])
-    together = rows(mesh, points, 2, scale=h)
+    together = rows(mesh, points, 2, scale=h, derivative=derivative)
     for i in range(4):
-        alone = rows(mesh, points[i : i + 1], 2, scale=h[i])
+        alone = rows(mesh, points[i : i + 1], 2, scale=h[i], derivative=derivative)
         np.testing.assert_array_equal(together[[i]].indices, alone.indices)
         np.testing.assert_array_equal(together[[i]].data, alone.data)
 

@@ -209,6 +209,6 @@ def _parts(count: int, crossings: list[tuple[Integers, Floats]]) -> tuple[Intege
 
 
 def _along(a: Floats, b: Floats, part: Floats) -> Floats:
-    """Return the points `(n, q, 2)` at parts `(n, q)` of the ways from a to b; its ends exactly."""
-    step = part[..., None]
-    return np.where(step < 1, a[:, None] + step * (b - a)[:, None], b[:, None])
+    """Return the points `(n, q, 2)` at parts `(n, q)` of the ways from a to b."""
+    points: Floats = a[:, None] + part[..., None] * (b - a)[:, None]
+    return points
