@@ -60,6 +60,15 @@ class Stencil:
         shift = np.array([[comb(b, a) for a in range(self.degree + 1)] for b in range(self.degree + 1)], np.float64)
         return np.stack([left, left @ shift])
 
+    @property
+    def loss(self) -> float:
+        """By how much contours are less exact than clipping: they follow u out of a triangle as far as its box goes.
+
+        A thin triangle is a small part of its box, and polynomials grow beyond it by its degree.
+        """
+        sides = np.ptp(self.mesh.corners, axis=1).prod(axis=1)
+        return float((sides / (2 * self.mesh.areas)).max()) ** self.degree
+
     def for_contours(self) -> Stencil:
         """Return itself where contours can integrate with this scale.
 
@@ -155,7 +164,7 @@ class Field:
             self._given,
             self.basis,
         ]
-        self._kernels.over("coefficients", self.count, [*arguments, self.coefficients])()
+        self._kernels.over("expand_modes", self.count, [*arguments, self.coefficients])()
 
 
 class Direct:
