@@ -25,7 +25,7 @@ from repro.problems.field import Field
 from repro.problems.fields import FIELD_KINDS, FUNCTIONS, generate_field, size_of
 from repro.problems.problem import load_problem
 from repro.problems.registry import GeneratedField, load_registry
-from repro.problems.triangulations import delaunay_square, kuhn_cube, structured_square
+from repro.problems.triangulations import _ordered, delaunay_square, kuhn_cube, structured_square
 
 REGISTRY = Path(__file__).parents[2] / "config/problems.yaml"
 
@@ -85,6 +85,12 @@ def test_delaunays_criterion_holds() -> None:
     lifted = [np.stack([*d.transpose(2, 0, 1), (d**2).sum(axis=2)], axis=-1) for d in (a, b, c)]
     inside = np.linalg.det(np.stack(lifted, axis=-2))
     assert inside.max() < 1e-15, "no vertex lies in the circle through the three of a triangle"
+
+
+def test_triangles_are_turned_ordered_and_flat_ones_left_out() -> None:
+    vertices = np.array([[0.0, 0], [1, 0], [0, 0.5], [0, 1], [1, 1]])
+    flat, clockwise, other = [0, 2, 3], [4, 2, 3], [1, 2, 0]
+    assert _ordered(vertices, np.array([flat, clockwise, other], np.int32)).tolist() == [[0, 1, 2], [2, 4, 3]]
 
 
 def test_the_same_again_and_another_by_another_seed() -> None:
