@@ -20,7 +20,7 @@ def spline_pieces(degree: int) -> np.ndarray:
 
 
 def _spline(degree: int) -> np.ndarray:
-    """Return a B-spline of a degree on the knots 0, 1, …: B(j + t) is the integral of the one before over [j+t-1, j+t]."""
+    """Return a B-spline on the knots 0, 1, …: at x it is the integral of the one before from x - 1 to x."""
     pieces = np.array([[Fraction(1)]], object)
     for _ in range(degree):
         size = len(pieces)

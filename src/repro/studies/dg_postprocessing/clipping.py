@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-#: What a tetrahedron and a cube no smaller than it have in common at the most: only one plane of each direction can cut,
+#: What a tetrahedron and a cube no smaller than it have in common at the most: one plane of each direction can cut,
 #: and each makes at most three of one.
 MOST_PIECES = 27
 

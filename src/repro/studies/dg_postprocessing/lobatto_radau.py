@@ -57,3 +57,11 @@ def _radau(count: int, alpha: int) -> tuple[Floats, Floats]:
     total = 2 ** (alpha + 1) * gamma(alpha + 1) / gamma(alpha + 2)
     all_weights = np.concatenate([[total - inner.sum()], inner])
     return (np.concatenate([[-1.0], roots]) + 1) / 2, all_weights / 2 ** (alpha + 1)
+
+
+def axis_nodes(axis: int, count: int) -> list[float]:
+    """Return the coordinates, from 0 to 1, of an element's points in one direction of the collapsed coordinates.
+
+    They are those of `repro.galerkin.quadrature.collapsed`, at the products of which an element has its field's values.
+    """
+    return [float(root) for root in (roots_jacobi(count, axis, 0)[0] + 1) / 2]

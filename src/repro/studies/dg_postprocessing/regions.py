@@ -1,9 +1,9 @@
 """The list of regions that the integration kernels of chapter 4 run over: what stencils and elements have in common.
 
 A region is a tetrahedron within one element and within one cube of a point's stencil, so that the integrand is one
-polynomial on it. As in the paper it is 16 numbers: the index of the point, the point, and four corners. The paper sends
-regions to the GPU while a core of the CPU clips the next ones; here the list is made once and stays on the device, since
-what is compared are kernels that integrate.
+polynomial on it. As in the paper it is 16 numbers: the index of the point, the point, and four corners. The paper
+sends regions to the GPU while a core of the CPU clips the next ones; here the list is made once and stays on the
+device, since what is compared are kernels that integrate.
 
 An element is met by a stencil at its own place: of points whose stencil reaches over the border of the domain, the
 region has the point's image on that side, so that corners are always where the element is.
@@ -80,7 +80,8 @@ class Regions:
     @property
     def cubes(self) -> Integers:
         """int64 `(n, 3)`, which piece of the kernel applies in each direction: where the region's centroid lies."""
-        return np.clip(np.floor(self.knots().mean(axis=1)), 0, self.width - 1).astype(np.int64)
+        lowest: Integers = np.clip(np.floor(self.knots().mean(axis=1)), 0, self.width - 1).astype(np.int64)
+        return lowest
 
     def by_point(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the regions sorted by point, `(n,)`, and where each point's begin, `(points + 1,)`."""
