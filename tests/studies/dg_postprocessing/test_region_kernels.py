@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from spline_pieces import spline_pieces
@@ -10,7 +12,7 @@ from emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
 from repro.bench.runnable import IncorrectError, Unsupported
 from repro.codegen import nvcc
 from repro.codegen.compile import compile_module
-from repro.codegen.targets import CPU, get_target
+from repro.codegen.targets import CPU, STATIC_SHARED, get_target
 from repro.errors import ReproError
 from repro.galerkin.basis import monomials
 from repro.studies.dg_postprocessing.cubes import cube_field, evaluation_points
@@ -31,7 +33,7 @@ def test_two_rules_agree_within_a_part_of_the_bound(degree, region_operands):
     values, bounds = operands.expected
     other = expected(operands.regions, operands.field, operands.pieces, papers_rule(degree))
     assert (np.abs(values - other.values) <= bounds / 4).all()
-    assert bounds.sum() < 1e-11 * np.abs(values).sum(), "a bound that nothing fails says nothing"
+    assert bounds.sum() < 1e-10 * np.abs(values).sum(), "a bound that nothing fails says nothing"
     assert (bounds > 0).all()
 
 
@@ -112,7 +114,8 @@ def test_polynomials_up_to_twice_the_degree_and_one_pass_through_the_filter(degr
 def test_the_text_of_cuda_is_right(id, templates, tmp_path, region_operands):
     id = RegionId.parse(id)
     operands, device = region_operands[id.degree], EmulatedCuda()
-    program = compile_kernels(render_regions(templates, id.module, SM_90), tmp_path)
+    source = render_regions(templates, id.module, replace(SM_90, shared_bytes=STATIC_SHARED))
+    program = compile_kernels(source, tmp_path)
     arrays = {name: device.upload(array) for name, array in operands.pack(id.method).items()}
     result = device.allocate(8 * operands.count)
     size = [np.int32(operands.count), np.float64(1 / operands.regions.h)]
@@ -123,7 +126,7 @@ def test_the_text_of_cuda_is_right(id, templates, tmp_path, region_operands):
         arguments = [*listed, arrays["modes"], result]
     if id.method == "matrix":
         weights = device.allocate(8 * operands.count * operands.modes.shape[1])
-        device.bind(program.kernel("weights"), 3, 256, [*listed, weights])()
+        device.bind(program.kernel("matrix_rows"), 3, 256, [*listed, weights])()
         arguments = [np.int32(operands.count), weights, arrays["cells"], arrays["modes"], result]
     device.bind(program.kernel(id.kernel), 2 * id.blocks, id.threads, arguments)()
     values = np.empty(operands.count)

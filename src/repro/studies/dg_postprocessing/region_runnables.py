@@ -106,7 +106,7 @@ class RegionKernel(Candidate):
             held.callback(guarded.release)
             weights = guarded.memory
             n_t = N_T[device.backend]
-            device.bind(program.kernel("weights"), device.n_s * _BLOCKS, n_t, [*listed, weights])()
+            device.bind(program.kernel("matrix_rows"), device.n_s * _BLOCKS, n_t, [*listed, weights])()
             arguments = [np.int32(count), weights, arrays["cells"], arrays["modes"], result]
             self.moved = count * (modes + 4 + 8) + operands.field.modes.nbytes
         self.launch = device.bind(
