@@ -91,9 +91,14 @@ class Regions:
 
 
 def make_regions(
-    field: Field, count: int = DEFAULT_COUNT, seed: int = 1, degree: int | None = None, h: float | None = None
+    field: Field,
+    count: int = DEFAULT_COUNT,
+    seed: int = 1,
+    degree: int | None = None,
+    h: float | None = None,
+    places: Floats | None = None,
 ) -> Regions:
-    """Clip the elements of a field by the stencils of its evaluation points, drawn one after the other.
+    """Clip the elements of a field by the stencils of points, one after the other.
 
     Parameters
     ----------
@@ -105,6 +110,9 @@ def make_regions(
         Of the kernel; None: that of the field.
     h
         Edge of a cube; None: the longest extent of an element along an axis, on the paper's mesh its cubes' edge.
+    places
+        The points within the domain, float64 `(n, 3)`, in their order; None: the quadrature points of the elements,
+        drawn in an order by the seed.
 
     Raises
     ------
@@ -117,8 +125,9 @@ def make_regions(
     corners = field.vertices[field.cells]
     edge = float((corners.max(axis=1) - corners.min(axis=1)).max()) if h is None else h
     degree = field.degree if degree is None else degree
-    places = evaluation_points(field)
-    places = places[np.random.default_rng(seed).permutation(len(places))]
+    if places is None:
+        places = evaluation_points(field)
+        places = places[np.random.default_rng(seed).permutation(len(places))]
     rows: list[Floats] = []
     cells: list[NDArray[np.int32]] = []
     left = count or None
