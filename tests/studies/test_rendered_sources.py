@@ -82,7 +82,7 @@ def test_sources_of_compound_entries(templates: Path, entry: str, target: Target
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize("degree", [1, 2])
 def test_sources_of_regions(templates: Path, degree: int, target: Target) -> None:
-    for key in module_keys(degree, target):
+    for key in [*module_keys(degree, target), f"p{degree}/clip"]:
         source = render_regions(templates, key, target)
         check(source)
         assert uncalled(source) <= LOADS, key

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import IncorrectError, Runnable
+from repro.bench.runnable import IncorrectError, Runnable, Unsupported
 from repro.bench.workspace import Workspace
 from repro.errors import ReproError
 from repro.galerkin.basis import equispaced, evaluate, mode_count, monomials
@@ -32,6 +32,13 @@ class Expected(NamedTuple):
 
     values: Floats
     bounds: Floats
+
+
+class Clipped(NamedTuple):
+    """A list of regions as a device made it: `rows` and `cells` of `Regions`."""
+
+    rows: Floats
+    cells: NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -119,6 +126,8 @@ class RegionOperands:
         result = runnable.result()
         if result is None:
             return None
+        if isinstance(result, Clipped):
+            return self._check_clipped(result)
         values, bounds = self.expected if len(result) == self.count else self.sums
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = np.abs(result - values) / bounds
@@ -129,6 +138,25 @@ class RegionOperands:
             message = f"{int(wrong.sum())} of {len(values)} integrals are wrong; the first is number {first}: "
             raise IncorrectError(f"{message}{result[first]}, expected {values[first]}", float(np.nanmax(errors)))
         return float(np.nanmax(errors, initial=0.0))
+
+    def _check_clipped(self, clipped: Clipped) -> float:
+        """Return by how much the regions of a point fail to fill its stencil, over a bound.
+
+        The bound is n · eps of the stencil's volume for n regions, times the size of the domain in edges of a cube.
+        """
+        places, h = self.regions.places, self.regions.h
+        listed = Regions(self.degree, h, clipped.rows, clipped.cells, places)
+        volume = float(listed.width**3)
+        volumes = np.abs(np.linalg.det(np.diff(listed.knots(), axis=1))) / 6
+        filled = np.bincount(listed.points, volumes, len(places))
+        counts = np.bincount(listed.points, minlength=len(places))
+        extent = np.abs(self.field.vertices).max() / h + listed.width
+        errors = np.abs(filled - volume) / (np.maximum(counts, 1) * extent * np.finfo(np.float64).eps * volume)
+        if not (errors <= 1).all():
+            first = int(np.flatnonzero(~(errors <= 1))[0])
+            message = f"the regions of point {first} fill {filled[first]} of a stencil of {volume}"
+            raise IncorrectError(message, float(np.nanmax(errors)))
+        return float(errors.max())
 
     @property
     def sums(self) -> Expected:
@@ -171,6 +199,22 @@ class RegionOperands:
     def modes(self) -> Floats:
         """float64 `(c, m)`, the field's coefficients in monomials of (y - first corner) / h."""
         return local_modes(self.field, self.regions.h)
+
+
+def region_operands_of(workspace: Workspace, degree: int) -> RegionOperands:
+    """Return what the kernels of a workspace integrate.
+
+    Raises
+    ------
+    Unsupported
+        It has other operands, or those of another degree.
+    """
+    operands = workspace.operands
+    if not isinstance(operands, RegionOperands):
+        raise Unsupported("no list of regions")
+    if operands.degree != degree:
+        raise Unsupported(f"a kernel of degree {degree} for a field of degree {operands.degree}")
+    return operands
 
 
 def local_modes(field: Field, h: float) -> Floats:

@@ -28,11 +28,13 @@ from repro.studies.dg_postprocessing.region_space import (
 from repro.studies.dg_postprocessing.regions import NUMBERS
 
 FOLDER = "dg_postprocessing"
-_KEY = re.compile(r"p(\d+)/(?:vector-w(\d+)|ours)")
+#: Threads of a block of the kernels that clip, which need a kilobyte each.
+CLIP_N_T = {"cuda": 128, "opencl": 16}
+_KEY = re.compile(r"p(\d+)/(?:vector-w(\d+)|(ours|clip))")
 
 
 def render_regions(templates: Path, key: str, target: Target) -> str:
-    """Return the source of the module of a key, such as `p1/vector-w18` or `p2/ours`.
+    """Return the source of the module of a key, such as `p1/vector-w18`, `p2/ours` or `p2/clip`.
 
     Raises
     ------
@@ -40,7 +42,7 @@ def render_regions(templates: Path, key: str, target: Target) -> str:
         The key is none, or a template is missing or wrong.
     """
     match = _KEY.fullmatch(key)
-    degree, width = (int(part) if part else 0 for part in match.groups()) if match else (0, 0)
+    degree, width = (int(part or 0) for part in match.groups()[:2]) if match else (0, 0)
     if degree not in DEGREES or (width and width not in WIDTHS[degree]):
         raise ReproError("no module of regions", expected="such as p1/vector-w18 or p2/ours", actual=key)
     common = {
@@ -52,6 +54,9 @@ def render_regions(templates: Path, key: str, target: Target) -> str:
     }
     if width:
         return _render_vector(templates, degree, width, target, common)
+    if key.endswith("clip"):
+        name, n_t = f"{FOLDER}/clip.j2", CLIP_N_T[target.dialect]
+        return render_template(templates, name, **common, width=3 * degree + 1, numbers=NUMBERS, n_t=n_t)
     return _render_ours(templates, degree, target, common)
 
 

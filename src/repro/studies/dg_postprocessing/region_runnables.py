@@ -16,7 +16,7 @@ from repro.devices.base import Argument, Buffer
 from repro.sparse.built import Built
 from repro.sparse.kernels import N_T
 from repro.sparse.verify import NAN_BYTE
-from repro.studies.dg_postprocessing.region_operands import RegionOperands, operations
+from repro.studies.dg_postprocessing.region_operands import RegionOperands, operations, region_operands_of
 from repro.studies.dg_postprocessing.region_space import SPACES, Method, RegionId, module_key, our_space, papers_space
 from repro.studies.dg_postprocessing.regions import NUMBERS
 
@@ -73,10 +73,8 @@ class RegionKernel(Candidate):
         ------
         Unsupported, ModuleError, OutOfDeviceMemory, LaunchError
         """
-        operands = region_operands_of(workspace)
+        operands = region_operands_of(workspace, self.id.degree)
         target = workspace.device.target
-        if self.id.degree != operands.degree:
-            raise Unsupported(f"a kernel of degree {self.id.degree} for a field of degree {operands.degree}")
         if self.id.threads > target.threads_per_block or self.id.shared_bytes > target.shared_bytes:
             raise Unsupported(f"{self.id.threads} threads with {self.id.shared_bytes} bytes of shared memory")
         with ExitStack() as held:
@@ -154,7 +152,7 @@ class RegionFilter(RegionKernel):
         Unsupported, ModuleError, OutOfDeviceMemory, LaunchError
         """
         super().prepare(workspace)
-        operands, device = region_operands_of(workspace), workspace.device
+        operands, device = region_operands_of(workspace, self.id.degree), workspace.device
         integrals = workspace.written(("integrals", operands.count), 8 * operands.count, "its result")
         order, offsets = operands.regions.by_point()
         count = len(operands.regions.places)
@@ -169,19 +167,6 @@ class RegionFilter(RegionKernel):
         self.launch = in_turn(self.launch, add)
         self.moved += operands.count * (4 + 8) + 8 * count
         self._read = lambda: _download(workspace, sums, count)
-
-
-def region_operands_of(workspace: Workspace) -> RegionOperands:
-    """Return what the kernels of a workspace integrate.
-
-    Raises
-    ------
-    Unsupported
-        It has other operands.
-    """
-    if not isinstance(workspace.operands, RegionOperands):
-        raise Unsupported("no list of regions")
-    return workspace.operands
 
 
 def kernels_of(built: Mapping[str, Built], degree: int, target: Target, space: str) -> list[RegionKernel]:

@@ -153,6 +153,11 @@ def make_regions(
     return Regions(degree, edge, all_rows[order], all_cells[order], places[:used])
 
 
+def images_of(period: Floats, degree: int, h: float) -> list[int]:
+    """Return how many periods a stencil of a point within the domain reaches beyond it, at the most, each way."""
+    return [int(farthest) for farthest in np.ceil((3 * degree + 1) * h / 2 / period)]
+
+
 def _clipped(field: Field, places: Floats, degree: int, h: float) -> Iterator[tuple[Floats, NDArray[np.int32]]]:
     """Yield for each point its regions and the elements that they are of, by element."""
     corners = field.vertices[field.cells]
@@ -160,8 +165,7 @@ def _clipped(field: Field, places: Floats, degree: int, h: float) -> Iterator[tu
     first, last = field.vertices.min(axis=0), field.vertices.max(axis=0)
     period, width = last - first, 3 * degree + 1
     reach = width * h / 2
-    # a point lies within the domain, and its stencil reaches so many periods beyond
-    images = [range(-farthest, farthest + 1) for farthest in np.ceil(reach / period).astype(int)]
+    images = [range(-farthest, farthest + 1) for farthest in images_of(period, degree, h)]
     for index, place in enumerate(places):
         parts, elements = [], []
         for image in product(*images):
