@@ -77,7 +77,8 @@ def _cut(corners: Floats, axis: int, bounds: Floats, sign: int) -> tuple[Floats,
         `(n,)`, which tetrahedron each is of.
     """
     heights = sign * (corners[:, :, axis] - bounds[:, None])
-    order = np.argsort(-heights, axis=1, kind="stable")
+    # by sides alone: by heights, equal ones would be in an order, and the prism in pieces, that rounding decides
+    order = np.argsort(-np.sign(heights), axis=1, kind="stable")
     heights = np.take_along_axis(heights, order, axis=1)
     sorted_corners = np.take_along_axis(corners, order[:, :, None], axis=1)
     above = (heights > 0).sum(axis=1)
