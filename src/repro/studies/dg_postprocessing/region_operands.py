@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from repro.bench.runnable import IncorrectError, Runnable, Unsupported
 from repro.bench.workspace import Workspace
 from repro.errors import ReproError
-from repro.galerkin.basis import equispaced, evaluate, mode_count, monomials
+from repro.galerkin.basis import equispaced, evaluate, exponents, mode_count, monomials
 from repro.galerkin.quadrature import Rule, evaluation_rule, exact_for
 from repro.galerkin.symmetric import positive
 from repro.problems.field import Field
@@ -243,25 +243,44 @@ def expected(regions: Regions, field: Field, pieces: Floats, rule: Rule | None =
     origins, modes = field.vertices[field.cells[:, 0]], local_modes(field, regions.h)
     terms = full_width(field.degree) + 8 * (np.abs(field.vertices).max() / regions.h + regions.width)
     values, bounds = np.empty(len(regions.rows)), np.empty(len(regions.rows))
-    powers = np.arange(field.degree + 1)
     knots, cubes = regions.knots(), regions.cubes
     for start in range(0, len(values), _CHUNK):
         part = slice(start, start + _CHUNK)
-        edges = knots[part, 1:] - knots[part, :1]
-        local = knots[part, :1] - cubes[part, None] + rule.points @ edges
-        raised = local[..., None] ** powers
-        coefficients = pieces[cubes[part]][:, None]
-        kernel = (coefficients * raised).sum(axis=-1).prod(axis=-1)
-        large_kernel = (np.abs(coefficients) * np.abs(raised)).sum(axis=-1).prod(axis=-1)
         cells = regions.cells[part]
+        edges = knots[part, 1:] - knots[part, :1]
+        inner = rule.points @ edges
+        kernel, large_kernel = _kernel(pieces[cubes[part]], knots[part, :1] - cubes[part, None] + inner)
         first = (regions.corners[part, 0] - origins[cells]) / regions.h
-        places = first[:, None] + rule.points @ edges
-        terms_of_field = monomials(places.reshape(-1, 3), field.degree).reshape(*places.shape[:2], -1)
-        inside = np.einsum("nqm,nm->nq", terms_of_field, modes[cells])
-        large = np.einsum("nqm,nm->nq", np.abs(terms_of_field), np.abs(modes[cells]))
+        inside, large = _field(modes[cells], first[:, None] + inner, field.degree)
         values[part] = np.abs(np.linalg.det(edges)) * ((kernel * inside) @ rule.weights)
         bounds[part] = _permanents(np.abs(edges)) * ((large_kernel * large) @ rule.weights)
     return Expected(values, terms * np.finfo(np.float64).eps * bounds)
+
+
+def _kernel(pieces: Floats, places: Floats) -> tuple[Floats, Floats]:
+    """Return the kernel of pieces `(n, 3, k + 1)` at places `(n, q, 3)`, and the sum of the sizes of its terms."""
+    kernel, large = np.ones(places.shape[:2]), np.ones(places.shape[:2])
+    for axis in range(3):
+        place = places[:, :, axis]
+        value, size = np.zeros_like(kernel), np.zeros_like(kernel)
+        for coefficient in pieces[:, axis].T[::-1]:
+            value = value * place + coefficient[:, None]
+            size = size * np.abs(place) + np.abs(coefficient)[:, None]
+        kernel *= value
+        large *= size
+    return kernel, large
+
+
+def _field(modes: Floats, places: Floats, degree: int) -> tuple[Floats, Floats]:
+    """Return polynomials of modes `(n, m)` at places `(n, q, 3)`, and the sums of the sizes of their terms."""
+    value, size = np.zeros(places.shape[:2]), np.zeros(places.shape[:2])
+    for powers, mode in zip(exponents(degree, 3), modes.T, strict=True):
+        term = np.broadcast_to(mode[:, None], value.shape)
+        for axis in np.repeat(np.arange(3), powers):
+            term = term * places[:, :, axis]
+        value += term
+        size += np.abs(term)
+    return value, size
 
 
 def _permanents(matrices: Floats) -> Floats:

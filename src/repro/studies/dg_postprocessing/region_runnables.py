@@ -1,4 +1,9 @@
-"""Kernels that integrate regions, as candidates of a search."""
+"""Kernels that integrate regions, as candidates of a search.
+
+The paper adds integrals up in a scratch memory of each of 8 patches, and these afterwards. Here a kernel leaves one
+number a region, without atomics and always the same, and another kernel adds up those of a point: what is compared by
+widths is integration alone, as in the paper's figures.
+"""
 
 from __future__ import annotations
 

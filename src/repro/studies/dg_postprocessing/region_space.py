@@ -31,7 +31,8 @@ OUR_BLOCKS = {"cuda": (4, 8, 16, 32), "opencl": (1, 3)}
 #: the kernel applies in each direction. The paper's formula says 21 and not what they are.
 OF_REGION = 21
 DOUBLE_BYTES = 8
-#: The columns of a row that its name says.
+#: The study's own columns of rows of regions: what a kernel's name says, operations of a region, shared memory of a
+#: block, how much there is to integrate.
 REGION_COLUMNS: dict[str, ColumnType] = {
     "what": str,
     "kernel_degree": int,
@@ -39,6 +40,10 @@ REGION_COLUMNS: dict[str, ColumnType] = {
     "vector_width": int,
     "regions_per_block": int,
     "blocks_per_sm": int,
+    "region_operations": int,
+    "shared_bytes": int,
+    "regions": int,
+    "points": int,
 }
 _TEXT = re.compile(r"p(?P<degree>\d+)/(?P<method>[a-z]+)-w(?P<width>\d+)-r(?P<regions>\d+)-b(?P<blocks>\d+)")
 
