@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from spline_pieces import spline_pieces
 
+from region_lists import region_list
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import compile_module, manifest_path
 from repro.codegen.targets import CPU
 from repro.devices.opencl import OpenClDevice
 from repro.devices.several import Devices
 from repro.sparse.built import Built
-from repro.studies.dg_postprocessing.cubes import cube_field
 from repro.studies.dg_postprocessing.region_operands import RegionOperands
 from repro.studies.dg_postprocessing.region_render import FOLDER, render_regions
-from repro.studies.dg_postprocessing.regions import make_regions
 
 
 @pytest.fixture(scope="session")
 def region_operands() -> dict[int, RegionOperands]:
-    """A list of no round number of regions, from all over the stencils of some points, by degree."""
-    made = {}
-    for degree, count, step in ((1, 60_000, 23), (2, 200_000, 199)):
-        field = cube_field(f"cubes-{degree}", 3, degree)
-        regions = make_regions(field, count, seed=3)
-        some = replace(regions, rows=regions.rows[::step].copy(), cells=regions.cells[::step].copy())
-        made[degree] = RegionOperands(field, some, spline_pieces(degree))
-    return made
+    """A list of regions by degree."""
+    return {degree: region_list(degree) for degree in (1, 2)}
 
 
 @pytest.fixture(scope="session")

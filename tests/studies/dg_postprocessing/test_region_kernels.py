@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from spline_pieces import spline_pieces
 
 from emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
 from repro.bench.rows import split_columns
@@ -22,6 +21,7 @@ from repro.studies.dg_postprocessing.region_render import render_regions
 from repro.studies.dg_postprocessing.region_runnables import RegionFilter, RegionKernel, kernels_of
 from repro.studies.dg_postprocessing.region_space import REGION_COLUMNS, RegionId, module_keys, our_space, papers_space
 from repro.studies.dg_postprocessing.regions import make_regions
+from spline_pieces import spline_pieces
 
 degrees = pytest.mark.parametrize("degree", [1, 2])
 SM_90 = get_target("sm_90")
@@ -42,7 +42,7 @@ def test_every_kernel_of_the_cpu_is_right(degree, region_operands, region_module
     workspace, operands = region_workspace(degree), region_operands[degree]
     built = {key: region_modules(key) for key in module_keys(degree, CPU)}
     kernels = [*kernels_of(built, degree, CPU, "paper"), *kernels_of(built, degree, CPU, "extended")]
-    kernels = [kernel for kernel in kernels if kernel.id.blocks in (1, 3)]
+    kernels = [kernel for kernel in kernels if kernel.id.blocks == 1 or (kernel.id.blocks, kernel.id.width) == (8, 16)]
     assert {kernel.id.method for kernel in kernels} == {"vector", "lane", "matrix"}
     for kernel in kernels:
         kernel.prepare(workspace)

@@ -117,7 +117,8 @@ def make_regions(
     Raises
     ------
     ReproError
-        The field is not in space or not periodic, or there are not so many regions.
+        The field is not in space or not periodic, a number makes no sense, a point is outside the domain, or there are
+        not so many regions.
     """
     if field.dimension != 3 or not field.periodic:
         actual = f"{field.dimension} dimensions, {'' if field.periodic else 'not '}periodic"
@@ -125,9 +126,18 @@ def make_regions(
     corners = field.vertices[field.cells]
     edge = float((corners.max(axis=1) - corners.min(axis=1)).max()) if h is None else h
     degree = field.degree if degree is None else degree
+    for name, number, least in (("count", count, 0), ("degree", degree, 0), ("h", edge, np.nextafter(0, 1))):
+        if not least <= number < np.inf:
+            raise ReproError(f"no {name} of regions", where=field.name, expected="a positive number", actual=number)
     if places is None:
         places = evaluation_points(field)
         places = places[np.random.default_rng(seed).permutation(len(places))]
+    beyond = ((places < field.vertices.min(axis=0)) | (places > field.vertices.max(axis=0)) | np.isnan(places)).any(
+        axis=1
+    )
+    if beyond.any() or not len(places):
+        first = f"point {int(np.argmax(beyond))}, {places[beyond][0]}" if len(places) else "no points"
+        raise ReproError("points outside the domain", where=field.name, expected="points within", actual=first)
     rows: list[Floats] = []
     cells: list[NDArray[np.int32]] = []
     left = count or None
