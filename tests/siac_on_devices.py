@@ -11,6 +11,7 @@ from repro.codegen.compile import compile_module
 from repro.devices.base import Program
 from repro.galerkin.basis import mode_count
 from repro.siac.direct import Direct, PerElement, PerPoint, Points, Stencil
+from repro.siac.pairs import predicted_pairs
 from repro.siac.render import render_siac
 from repro.siac.rows import Rows
 from repro.sparse.launches import Launches
@@ -83,5 +84,6 @@ def random_modes(mesh, degree, *more, seed=1):
 
 def bound_of(rows, modes, mesh, degree):
     """Return by how much results may differ: terms of a row times ε Σ|w||u|, and what contours lose."""
-    terms = np.diff(rows.indptr) * Stencil(mesh, degree, 1.0).loss
+    pairs = predicted_pairs(mesh, 3 * degree + 1)  # entries of a row are fewer where images of a triangle are one
+    terms = np.maximum(np.diff(rows.indptr), pairs * mode_count(degree, 2)) * Stencil(mesh, degree, 1.0).loss
     return terms * np.finfo(np.float64).eps * (abs(rows) @ np.abs(modes.ravel()))

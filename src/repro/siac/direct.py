@@ -20,6 +20,8 @@ from repro.sparse.kernels import Kernels
 from repro.sparse.launches import Launches
 
 Floats = NDArray[np.float64]
+#: By how much a triangle may be wider than a square: 1 / N is not a difference of two vertices to the last bit.
+ROUNDING = 1e-12
 #: Blocks for each multiprocessor: points are taken in steps of the grid.
 BLOCKS = {"cuda": 16, "opencl": 4}
 
@@ -78,7 +80,7 @@ class Stencil:
             A triangle is wider than a square of the lattice.
         """
         extent = float(np.ptp(self.mesh.corners, axis=1).max())
-        if extent > self.scale:
+        if extent > self.scale * (1 + ROUNDING):
             raise ReproError(
                 "a triangle is wider than a square of the stencil, which contours on a device cannot integrate over",
                 where="the scale",

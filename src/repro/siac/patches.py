@@ -11,6 +11,8 @@ from repro.siac.grids import Grid
 from repro.siac.triangulation import Triangulation
 
 Floats = NDArray[np.float64]
+#: By how much of its width a stencil is taken to be wider.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +63,8 @@ def patches_of(mesh: Triangulation, grid: Grid, half: float, count: int) -> Patc
     count
         Patches; at most as many as triangles are made.
     """
+    # a device may round to the next cell what lies on the line between two of them
+    half *= 1 + ROUNDING
     groups = bisected(mesh.corners.mean(axis=1), min(count, len(mesh.triangles)))
     lengths = np.diff(grid.starts).reshape(grid.shape[1], grid.shape[0])
     tiles, offsets, cells = [], [], []

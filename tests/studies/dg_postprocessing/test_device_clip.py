@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.spatial import cKDTree
-from spline_pieces import spline_pieces
 
 from emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
 from repro.bench.runnable import IncorrectError, Unsupported
@@ -21,6 +20,7 @@ from repro.studies.dg_postprocessing.device_clip import ClipRegions, DeviceClip
 from repro.studies.dg_postprocessing.region_operands import Clipped, RegionOperands
 from repro.studies.dg_postprocessing.region_render import FOLDER, render_regions
 from repro.studies.dg_postprocessing.regions import make_regions
+from spline_pieces import spline_pieces
 
 degrees = pytest.mark.parametrize("degree", [1, 2])
 

@@ -124,10 +124,10 @@ class DgOperands:
         there = self.points[places]
         rows = contour_rows(self.mesh, there, self.degree, self.basis, self.scale)
         modes = self.modes.ravel()
-        terms = np.diff(rows.indptr)
         loss = Stencil(self.mesh, self.degree, self.scale).loss
-        bound = terms * loss * np.finfo(np.float64).eps * (abs(rows) @ np.abs(modes))
         counts = count_work(self.mesh, there, self.degree, self.scale)
+        terms = counts.pairs * mode_count(self.degree, 2)
+        bound = terms * loss * np.finfo(np.float64).eps * (abs(rows) @ np.abs(modes))
         share = total / len(places)
         work = Work2D(*(round(share * int(np.sum(numbers))) for numbers in counts))
         return Expected(places, rows @ modes, bound, work)
