@@ -129,7 +129,9 @@ class DgOperands:
         terms = counts.pairs * mode_count(self.degree, 2)
         bound = terms * loss * np.finfo(np.float64).eps * (abs(rows) @ np.abs(modes))
         share = total / len(places)
-        work = Work2D(*(round(share * int(np.sum(numbers))) for numbers in counts))
+        work = Work2D(
+            *(round(share * int(np.sum(numbers))) for numbers in (counts.pairs, counts.triangles, counts.segments))
+        )
         return Expected(places, rows @ modes, bound, work)
 
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
