@@ -19,6 +19,9 @@ from repro.siac.triangulation import Triangulation
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+#: Cells of a grid at most.
+CELLS = 1 << 28
+
 
 @dataclass(frozen=True, eq=False)
 class Grid:
@@ -71,7 +74,7 @@ def grid_of_points(mesh: Triangulation, points: Floats, size: float | None = Non
     Raises
     ------
     ReproError
-        The size is not a positive number, or a point is not finite.
+        The size is not a positive number or makes more than 2²⁸ cells, or a point is not finite.
     """
     return _grid(mesh, mesh.wrapped(points), mesh.longest / 2 if size is None else size, np.zeros(2))
 
@@ -89,7 +92,7 @@ def grid_of_triangles(mesh: Triangulation, size: float | None = None) -> Grid:
     Raises
     ------
     ReproError
-        The size is not a positive number.
+        The size is not a positive number, or makes more than 2²⁸ cells.
     """
     centroids = mesh.corners.mean(axis=1)
     reach = np.abs(mesh.corners - centroids[:, None]).max(axis=(0, 1))
@@ -99,6 +102,8 @@ def grid_of_triangles(mesh: Triangulation, size: float | None = None) -> Grid:
 def _grid(mesh: Triangulation, positions: Floats, size: float, reach: Floats) -> Grid:
     if not (np.isfinite(size) and size > 0):
         raise ReproError("the cells of a grid have no size", expected="a positive number", actual=size)
+    if float(np.prod(mesh.period / size)) > CELLS:
+        raise ReproError("the grid has too many cells", expected=f"at most {CELLS:,}", actual=f"cells of {size:g}")
     # the text's ⌈period / size⌉ makes cells smaller than what its halo is made for, or a last one that is cut off
     shape = np.maximum(np.floor(mesh.period / size), 1).astype(np.int64)
     inverse = shape / mesh.period

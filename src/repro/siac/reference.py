@@ -109,8 +109,8 @@ def contour_rows(
     By Green's theorem ∬ K K u dξ dη = ∮ G K(η) dη counterclockwise around the triangle, where G is ∫ K u dξ from a
     vertical line through the triangle. Along a part of an edge between lines of the lattice the integrand is a
     polynomial of degree 2k + P + 1, which Gauss integrates exactly, and G is by Gauss as well. Any h will do.
-    G is taken where it leaves the triangle within its bounding box: thin, slanted triangles cost digits, about one for
-    each factor of ten between box and thickness and each degree of the field.
+    G goes beyond the triangle, though not beyond its bounding box, where functions of a thin, slanted triangle are
+    large: rounding grows with (area of the box / area)^P, and `clipped_rows` is for where that is too much.
 
     Parameters, returns and raises as `clipped_rows`.
     """

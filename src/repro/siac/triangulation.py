@@ -32,7 +32,8 @@ class Triangulation:
     triangles
         int32 `(t, 3)` vertex numbers, counterclockwise.
     flipped
-        How many triangles came clockwise: their last two vertices are exchanged.
+        How many triangles came clockwise: their last two vertices are exchanged. Modes belong to the order in
+        `triangles`; those of a field that was made for the other order have to be made again.
     """
 
     vertices: Floats
@@ -86,7 +87,8 @@ class Triangulation:
 def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the mesh") -> Triangulation:
     """Check a mesh and turn its triangles counterclockwise.
 
-    Hanging nodes are allowed where no area is missing: a field needs no common edges.
+    Hanging nodes are allowed where no area is missing: a field needs no common edges. Gaps and overlaps of the same
+    area together are not noticed here; rows of the filter near them do not add up to 1.
 
     Parameters
     ----------
