@@ -100,6 +100,16 @@ class Stencil:
         none = np.zeros(len(self.mesh.triangles), np.int32)
         return none if self.clockwise is None else self.clockwise.astype(np.int32)
 
+    @cached_property
+    def _widest(self) -> float:
+        """The longest side of a triangle's bounding box."""
+        return float(np.ptp(self.mesh.corners, axis=1).max())
+
+    @property
+    def fits_contours(self) -> bool:
+        """Whether no triangle is wider than a square of the lattice, as contours on a device need it."""
+        return self._widest <= self.scale * (1 + ROUNDING)
+
     def for_contours(self) -> Stencil:
         """Return itself where contours can integrate with this scale.
 
@@ -108,14 +118,13 @@ class Stencil:
         ReproError
             A triangle is wider than a square of the lattice.
         """
-        extent = float(np.ptp(self.mesh.corners, axis=1).max())
-        if extent > self.scale * (1 + ROUNDING):
+        if not self.fits_contours:
             raise ReproError(
                 "a triangle is wider than a square of the stencil, which contours on a device cannot integrate over",
                 where="the scale",
-                expected=f"{extent:.6g} or more",
+                expected=f"{self._widest:.6g} or more",
                 actual=f"{self.scale:.6g}",
-                todo="take a larger scale, or the kernels per point or per element, which clip",
+                todo="take a larger scale, or a way that clips: per point or per element, without a matrix",
             )
         return self
 
