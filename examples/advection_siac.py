@@ -13,9 +13,9 @@ import argparse
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse as sp
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.sparse.linalg import expm_multiply
 
@@ -27,6 +27,7 @@ from repro.galerkin.quadrature import collapsed, exact_for
 Floats = NDArray[np.float64]
 VELOCITY = np.array([1.0, 0.5])  # along no edge; a period takes 2
 BASIS = "dubiner"  # orthonormal on the reference triangle
+PIXELS = 200  # of a side of the maps, at most, if there are fewer squares
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 
 
@@ -140,9 +141,10 @@ def values(modes: Floats, n: int, degree: int, points: Floats) -> Floats:
     return np.asarray((evaluate(BASIS, reference, degree) * modes[triangle]).sum(axis=1))
 
 
-def draw(path: Path, n: int, degree: int, time: float, device: str, pixels: int) -> None:
+def draw(path: Path, n: int, degree: int, time: float, device: str) -> None:
     """Draw the errors over the square, and along a line."""
     mesh, modes = solve(n, degree, time)
+    pixels = max(PIXELS // n, 1) * n  # each square has the same
     at = (np.arange(pixels) + 0.5) / pixels
     line = np.stack([np.linspace(0, 1, 8 * pixels), np.full(8 * pixels, 0.37)], axis=1)
     pictures = np.stack(np.meshgrid(at, at), axis=2).reshape(-1, 2)
@@ -151,7 +153,8 @@ def draw(path: Path, n: int, degree: int, time: float, device: str, pixels: int)
         filtered = smooth @ modes.ravel()
     wanted = exact(places, time)
     both = {"discontinuous Galerkin": values(modes, n, degree, places) - wanted, "filtered": filtered - wanted}
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    figure = Figure(figsize=(13, 4), layout="constrained")
+    axes = figure.subplots(1, 3)
     largest = np.abs(both["discontinuous Galerkin"]).max()
     for axis, (name, error) in zip(axes, both.items(), strict=False):
         shown: Any = axis.imshow(
@@ -166,7 +169,6 @@ def draw(path: Path, n: int, degree: int, time: float, device: str, pixels: int)
     figure.suptitle(f"P = {degree}, {n} × {n} squares of two triangles, t = {time:g}")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
-    plt.close(figure)
 
 
 def main(arguments: list[str] | None = None) -> list[Errors]:
@@ -177,7 +179,6 @@ def main(arguments: list[str] | None = None) -> list[Errors]:
     parser.add_argument("--time", type=float, default=0.2, help="until when; the wave is back at 2")
     parser.add_argument("--device", default="auto", help="auto, cuda:N or opencl:N")
     parser.add_argument("--to", type=Path, default=Path("advection_siac.png"), help="the picture, of the last mesh")
-    parser.add_argument("--pixels", type=int, default=200, help="of its maps")
     options = parser.parse_args(arguments)
 
     print(
@@ -190,7 +191,7 @@ def main(arguments: list[str] | None = None) -> list[Errors]:
         for n in options.cells:
             table.append(errors(n, options.degree, options.time, options.device))
             show(table)
-        draw(options.to, options.cells[-1], options.degree, options.time, options.device, options.pixels)
+        draw(options.to, options.cells[-1], options.degree, options.time, options.device)
     except ReproError as error:
         raise SystemExit(f"error: {error}") from None
     print(f"{options.to}: both errors on the last mesh")

@@ -218,6 +218,7 @@ TILTED = meshio.Mesh([[0, 0, 0], [1, 0, 0], [1, 1, 1], [0, 1, 0]], [("triangle",
 QUADS = meshio.Mesh(np.column_stack([SQUARE[0], np.zeros(4)]), [("quad", [[0, 1, 2, 3]])])
 REFUSED = {
     "no mesh": (dict(mesh=3), "this is no mesh"),
+    "ragged triangles": (dict(mesh=(SQUARE[0], [[0, 1, 2], [0]])), "no array"),
     "no plane": (dict(mesh=TILTED), "not in a plane"),
     "quadrilaterals": (dict(mesh=QUADS), "not of triangles alone"),
     "a gap": (dict(mesh=(SQUARE[0], SQUARE[1][:1])), "gaps or overlaps"),

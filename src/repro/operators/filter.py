@@ -15,29 +15,26 @@ from scipy.sparse import csr_array
 
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
-from repro.galerkin.basis import BASES, mode_count
+from repro.galerkin.basis import mode_count
 from repro.operators.arrays import Kind, on_device
 from repro.operators.base import StrictOperator
 from repro.operators.batches import described
-from repro.operators.room import one_of, whole_number
+from repro.operators.meshes import as_orders, as_points, as_polynomials, as_scale, as_triangulation
+from repro.operators.room import whole_number
 from repro.operators.runtime import Runtime, open_runtime, templates
-from repro.problems.field import Field
 from repro.siac.direct import PerPoint, Points, Stencil
 from repro.siac.kernel import kernel
 from repro.siac.pairs import scales
-from repro.siac.render import DEGREES, render_siac
+from repro.siac.render import render_siac
 from repro.siac.rows import FilterMatrix, Rows, Size
-from repro.siac.triangulation import Triangulation, evaluation_points, of_field, triangulation
+from repro.siac.triangulation import evaluation_points
 from repro.sparse.launches import Launches
 
 Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 #: Part of the device's free memory that a matrix may take unless it is asked for; the rest is for fields.
 SHARE = 0.8
 #: Points, and triangles, that kernels count in 32 bits, with room for the steps of their loops.
 MOST = 1 << 30
-#: Cells of a mesh that have no area, which are passed over.
-WITHOUT_AREA = ("vertex", "line", "line3")
 
 
 def siac_filter(
@@ -89,13 +86,13 @@ def siac_filter(
     """
     if matrix not in (True, False, "auto"):
         raise ReproError("unknown wish", where="matrix", expected="True, False or 'auto'", actual=repr(matrix))
-    triangles, clockwise = _triangles(mesh)
-    degree, basis = _polynomials(mesh, degree, basis)
-    there = evaluation_points(triangles, degree) if points is None else _points(points, triangles)
+    triangles, clockwise = as_triangulation(mesh)
+    degree, basis = as_polynomials(mesh, degree, basis)
+    there = evaluation_points(triangles, degree) if points is None else as_points(points, triangles)
     for what, count in (("points", len(there)), ("triangles", len(triangles.triangles))):
         whole_number(count, what, 1, MOST)
-    h = scales(triangles, 1, kernel(degree).width, None if scale is None else _scale(scale))
-    stencil = Stencil(triangles, degree, float(h[0]), _orders(derivative), clockwise)
+    h = scales(triangles, 1, kernel(degree).width, None if scale is None else as_scale(scale))
+    stencil = Stencil(triangles, degree, float(h[0]), as_orders(derivative), clockwise)
     runtime = open_runtime(device)
     return SiacFilter(runtime, stencil, there, basis, matrix)
 
@@ -325,85 +322,3 @@ def _load(runtime: Runtime) -> Callable[[str], Program]:
         return runtime.program(render_siac(templates(), module, runtime.device.target, "siac"), f"siac/{module}")
 
     return load
-
-
-# what a user gives ----------------------------------------------------------------------------------------------------
-
-
-def _triangles(mesh: Any) -> tuple[Triangulation, Flags | None]:
-    """Return a mesh counterclockwise, and which of its triangles came clockwise."""
-    if isinstance(mesh, Field):
-        return of_field(mesh), None
-    if hasattr(mesh, "points") and hasattr(mesh, "cells_dict"):
-        vertices, cells = _of_meshio(mesh)
-    elif isinstance(mesh, (tuple, list)) and len(mesh) == 2:
-        vertices, cells = _numbers(mesh[0], "the vertices"), np.asarray(mesh[1])
-    else:
-        raise ReproError(
-            "this is no mesh",
-            where="mesh",
-            expected="vertices and triangles, a mesh of meshio, or a Field",
-            actual=type(mesh).__name__,
-        )
-    made = triangulation(vertices, cells)
-    return made, made.triangles[:, 1] != cells[:, 1]
-
-
-def _of_meshio(mesh: Any) -> tuple[Floats, NDArray[Any]]:
-    kinds = set(mesh.cells_dict) - set(WITHOUT_AREA)
-    if kinds != {"triangle"}:
-        raise ReproError(
-            "the mesh is not of triangles alone", where="mesh", expected="triangle", actual=", ".join(sorted(kinds))
-        )
-    points = _numbers(mesh.points, "the vertices")
-    if points.shape[1] == 3 and np.ptp(points[:, 2]) != 0:
-        raise ReproError("the mesh is not in a plane", where="mesh", expected="one z", actual=np.ptp(points[:, 2]))
-    return points[:, :2], mesh.cells_dict["triangle"]
-
-
-def _polynomials(mesh: Any, degree: int | None, basis: str | None) -> tuple[int, str]:
-    """Return degree and basis, which a field has of its own."""
-    if isinstance(mesh, Field):
-        for what, given, own in (("degree", degree, mesh.degree), ("basis", basis, mesh.basis)):
-            if given not in (None, own):
-                raise ReproError(f"the field has another {what}", where=what, expected=own, actual=given)
-        degree, basis = mesh.degree, mesh.basis
-    elif degree is None:
-        raise ReproError("the degree is not given", where="degree", expected="that of the field's polynomials")
-    basis = "dubiner" if basis is None else basis
-    one_of(basis, "basis", tuple(BASES))
-    return whole_number(degree, "degree", DEGREES[0], DEGREES[-1]), basis
-
-
-def _points(points: Any, mesh: Triangulation) -> Floats:
-    """Return points as they were given, if they can be filtered at."""
-    there = np.array(_numbers(points, "points"))
-    mesh.wrapped(there)
-    return there
-
-
-def _scale(scale: Any) -> float:
-    number = _numbers(scale, "scale")
-    if number.ndim:
-        raise ReproError("there is more than one scale", where="scale", expected="a number", actual=number.shape)
-    return float(number)
-
-
-def _orders(derivative: Any) -> tuple[int, int]:
-    try:
-        along_x, along_y = (int(whole_number(order, "derivative", 0, DEGREES[-1])) for order in derivative)
-    except (TypeError, ValueError):
-        raise ReproError(
-            "this is no derivative", where="derivative", expected="its orders along x and y", actual=repr(derivative)
-        ) from None
-    return along_x, along_y
-
-
-def _numbers(array: Any, what: str) -> Floats:
-    try:
-        numbers = np.asarray(array)
-    except ValueError as error:
-        raise ReproError("this is no array", where=what, actual=error) from None
-    if numbers.dtype.kind not in "fiu":
-        raise ReproError("these are no real numbers", where=what, actual=numbers.dtype)
-    return np.asarray(numbers, np.float64)
