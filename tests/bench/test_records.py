@@ -18,6 +18,10 @@ QUANTILES = dict.fromkeys(("min", "q1", "median", "q3", "max", "mean"), 1.0)
 STATISTICS = {"rows": 3, "nonzeros": 3, "row_length": QUANTILES, "bandwidth_percent": QUANTILES, "ell_factor": 1.0}
 PROBLEM = {"name": "fem/nut", "kind": "matrix", "status": "ok", "entry": "real", "n": 3, "nnz": 3,
            "origin": {"source": "own"}, "statistics": STATISTICS, "facts": {"spmv": {"memory": 5}}}  # fmt: skip
+EDGES = {"total_volume": 1.0, "longest_edge": 0.5, "mean_edge": 0.25}
+FIELD = {"name": "siac/low", "kind": "field", "status": "ok", "dimension": 2, "vertices": 5, "cells": 2, "degree": 1,
+         "basis": "dubiner", "modes": 3, "periodic": True, "origin": {"source": "field"}, "facts": {},
+         "statistics": {"cells": 2, "volume": QUANTILES, "edge": QUANTILES, **EDGES}}  # fmt: skip
 ENVIRONMENT = {"device": "GPU", "target": "sm_90", "multiprocessors": 132, "flags": ["-O3"], "packages": {"a": "1"}}
 
 
@@ -30,10 +34,12 @@ def without(record: dict[str, Any], key: str) -> dict[str, Any]:
     [
         PROBLEM,
         {"name": "p", "kind": "matrix", "entry": "real", "status": "unavailable", "reason": "no network"},
-        {**PROBLEM, "kind": "field", "statistics": {"volume": QUANTILES}, "later": [1]},
+        {**PROBLEM, "kind": "updates", "statistics": {"volume": QUANTILES}, "later": [1]},
         {**PROBLEM, "statistics": {}},
+        FIELD,
+        {"name": "f", "kind": "field", "entry": None, "status": "unavailable", "reason": "no file"},
     ],
-    ids=["built", "unavailable", "another-kind", "no-statistics"],
+    ids=["built", "unavailable", "another-kind", "no-statistics", "field", "unavailable-field"],
 )
 def test_records_of_problems_are_read_as_they_are(tmp_path: Path, record: dict[str, Any]) -> None:
     path = tmp_path / "p.json"
@@ -70,6 +76,9 @@ def test_what_is_said_of_an_empty_matrix_is_a_record(tmp_path: Path) -> None:
             {**PROBLEM, "statistics": {**STATISTICS, "row_length": without(QUANTILES, "q3")}},
             "statistics.row_length.q3: field required",
         ),
+        ({**FIELD, "cells": 0}, "cells: input should be greater than or equal to 1"),
+        ({**FIELD, "degree": "1"}, "degree: input should be a valid integer"),
+        ({**FIELD, "statistics": without(FIELD["statistics"], "mean_edge")}, "statistics.mean_edge: field required"),
     ],
 )
 def test_what_is_no_record_of_a_problem_is_said(tmp_path: Path, text: Any, reason: str) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from repro.siac.clipping import fans, pieces
+from repro.siac.clipping import fans, strips_from_edge, strips_from_line
 from repro.siac.pairs import predicted_pairs, scales, stencil_pairs
 from repro.siac.reference import clipped_rows, count_work
 from triangulations import clipped_area, graded, hexagonal, one_huge, structured
@@ -85,30 +85,44 @@ def test_a_triangle_of_edges_up_to_one_unit_has_at_most_3_sub_triangles_a_square
     assert np.bincount(np.unique(key) // WIDTH**2).max() == 4
 
 
+@pytest.mark.parametrize("strips_from", [strips_from_line, strips_from_edge])
 @pytest.mark.parametrize("size", [0.2, 0.7, 3.0])
-def test_strips_add_up_to_areas(size):
-    """∮ x dη with x from the common line, square by square of the whole lattice."""
-    corners = triangles(150, size)
-    pair, square, ends, begin, end = pieces(corners, WIDTH)
-    mean = np.where(np.isnan(end), ends[:, :, 0].mean(axis=1), end)
-    sums = np.bincount(pair, (mean - begin) * (ends[:, 1, 1] - ends[:, 0, 1]), minlength=len(corners))
-    np.testing.assert_allclose(sums, by_square(corners).sum(axis=(1, 2)), rtol=0, atol=2e-14)
-    assert ((square >= 0) & (square < WIDTH)).all()
-    for line in (begin, mean):
-        assert ((line >= square[:, 0] - 1e-14) & (line <= square[:, 0] + 1 + 1e-14)).all()
-    middle = ends[..., 1].mean(axis=1)
-    assert ((middle >= square[:, 1]) & (middle <= square[:, 1] + 1)).all()
+def test_strips_add_up_to_areas(strips_from, size):
+    corners = triangles(400, size)
+    pair, square, y, begin, end = strips_from(corners, WIDTH)
+    sums = np.zeros((len(corners), WIDTH, WIDTH))
+    signed = (end - begin).mean(axis=1) * (y[:, 1] - y[:, 0])
+    np.add.at(sums, (pair, square[:, 0], square[:, 1]), signed)
+    np.testing.assert_allclose(sums, by_square(corners), rtol=0, atol=2e-14)
+    assert ((square >= 0) & (square < WIDTH)).all() and (np.diff(pair) >= 0).all()
+    for ends, axis in ((begin, 0), (end, 0), (y, 1)):
+        assert (ends >= square[:, axis, None] - 1e-14).all() and (ends <= square[:, axis, None] + 1 + 1e-14).all()
 
 
-def test_an_uncut_triangle_has_three_strips_and_a_small_one_at_most_nine():
+@pytest.mark.parametrize("size", [0.2, 3.0])
+def test_strips_from_an_edge_lie_in_their_triangle(size):
+    corners = triangles(400, size)
+    pair, _, y, begin, end = strips_from_edge(corners, WIDTH)
+    assert ((end - begin).mean(axis=1) * (y[:, 1] - y[:, 0]) > -1e-15).all()
+    for x in (begin, end):
+        for corner in range(3):
+            here, there = corners[pair, corner], corners[pair, (corner + 1) % 3]
+            side = there - here
+            beside = side[:, :1] * (y - here[:, 1:]) - side[:, 1:] * (x - here[:, :1])
+            assert (beside > -1e-13).all()
+
+
+def test_an_uncut_triangle_has_three_strips_from_a_line_and_two_from_an_edge():
     corners = triangles(3000, 0.35)
     longest = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max(axis=1)
     corners = corners[(longest <= 1) & (corners * 2 % 1 != 0).all(axis=(1, 2))]
-    strips = np.bincount(pieces(corners, WIDTH).pair, minlength=len(corners))
     low, high = np.floor(corners.min(axis=1)), np.ceil(corners.max(axis=1))
     uncut = (high - low == 1).all(axis=1) & (low >= 0).all(axis=1) & (high <= WIDTH).all(axis=1)
-    assert uncut.any() and (strips[uncut] == 3).all()
-    assert strips.max() <= 9
+    assert uncut.sum() > 100
+    for strips_from, count in ((strips_from_line, 3), (strips_from_edge, 2)):
+        strips = np.bincount(strips_from(corners, WIDTH).pair, minlength=len(corners))
+        assert (strips[uncut] == count).all()
+        assert strips.max() <= 9
 
 
 @meshes
@@ -175,4 +189,5 @@ def test_counts_are_those_of_one_point_at_a_time():
     for i in range(5):
         alone = count_work(mesh, points[[i]], 2, h[i])
         assert [count[i] for count in counts] == [count[0] for count in alone]
-    assert (counts.pairs < counts.triangles).all() and (3 * counts.pairs <= counts.segments * 1.2).all()
+    assert (counts.pairs < counts.triangles).all() and (counts.pairs < counts.strips).all()
+    assert counts.strips.sum() < counts.segments.sum()

@@ -1,5 +1,7 @@
 """The filter's rows, both ways: what they reproduce, how they converge, and the places where points may lie."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,9 @@ from repro.siac.reference import clipped_rows, contour_rows
 from repro.siac.triangulation import evaluation_points, triangulation
 from triangulations import exact_modes, graded, hexagonal, one_huge, project, sliver, structured
 
-ways = pytest.mark.parametrize("rows", [clipped_rows, contour_rows])
+edge_rows = partial(contour_rows, start="edge")
+WAYS = {"clipped": clipped_rows, "contour": contour_rows, "edge": edge_rows}
+ways = pytest.mark.parametrize("rows", WAYS.values(), ids=WAYS)
 degrees = pytest.mark.parametrize("degree", [1, 2, 3])
 MESHES = {
     "structured": structured(8),
@@ -90,22 +94,25 @@ def test_a_constant_is_kept(rows, name, degree, h):
 @pytest.mark.parametrize("h", [None, 0.31, 0.07])
 def test_both_ways_agree(name, degree, h):
     mesh = MESHES[name]
-    clipped, contour = (rows(mesh, anywhere(5), degree, scale=h) for rows in (clipped_rows, contour_rows))
-    np.testing.assert_array_equal(clipped.indptr, contour.indptr)
-    np.testing.assert_array_equal(clipped.indices, contour.indices)
-    np.testing.assert_allclose(clipped.data, contour.data, rtol=0, atol=2e-13)
+    clipped, *contours = (rows(mesh, anywhere(5), degree, scale=h) for rows in WAYS.values())
+    for contour in contours:
+        np.testing.assert_array_equal(clipped.indptr, contour.indptr)
+        np.testing.assert_array_equal(clipped.indices, contour.indices)
+        np.testing.assert_allclose(clipped.data, contour.data, rtol=0, atol=2e-13)
 
 
 @degrees
-@pytest.mark.parametrize("thickness", [1e-1, 1e-2, 1e-3])
+@pytest.mark.parametrize("thickness", [1e-1, 1e-2, 1e-3, 1e-6])
 def test_both_ways_agree_as_far_as_thin_triangles_let_them(degree, thickness):
     mesh, points = sliver(thickness), anywhere(5)
-    clipped, contour = (rows(mesh, points, degree, scale=0.3) for rows in (clipped_rows, contour_rows))
+    clipped, contour, edge = (rows(mesh, points, degree, scale=0.3) for rows in WAYS.values())
+    assert np.abs(clipped - edge).max() < 1e-13
     boxes = np.ptp(mesh.corners, axis=1).prod(axis=1)
     bound = 100 * np.finfo(float).eps * (boxes / mesh.areas).max() ** degree
     assert np.abs(clipped - contour).max() < bound
     ones = project(mesh, lambda x, y: np.ones_like(x), degree, extra=0).ravel()
     np.testing.assert_allclose(contour @ ones, 1, atol=4e-15)
+    np.testing.assert_allclose(edge @ ones, 1, atol=4e-15)
 
 
 @pytest.mark.parametrize("degree", [1, 2])
@@ -147,6 +154,19 @@ def test_stencils_wider_than_the_box_meet_images(rows, degree, n):
 
 
 @ways
+def test_a_box_may_lie_anywhere_and_have_any_sides(rows):
+    mesh, points = MESHES["delaunay"], anywhere(4)
+    larger = triangulation(mesh.vertices * 3 + np.array([-7, 2]), mesh.triangles)
+    same = rows(larger, points * 3 + np.array([-7, 2]), 2, scale=0.3)
+    np.testing.assert_allclose((same - rows(mesh, points, 2, scale=0.1)).data, 0, atol=1e-11)
+    slope = rows(larger, points * 3 + np.array([-7, 2]), 2, scale=0.3, derivative=(0, 1))
+    np.testing.assert_allclose((3 * slope - rows(mesh, points, 2, scale=0.1, derivative=(0, 1))).data, 0, atol=1e-10)
+    longer = triangulation(mesh.vertices * [5, 0.5], mesh.triangles)
+    ones = project(longer, lambda x, y: np.ones_like(x), 2, extra=0).ravel()
+    np.testing.assert_allclose(rows(longer, points * 9, 2) @ ones, 1, atol=4e-15)
+
+
+@ways
 @degrees
 @pytest.mark.parametrize("offset", [0.0, 1e-16, 1e-15, 1e-12, -1e-16, -1e-8])
 def test_points_on_vertices_edges_and_lines_of_the_lattice(rows, degree, offset):
@@ -161,7 +181,7 @@ def test_points_on_vertices_edges_and_lines_of_the_lattice(rows, degree, offset)
     np.testing.assert_allclose(operator @ ones, 1, atol=4e-15)
     near = rows(mesh, points + 1e-7 * np.sqrt(2), degree, scale=1 / n)
     np.testing.assert_allclose(operator @ modes, near @ modes, atol=1e-5)
-    exact = (clipped_rows if rows is contour_rows else contour_rows)(mesh, points + offset, degree, scale=1 / n)
+    exact = (contour_rows if rows is clipped_rows else clipped_rows)(mesh, points + offset, degree, scale=1 / n)
     np.testing.assert_allclose(operator @ modes, exact @ modes, atol=1e-13)
     np.testing.assert_allclose((operator @ modes)[4:], (operator @ modes)[4], atol=1e-12)  # one point, wrapped
 
@@ -215,11 +235,12 @@ def test_a_derivative_is_that_of_the_filtered_field(rows):
 
 
 @ways
-def test_each_point_may_have_a_scale_of_its_own(rows):
+@pytest.mark.parametrize("derivative", [(0, 0), (1, 0)])
+def test_each_point_may_have_a_scale_of_its_own(rows, derivative):
     mesh, points, h = MESHES["graded"], anywhere(4), np.array([0.05, 0.2, 0.5, 0.1])
-    together = rows(mesh, points, 2, scale=h)
+    together = rows(mesh, points, 2, scale=h, derivative=derivative)
     for i in range(4):
-        alone = rows(mesh, points[i : i + 1], 2, scale=h[i])
+        alone = rows(mesh, points[i : i + 1], 2, scale=h[i], derivative=derivative)
         np.testing.assert_array_equal(together[[i]].indices, alone.indices)
         np.testing.assert_array_equal(together[[i]].data, alone.data)
 

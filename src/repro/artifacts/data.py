@@ -41,6 +41,9 @@ class ProblemRecord:
     entry, n, nnz
         Of a matrix what its non-zeros are, its rows and its stored entries; None for other kinds, and the sizes where
         it is unavailable.
+    dimension, cells, degree
+        Of a field its mesh's dimension and cells, and the degree of its polynomials; None for other kinds, or where it
+        is unavailable.
     origin, statistics
         As in `repro.problems.problem.Problem`.
     facts
@@ -54,6 +57,9 @@ class ProblemRecord:
     entry: str | None = None
     n: int | None = None
     nnz: int | None = None
+    dimension: int | None = None
+    cells: int | None = None
+    degree: int | None = None
     origin: Mapping[str, Any] | None = None
     statistics: Mapping[str, Any] | None = None
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -38,6 +38,18 @@ class _Statistics(_Part):
     ell_factor: float
 
 
+class _FieldStatistics(_Part):
+    cells: int = Field(ge=1)
+    volume: _Quantiles
+    edge: _Quantiles
+    total_volume: float = Field(gt=0)
+    longest_edge: float = Field(gt=0)
+    mean_edge: float = Field(gt=0)
+
+
+_STATISTICS: dict[str, type[_Part]] = {"matrix": _Statistics, "field": _FieldStatistics}
+
+
 class _Problem(_Part):
     name: str = Field(min_length=1)
     kind: str = "matrix"
@@ -46,15 +58,21 @@ class _Problem(_Part):
     entry: str | None = None
     n: int | None = Field(None, ge=0)
     nnz: int | None = Field(None, ge=0)
+    dimension: int | None = Field(None, ge=2, le=3)
+    cells: int | None = Field(None, ge=1)
+    degree: int | None = Field(None, ge=0)
+    basis: str | None = Field(None, min_length=1)
+    modes: int | None = Field(None, ge=1)
     origin: dict[str, Any] | None = None
     statistics: dict[str, Any] | None = None
     facts: dict[str, dict[str, Any]] = {}
 
     @field_validator("statistics")
     @classmethod
-    def _are_a_matrix_s(cls, statistics: dict[str, Any] | None, info: ValidationInfo) -> dict[str, Any] | None:
-        if statistics and info.data.get("kind") == "matrix":
-            _Statistics.model_validate(statistics)
+    def _are_of_the_kind(cls, statistics: dict[str, Any] | None, info: ValidationInfo) -> dict[str, Any] | None:
+        model = _STATISTICS.get(info.data.get("kind", ""))
+        if statistics and model:
+            model.model_validate(statistics)
         return statistics
 
 

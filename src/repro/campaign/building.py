@@ -13,7 +13,7 @@ from repro.errors import ReproError
 from repro.problems.build import build, find
 from repro.problems.own_header import describe
 from repro.problems.problem import Problem, save_unavailable
-from repro.problems.registry import Spec
+from repro.problems.registry import MatrixItem, Spec
 from repro.studies import facts_of
 from repro.whole import write_whole
 
@@ -42,18 +42,20 @@ def record_unavailable(name: str, config: Config, reason: str, path: Path, recor
         A file cannot be written.
     """
     item = find(name, config)
-    kind = item.kind_of_problem
-    entry = _entry(item, config) if kind == "matrix" else None
+    kind, entry = item.kind_of_problem, _entry(item, config)
     _save(lambda: save_unavailable(path, name, kind, entry, reason), path)
     if record:
         status = {"status": "unavailable", "reason": reason}
         _write_record(record, {"name": name, "kind": kind, "entry": entry, **status})
 
 
-def _entry(item: Spec | OwnProblem, config: Config) -> str:
-    """Return what the entries of a problem would be, as the plan has it; `real` where even its file is gone."""
-    if not isinstance(item, OwnProblem):
+def _entry(item: Spec | OwnProblem, config: Config) -> str | None:
+    """Return what the entries of a matrix would be, as the plan has it; `real` where even its file is gone."""
+    if item.kind_of_problem != "matrix":
+        return None
+    if isinstance(item, MatrixItem):
         return item.entry
+    assert isinstance(item, OwnProblem)  # items of the registry without an entry are no matrices
     try:
         return describe(item, config.limits).entry
     except ReproError:

@@ -140,7 +140,7 @@ def estimate(plan: Plan, target: Target) -> Estimate:
 
 
 def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
-    """Return rows and non-zeros of a problem, and where they are from.
+    """Return rows and non-zeros of a problem, of a field cells and modes of all, and where they are from.
 
     Raises
     ------
@@ -154,7 +154,9 @@ def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
     except FileNotFoundError:
         return stated
     n, nnz = record.get("n"), record.get("nnz")
-    return stated if n is None or nnz is None else ((n, nnz), "built")  # it is unavailable, or no matrix
+    if record.get("kind") == "field" and "cells" in record:
+        n, nnz = record["cells"], record["cells"] * record["modes"]
+    return stated if n is None or nnz is None else ((n, nnz), "built")  # it is unavailable
 
 
 def _job(plan: Plan, rates: Rates, target: Target, study: str, name: str, precision: str) -> Job:

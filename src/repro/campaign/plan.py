@@ -22,9 +22,10 @@ from repro.codegen.targets import Target
 from repro.config import Config, StudySettings
 from repro.config.models import Limits, OwnProblem
 from repro.errors import ReproError
+from repro.problems.fields import size_of
 from repro.problems.outline import Outline
 from repro.problems.own_header import outline
-from repro.problems.registry import Item, Own, Registry, load_registry, own_name
+from repro.problems.registry import GeneratedField, Item, MatrixItem, Own, OwnField, Registry, load_registry, own_name
 from repro.studies import get_study, load_artifacts
 
 #: As `repro.artifacts.write` has them, which is slow to import; a test holds them together.
@@ -345,15 +346,17 @@ def _name_of(item: Item | OwnProblem) -> str:
 
 
 def _planned(item: Item | OwnProblem, registry: Registry, limits: Limits) -> Outline:
-    if isinstance(item, (OwnProblem, Own)):
+    if isinstance(item, (OwnProblem, Own, OwnField)):
         return outline(item, limits)
     size = (item.published.rows, item.published.nonzeros) if item.published else None
+    if isinstance(item, GeneratedField):
+        size = size_of(item.kind, item.parameters)
     # being in a set is no property of the matrix
     definition = item.model_dump(mode="json", exclude={"sets"})
     if inputs := getattr(item, "inputs", ()):
         definition["made from"] = [registry.find(name).model_dump(mode="json", exclude={"sets"}) for name in inputs]
     columns = item.published.columns if item.published and item.published.columns != item.published.rows else None
-    entry = item.entry if item.kind_of_problem == "matrix" else None
+    entry = item.entry if isinstance(item, MatrixItem) and item.kind_of_problem == "matrix" else None
     return Outline(item.name, item.kind_of_problem, entry, definition, size=size, columns=columns)
 
 

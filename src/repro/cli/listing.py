@@ -59,7 +59,7 @@ def list_problems(config: Path) -> tuple[list[str], Rows]:
     """Every registered problem and the configuration's own: name, entry or kind, source and published size."""
     from repro.config import load
     from repro.config.models import OwnProblem
-    from repro.problems.registry import load_registry, own_name
+    from repro.problems.registry import MatrixItem, load_registry, own_name
 
     settings = load(config)
     registry = load_registry(Path(settings.registry))
@@ -67,7 +67,8 @@ def list_problems(config: Path) -> tuple[list[str], Rows]:
     for item in registry.problems:
         size = f"{item.published.rows:,}; {item.published.nonzeros:,}" if item.published else None
         remark = "rebuilt" if item.rebuilt else f"stands in for {item.stand_in}" if item.stand_in else None
-        what = item.entry if item.kind_of_problem == "matrix" else item.kind_of_problem
+        kind = item.kind_of_problem
+        what = item.entry if isinstance(item, MatrixItem) and kind == "matrix" else kind
         rows.append((item.name, what, item.source, size, ", ".join(item.sets), remark))
     for study in settings.studies.values():
         for wish in study.problems if not isinstance(study.problems, str) else ():

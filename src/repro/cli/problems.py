@@ -200,7 +200,7 @@ def describe(built: Problem, path: Path) -> Table:
     for part in (built.statistics, built.origin):
         for key, value in part.items():
             # both are above
-            if key not in ("rows", "nonzeros"):
+            if key not in ("rows", "nonzeros", "cells"):
                 table.add_row(key.replace("_", " "), _text(value))
         table.add_section()
     return table

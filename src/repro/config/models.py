@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 
 from repro.config.device_words import MEANING, PATTERN, names_device
 from repro.entries import entries
+from repro.galerkin.basis import BASES
 
 Precision = Literal["single", "double"]
 Cache = Literal["warm", "cold"]
@@ -23,6 +24,13 @@ def _registered(name: str) -> str:
     return name
 
 
+def _basis(name: str) -> str:
+    if name not in BASES:
+        raise ValueError(f"no such basis; there are {', '.join(BASES)}")
+    return name
+
+
+BasisName = Annotated[str, AfterValidator(_basis), WithJsonSchema({"enum": [*BASES], "type": "string"})]
 EntryName = Annotated[str, AfterValidator(_registered), WithJsonSchema({"enum": [*entries()], "type": "string"})]
 
 
@@ -241,10 +249,26 @@ class Batches(Model):
         return self
 
 
-class OwnProblem(Model):
-    """A matrix or mesh of your own, from a local file."""
+class FieldFile(Model):
+    """A mesh in a file that keeps, as data of its cells, the modes of a discontinuous Galerkin field."""
+
+    path: FilePath
+    modes: str | None = Field(
+        None, min_length=1, description="Name of the cell data that are the modes; absent: the only modes_<basis>."
+    )
+    basis: BasisName | None = Field(
+        None, description="Basis that the modes belong to; absent: what follows modes_ in their name."
+    )
+    periodic: bool = Field(True, description="Whether a field goes on at the other side of the box around its mesh.")
+
+
+class OwnProblem(FieldFile):
+    """A matrix, a mesh or a field of your own, from a local file."""
 
     path: FilePath = Field(description="A Matrix Market file, or a mesh in any format that meshio reads.")
+    kind: Literal["field"] | None = Field(
+        None, description="field: a mesh with the modes of a field on it; absent: a matrix, or what grows."
+    )
     entry: EntryName | None = Field(
         None,
         description="What its non-zeros are; meshes need it: quaternion (surface) or block3 (tetrahedra).",
@@ -258,10 +282,18 @@ class OwnProblem(Model):
             raise ValueError(f"updates are of real matrices, and the entry is {self.entry}")
         return self
 
+    @model_validator(mode="after")
+    def _is_of_one_kind(self) -> OwnProblem:
+        if self.kind == "field" and (self.entry or self.updates):
+            raise ValueError("a field has no `entry` and no `updates`, which are of matrices")
+        if self.kind != "field" and (self.modes or self.basis or not self.periodic):
+            raise ValueError("`modes`, `basis` and `periodic` are of fields: add `kind: field`")
+        return self
+
     @property
     def kind_of_problem(self) -> str:
-        """What is built: a `matrix`, or `updates` of one."""
-        return "updates" if self.updates else "matrix"
+        """What is built: a `matrix`, `updates` of one, or a `field`."""
+        return self.kind or ("updates" if self.updates else "matrix")
 
     @property
     def wanted_entry(self) -> str | None:

@@ -11,18 +11,24 @@ from repro.config.models import Config, OwnProblem
 from repro.errors import ReproError
 from repro.problems.assembled import Assembled
 from repro.problems.batches import draw_batches
+from repro.problems.content import mesh_checksum
 from repro.problems.dirac import assemble_dirac
 from repro.problems.elasticity import assemble_elasticity
 from repro.problems.fetch import Found
+from repro.problems.field import Field
+from repro.problems.fields import FIELD_KINDS, generate_field
 from repro.problems.fold import fold
 from repro.problems.generated import KINDS, generate
 from repro.problems.matrix import Matrix
 from repro.problems.meshfiles import MeshFile, read_stanford, read_tetmesh
 from repro.problems.own import assemble_own
+from repro.problems.own_field import read_field
 from repro.problems.problem import Problem
 from repro.problems.registry import (
     Generated,
+    GeneratedField,
     Own,
+    OwnField,
     Recipe,
     Spec,
     Stanford,
@@ -64,6 +70,11 @@ def build(problem: str | OwnProblem, config: Config) -> Problem:
     """
     item = find(problem, config) if isinstance(problem, str) else problem
     name = own_name(item) if isinstance(item, OwnProblem) else item.name
+    if item.kind_of_problem == "field":
+        try:
+            return _field(item, name, config).complete()
+        except MemoryError:
+            raise _no_memory(name) from None
     updates = getattr(item, "updates", None)
     seed = config.seed if updates is None or updates.seed is None else updates.seed
     try:
@@ -72,7 +83,7 @@ def build(problem: str | OwnProblem, config: Config) -> Problem:
             _check_size(item, assembled)
         batches: dict[str, Any] = draw_batches(assembled, updates, seed, name) if updates else {}
     except MemoryError:
-        raise ReproError("not enough memory to build the problem", where=name) from None
+        raise _no_memory(name) from None
     parts: dict[str, Any] = {
         "n": assembled.n,
         "indptr": assembled.indptr,
@@ -127,6 +138,43 @@ def mesh_of(item: Spec | OwnProblem, config: Config) -> Found[MeshFile]:
     )
 
 
+def _no_memory(name: str) -> ReproError:
+    return ReproError("not enough memory to build the problem", where=name)
+
+
+def _field(item: Spec | OwnProblem, name: str, config: Config) -> Field:
+    match item:
+        case GeneratedField():
+            parameters = dict(item.parameters)
+            if item.kind in FIELD_KINDS and "seed" in signature(FIELD_KINDS[item.kind].build).parameters:
+                parameters.setdefault("seed", config.seed)
+            field = generate_field(item.kind, **parameters)
+            sha256 = mesh_checksum(field.vertices, field.cells)
+            if item.checksum not in (None, sha256):
+                raise ReproError(
+                    "the generated mesh is another one than the registry's",
+                    where=f"{config.registry}: {name}",
+                    expected=item.checksum,
+                    actual=sha256,
+                    todo="other versions of NumPy and SciPy may draw or triangulate otherwise: take those that the "
+                    "results are compared with, or another `checksum`",
+                )
+            state = "pinned" if item.checksum else "unpinned"
+            origin = {
+                "address": f"generated: {item.kind}",
+                "checksum": {"sha256": sha256, "state": state},
+                "counts": {"vertices": len(field.vertices), "cells": len(field.cells)},
+                "parameters": parameters,
+                "notes": [],
+            }
+        case OwnField() | OwnProblem():
+            field = read_field(item, config.limits)
+            origin = {"address": item.path, **field.origin}
+        case _:
+            raise AssertionError(f"{item.source} gives matrices")
+    return replace(field, name=name, origin={**_description(item), **origin})
+
+
 def _assemble(item: Spec | OwnProblem, config: Config) -> Result:
     match item:
         case Suitesparse():
@@ -151,6 +199,7 @@ def _assemble(item: Spec | OwnProblem, config: Config) -> Result:
         case Own() | OwnProblem():
             entry, assembled, origin = assemble_own(item.path, item.wanted_entry, config.seed, config.limits)
             return entry, assembled, {"address": item.path, **origin}
+    raise AssertionError(f"{item.source} gives fields")
 
 
 def _suitesparse(item: Suitesparse, config: Config) -> Result:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -110,6 +111,12 @@ class Field(Problem):
     def _longest_edges(self) -> Floats:
         return longest_edges(self.vertices[self.cells])
 
+    def _edges(self) -> Floats:
+        """Return the lengths of all cells' edges, float64 `(c d (d + 1) / 2,)`."""
+        corners = self.vertices[self.cells]
+        pairs = combinations(range(self.dimension + 1), 2)
+        return np.concatenate([np.linalg.norm(corners[:, i] - corners[:, j], axis=1) for i, j in pairs])
+
     def describe(self) -> dict[str, Any]:
         """Return statistics of the mesh.
 
@@ -120,19 +127,26 @@ class Field(Problem):
 
             unused_vertices
                 Those that belong to no cell.
+            cells
+                How many.
             volume
                 Quantiles and mean of the cells' areas or volumes.
             total_volume
                 Their sum, that of the domain unless there are gaps or overlaps.
-            longest_edge
+            edge
+                Quantiles and mean of the lengths of the cells' edges, those that two cells share counted twice.
+            longest_edge, mean_edge
                 Of all cells.
         """
-        volumes = self.volumes
+        volumes, edges = self.volumes, quantiles(self._edges())
         return {
+            "cells": len(self.cells),
             "unused_vertices": len(self.vertices) - len(np.unique(self.cells)),
             "volume": quantiles(volumes),
             "total_volume": float(volumes.sum()),
-            "longest_edge": float(self._longest_edges().max()),
+            "edge": edges,
+            "longest_edge": edges["max"],
+            "mean_edge": edges["mean"],
         }
 
     def summary(self) -> dict[str, Any]:

@@ -76,12 +76,17 @@ def generate(kind: str, **parameters: Any) -> Assembled:
     try:
         return KINDS[kind].build(**parameters)
     except ValidationError as error:
-        wrong = []
-        for item in error.errors():
-            unknown = item["type"] == "unexpected_keyword_argument"
-            text = "unknown parameter" if unknown else f"{item['msg']} (is {item['input']!r})"
-            wrong.append(f"{'.'.join(map(str, item['loc']))}: {text}")
-        raise ReproError("wrong parameters of a generated problem", where=kind, actual="; ".join(wrong)) from None
+        raise wrong_parameters("problem", kind, error) from None
+
+
+def wrong_parameters(what: str, kind: str, error: ValidationError) -> ReproError:
+    """Return the error that names every wrong parameter of a generated problem or field of a kind."""
+    wrong = []
+    for item in error.errors():
+        unknown = item["type"] == "unexpected_keyword_argument"
+        text = "unknown parameter" if unknown else f"{item['msg']} (is {item['input']!r})"
+        wrong.append(f"{'.'.join(map(str, item['loc']))}: {text}")
+    return ReproError(f"wrong parameters of a generated {what}", where=kind, actual="; ".join(wrong))
 
 
 def _kind(entry: str) -> Callable[[Callable[..., Assembled]], Callable[..., Assembled]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
@@ -18,7 +19,17 @@ from repro.problems.assembled import Floats, Integers
 from repro.problems.files import locate
 from repro.problems.meshformats import FORMATS, PACKED, format_of, unpacked
 
-__all__ = ["FORMATS", "longest_edges", "read_surface", "read_tetrahedra", "tetrahedron_volumes"]
+__all__ = [
+    "FORMATS",
+    "Cells",
+    "longest_edges",
+    "read_blocks",
+    "read_surface",
+    "read_tetrahedra",
+    "referenced",
+    "refuse_degenerate",
+    "tetrahedron_volumes",
+]
 
 # An element this thin, in units of its longest edge squared or cubed, has no area or volume beyond rounding.
 DEGENERATE = 1e-12
@@ -50,7 +61,7 @@ def read_surface(path: Path | str, limits: Limits | None = None) -> tuple[Floats
         reads it; the mesh has no faces, others than linear ones, or degenerate ones.
     """
     path = Path(path)
-    points, cells = _read(path, limits or Limits())
+    points, cells = read_blocks(path, limits or Limits())
     polygons = [block.data for block in cells if _is_read(block, 2)]
     fans = [
         np.stack([np.broadcast_to(data[:, :1], data[:, 2:].shape), data[:, 1:-1], data[:, 2:]], axis=-1).reshape(-1, 3)
@@ -61,10 +72,10 @@ def read_surface(path: Path | str, limits: Limits | None = None) -> tuple[Floats
     cut = sum(len(data) for data in polygons if data.shape[1] > 3)
     if cut:
         notes.append(f"{cut} polygons cut into triangles")
-    points, faces, dropped = _referenced(points, faces, path)
+    points, faces, dropped = referenced(points, faces, path)
     corners = points[faces]
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    _refuse_degenerate(np.linalg.norm(normals, axis=1) / 2, corners, 2, "triangles", path)
+    refuse_degenerate(np.linalg.norm(normals, axis=1) / 2, corners, 2, "triangles", path)
     return points, faces, (*notes, *dropped, *_oddities(faces))
 
 
@@ -98,11 +109,11 @@ def read_tetrahedra(
         against the others.
     """
     path = Path(path)
-    points, cells = _read(path, limits or Limits())
+    points, cells = read_blocks(path, limits or Limits())
     blocks = [block.data for block in cells if _is_read(block, 3)]
-    points, tets, notes = _referenced(points, _join(blocks, "tetrahedra", 3, path, cells), path)
+    points, tets, notes = referenced(points, _join(blocks, "tetrahedra", 3, path, cells), path)
     volumes = tetrahedron_volumes(points, tets)
-    _refuse_degenerate(np.abs(volumes), points[tets], 3, "tetrahedra", path)
+    refuse_degenerate(np.abs(volumes), points[tets], 3, "tetrahedra", path)
     inverted = np.flatnonzero(volumes < 0)
     if inverted.size == len(tets):
         # the other of the two conventions for the order of the vertices
@@ -137,16 +148,27 @@ def longest_edges(corners: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class _Cells:
-    """Cells of one kind, as meshio calls it: `(c, k)` vertex numbers in `dimension` dimensions."""
+class Cells:
+    """Cells of one kind, as meshio calls it: `(c, k)` vertex numbers in `dimension` dimensions.
+
+    `values` are what the file keeps of each, `(c,)` or `(c, m)` by name, where they are asked for.
+    """
 
     kind: str
     dimension: int
     data: NDArray[np.int64]
+    values: Mapping[str, Floats] = field(default_factory=dict)
 
 
-def _read(path: Path, limits: Limits) -> tuple[Floats, list[_Cells]]:
-    """Return points `(p, 3)` and the cell blocks of a file, unchecked but for their shape."""
+def read_blocks(path: Path, limits: Limits, values: bool = False) -> tuple[Floats, list[Cells]]:
+    """Return points `(p, 3)` and the cell blocks of a file, unchecked but for their shape; with cell data if asked.
+
+    Raises
+    ------
+    ReproError
+        The file is missing, of an unknown format, damaged or truncated, beyond the limits, or ends the process that
+        reads it.
+    """
     path = locate(path)
     suffix = format_of(path)
     if suffix is None:
@@ -158,17 +180,25 @@ def _read(path: Path, limits: Limits) -> tuple[Floats, list[_Cells]]:
         )
     with unpacked(path, suffix, limits) as plain:
         reader = f"meshio's reader of {suffix} files"
-        return read_apart(lambda: _parse(plain, suffix, path), plain, limits, reader, named=path)
+        return read_apart(lambda: _parse(plain, suffix, path, values), plain, limits, reader, named=path)
 
 
-def _parse(plain: Path, suffix: str, path: Path) -> tuple[Floats, list[_Cells]]:
+def _parse(plain: Path, suffix: str, path: Path, values: bool) -> tuple[Floats, list[Cells]]:
     """Let meshio read a file, and name it as the user does in what is said of it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy's about a damaged file, which ends in an error below
         try:
             mesh = import_module(f"meshio.{FORMATS[suffix]}").read(plain)
             points = np.array(mesh.points, dtype=np.float64)
-            cells = [_Cells(block.type, block.dim, np.array(block.data, dtype=np.int64)) for block in mesh.cells]
+            cells = [
+                Cells(
+                    block.type,
+                    block.dim,
+                    np.array(block.data, dtype=np.int64),
+                    {name: np.array(of[i], np.float64) for name, of in mesh.cell_data.items()} if values else {},
+                )
+                for i, block in enumerate(mesh.cells)
+            ]
         except (ReproError, MemoryError):
             raise
         except Exception as error:  # meshio's parsers raise whatever they stumble over
@@ -214,7 +244,7 @@ def _missing(plain: Path, suffix: str, cells: int) -> str | None:
 
 
 def _join(
-    blocks: list[NDArray[np.int64]], what: str, dimension: int, path: Path, cells: list[_Cells]
+    blocks: list[NDArray[np.int64]], what: str, dimension: int, path: Path, cells: list[Cells]
 ) -> NDArray[np.int64]:
     """Return the elements that are read, after refusing others of the same dimension, which are as much of the body."""
     counts: dict[str, int] = {}
@@ -245,14 +275,14 @@ def _join(
     return np.concatenate(blocks)
 
 
-def _is_read(block: _Cells, dimension: int) -> bool:
+def _is_read(block: Cells, dimension: int) -> bool:
     """Return whether cells are among those that are read as a surface (2) or a volume (3)."""
     if dimension == 2:
         return block.kind in ("triangle", "quad", "polygon") and block.data.shape[1] > 2
     return block.kind == "tetra" and block.data.shape[1] == 4
 
 
-def _referenced(
+def referenced(
     points: Floats, elements: NDArray[np.int64], path: Path
 ) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
     """Drop the vertices that no element uses, after checking that those used exist and are finite."""
@@ -279,7 +309,7 @@ def _referenced(
     return points[used], (np.cumsum(used) - 1)[elements], (f"{unused} unreferenced vertices dropped",)
 
 
-def _refuse_degenerate(measures: Floats, corners: Floats, power: int, what: str, path: Path) -> None:
+def refuse_degenerate(measures: Floats, corners: Floats, power: int, what: str, path: Path) -> None:
     """Refuse elements whose area (power 2) or volume (power 3) vanishes beside their longest edge."""
     bad = np.flatnonzero(measures <= DEGENERATE * longest_edges(corners) ** power)
     if bad.size:

@@ -27,6 +27,9 @@ FORMATS = {
     ".vtk": "vtk",
     ".vtu": "vtu",
 }
+#: Those that keep data of cells, as many numbers each as there are. Of Gmsh's meshio passes over the elements' numbers,
+#: and reads 1, 3 or 9 numbers an element.
+FIELD_FORMATS = (".vtu", ".vtk")
 PACKED = (".gz", ".xz")
 TETGEN_PAIR = {".node": ".ele", ".ele": ".node"}
 

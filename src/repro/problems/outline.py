@@ -23,7 +23,8 @@ class Outline:
     files
         The user's own files that it is read from; none for a problem that is fetched or generated.
     size
-        Rows and non-zeros that the registry or the file states; None where only building it tells.
+        Rows and non-zeros that the registry or the file states, of a field about how many cells and modes in all;
+        None where only building it tells.
     at_most
         Whether that is a bound: the non-zeros may be fewer.
     columns

@@ -12,7 +12,8 @@ from repro.problems.files import locate_own, open_plain
 from repro.problems.market_header import ENDINGS, ENTRIES, Header, is_matrix_market, member_of, read_header
 from repro.problems.meshformats import FORMATS, TETGEN_PAIR, companion, companions, format_of
 from repro.problems.outline import Outline
-from repro.problems.registry import Own, own_name
+from repro.problems.own_field import check_field_file
+from repro.problems.registry import Own, OwnField, own_name
 
 __all__ = ["Said", "companions", "describe", "entry_of", "outline"]
 #: The entries that are computed on a mesh.
@@ -41,23 +42,29 @@ class Said(NamedTuple):
     columns: int | None = None
 
 
-def outline(problem: OwnProblem | Own, limits: Limits) -> Outline:
+def outline(problem: OwnProblem | Own | OwnField, limits: Limits) -> Outline:
     """Return what is known of a user's own problem, registered or not, before it is built.
 
     Raises
     ------
     ReproError
-        As `describe`.
+        As `describe`; or the file of a field is not there, or of a format that keeps no data of cells.
     """
-    said = describe(problem, limits)
     own = isinstance(problem, OwnProblem)
+    name = own_name(problem) if isinstance(problem, OwnProblem) else problem.name
+    # being in a set is no property of the matrix
+    definition = problem.model_dump(mode="json", exclude=None if own else {"sets"})
+    path = locate_own(problem.path)
+    if isinstance(problem, OwnField) or problem.kind_of_problem == "field":
+        check_field_file(path)
+        return Outline(name, "field", None, definition, (path,))
+    said = describe(problem, limits)
     return Outline(
-        own_name(problem) if isinstance(problem, OwnProblem) else problem.name,
+        name,
         problem.kind_of_problem,
         None if problem.updates else said.entry,
-        # being in a set is no property of the matrix
-        problem.model_dump(mode="json", exclude=None if own else {"sets"}),
-        companions(locate_own(problem.path)),
+        definition,
+        companions(path),
         said.size,
         at_most=said.at_most,
         columns=said.columns,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
 from repro.config.load import shown, validate
-from repro.config.models import LONGEST, Batches, EntryName, FilePath, Model, OwnProblem
+from repro.config.models import LONGEST, Batches, EntryName, FieldFile, FilePath, Model, OwnProblem
 from repro.config.yaml_file import read_yaml
 from repro.errors import ReproError
 from repro.problems.collection import load_collection
@@ -45,7 +45,6 @@ class Item(Model):
     """What every problem in the registry says of itself."""
 
     name: Name
-    entry: EntryName
     published: Size | None = Field(None, description="Size that the papers or the collection print.")
     checksum: Checksum | None = Field(None, description="SHA-256 of the content; absent: recorded at first use.")
     licence: str = Field("", description="Terms of the data.")
@@ -61,11 +60,17 @@ class Item(Model):
 
     @property
     def kind_of_problem(self) -> str:
-        """What is built: a `matrix`, or `updates` of one."""
+        """What is built: a `matrix`, `updates` of one, or a `field`."""
         return "matrix"
 
 
-class Growing(Item):
+class MatrixItem(Item):
+    """A matrix, or what grows from one."""
+
+    entry: EntryName
+
+
+class Growing(MatrixItem):
     """A matrix that entries may be inserted into."""
 
     updates: Batches | None = Field(None, description="Entries to insert; the matrix has to be real.")
@@ -94,7 +99,7 @@ class Suitesparse(Growing):
     )
 
 
-class Stanford(Item):
+class Stanford(MatrixItem):
     """A surface of the Stanford 3D Scanning Repository; its matrix is the Dirac operator."""
 
     source: Literal["stanford"]
@@ -106,7 +111,7 @@ class Stanford(Item):
     rho: float | None = Field(None, description="Constant curvature potential; absent: a smooth seeded field.")
 
 
-class Tetmesh(Item):
+class Tetmesh(MatrixItem):
     """A tetrahedral mesh in a file; its matrix is linear elasticity."""
 
     source: Literal["tetmesh"]
@@ -124,7 +129,7 @@ class Tetmesh(Item):
         return self
 
 
-class Recipe(Item):
+class Recipe(MatrixItem):
     """A mesh that a named recipe makes: one of the papers', which are not public, or a larger one of the kind."""
 
     source: Literal["recipe"]
@@ -163,7 +168,36 @@ class Own(Growing):
         return self.entry
 
 
-Spec = Annotated[Suitesparse | Stanford | Tetmesh | Recipe | Generated | Own, Field(discriminator="source")]
+class FieldItem(Item):
+    """A discontinuous Galerkin field on a mesh; it has neither entry nor published size."""
+
+    published: None = None
+
+    @property
+    def kind_of_problem(self) -> str:
+        """What is built: a `field`."""
+        return "field"
+
+
+class GeneratedField(FieldItem):
+    """A field computed on the spot."""
+
+    source: Literal["field"]
+    kind: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class OwnField(FieldItem, FieldFile):
+    """A local file with a mesh and the modes of a field, registered under a name."""
+
+    source: Literal["own_field"]
+    checksum: None = None
+
+
+Spec = Annotated[
+    Suitesparse | Stanford | Tetmesh | Recipe | Generated | Own | GeneratedField | OwnField,
+    Field(discriminator="source"),
+]
 
 
 class Registry(Model):

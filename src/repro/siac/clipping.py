@@ -35,26 +35,26 @@ class Fans(NamedTuple):
     corners: Floats
 
 
-class Pieces(NamedTuple):
-    """Parts of edges, each with a strip between a vertical line and itself, or between two vertical lines.
+class Strips(NamedTuple):
+    """Signed trapezoids that add up to what triangles cover, each in one unit square of the lattice.
 
-    Over a strip, x runs from `begin` to `end`, or to the segment where `end` is NaN.
+    All but `pair` and `square` are `(n, 2)`, at either end, and linear between.
 
     Attributes
     ----------
     pair
-        int64 `(n,)`, which triangle's edge it is a part of, ascending.
+        int64 `(n,)`, which triangle each belongs to, ascending.
     square
         int64 `(n, 2)`, the unit square of the lattice whose polynomials hold.
-    ends
-        float64 `(n, 2, 2)`, the segment's, in the direction of the edge.
+    y
+        float64, in the direction of the edge: downwards it counts as negative.
     begin, end
-        float64 `(n,)`.
+        float64, between which x runs.
     """
 
     pair: Integers
     square: Integers
-    ends: Floats
+    y: Floats
     begin: Floats
     end: Floats
 
@@ -114,8 +114,8 @@ def _clip(polygons: Floats, counts: Integers, axis: int, line: Floats, sign: flo
     return clipped, left.astype(np.int64)
 
 
-def pieces(corners: Floats, width: int) -> Pieces:
-    """Cut the edges of triangles where they cross the lattice on [0, width]², each part with its strips.
+def strips_from_line(corners: Floats, width: int) -> Strips:
+    """Cut the edges of triangles where they cross the lattice on [0, width]², and lay strips from a line to each part.
 
     A triangle's strips all begin at one vertical line through it: a line of the lattice if one crosses it, the one next
     to its middle. A part of an edge in the unit strip next to that line has one strip, which is all where no more than
@@ -130,45 +130,85 @@ def pieces(corners: Floats, width: int) -> Pieces:
     """
     low, high = corners[..., 0].min(axis=1), corners[..., 0].max(axis=1)
     start = np.clip(np.clip(np.rint((low + high) / 2), 0, width), low, high)
-    edge, ends = _segments(corners, width)
-    middle = np.floor(ends.mean(axis=1)).astype(np.int64)
-    inside = (middle[:, 1] >= 0) & (middle[:, 1] < width)
-    edge, ends, middle = edge[inside], ends[inside], middle[inside]
-    pair, strip = edge // 3, np.clip(middle[:, 0], -1, width)
-    first = np.floor(start).astype(np.int64)[pair]
-    rightwards = strip >= first
-    begin = np.maximum(np.where(rightwards, first, strip), 0)
-    last = np.minimum(np.where(rightwards, strip, np.ceil(start).astype(np.int64)[pair] - 1), width - 1)
-    owner, column = expand(np.maximum(last - begin + 1, 0))
-    column = column + begin[owner]
-    pair, rightwards, strip = pair[owner], rightwards[owner], strip[owner]
-    near = np.where(rightwards, np.maximum(column, start[pair]), np.minimum(column + 1, start[pair]))
-    far = np.where(column == strip, np.nan, np.where(rightwards, column + 1.0, column))
-    square = np.stack([column, middle[owner, 1]], axis=1)
-    return Pieces(pair, square, ends[owner], near, far)
+    a, b = corners.reshape(-1, 2), np.roll(corners, -1, axis=1).reshape(-1, 2)
+    edge, part = _parts(len(a), [_crossings(a, b, axis, width) for axis in range(2)])
+    ends = _along(a[edge], b[edge], part)
+    return _strips(edge // 3, ends[..., 1], np.broadcast_to(start[edge // 3, None], part.shape), ends[..., 0], width)
 
 
-def _segments(corners: Floats, width: int) -> tuple[Integers, Floats]:
-    """Return which edge, 3 to a triangle, each part between two crossings belongs to, and its ends `(n, 2, 2)`."""
-    a = corners.reshape(-1, 2)
-    b = np.roll(corners, -1, axis=1).reshape(-1, 2)
-    edges, parts, places = [np.arange(len(a))] * 2, [np.zeros(len(a)), np.ones(len(a))], [a, b]
-    for axis in range(2):
-        low, high = np.minimum(a, b)[:, axis], np.maximum(a, b)[:, axis]
-        first = np.maximum(np.floor(low) + 1, 0).astype(np.int64)
-        last = np.minimum(np.ceil(high) - 1, width).astype(np.int64)
-        edge, line = expand(np.maximum(last - first + 1, 0))
-        line = line + first[edge]
-        part = (line - a[edge, axis]) / (b[edge, axis] - a[edge, axis])
-        place = a[edge] + part[:, None] * (b[edge] - a[edge])
-        place[:, axis] = line
-        edges.append(edge)
-        parts.append(part)
-        places.append(place)
-    edge, part, place = np.concatenate(edges), np.concatenate(parts), np.concatenate(places)
-    # an edge's own ends stay outermost, where rounding puts a crossing beyond one of them
-    rank = np.repeat([0, 2, 1], [len(a), len(a), len(part) - 2 * len(a)])
-    order = np.lexsort((part, rank, edge))
-    edge, place = edge[order], place[order]
+def strips_from_edge(corners: Floats, width: int) -> Strips:
+    """Lay strips from the edge of each triangle that rises most to parts of both others.
+
+    The edges are cut where they cross the lattice on [0, width]², and where that edge crosses its vertical lines at the
+    same height. All strips lie within their triangle, however thin it is.
+
+    Parameters
+    ----------
+    corners
+        float64 `(n, 3, 2)`, counterclockwise.
+    width
+        Of the lattice.
+    """
+    n, three = len(corners), np.arange(3)
+    rise = np.abs(np.roll(corners, -1, axis=1)[..., 1] - corners[..., 1])
+    first = (np.argmax(rise, axis=1)[:, None] + three) % 3
+    turned = np.take_along_axis(corners, first[..., None], axis=1)
+    # from corner 0 to 1 the edge that rises most
+    a, b = turned[:, [1, 2]].reshape(-1, 2), turned[:, [2, 0]].reshape(-1, 2)
+    low, high = np.repeat(turned[:, 0], 2, axis=0), np.repeat(turned[:, 1], 2, axis=0)
+    edge, across = _crossings(low, high, 0, width)
+    height = low[edge, 1] + across * (high[edge, 1] - low[edge, 1])
+    beside = (height - a[edge, 1]) * (height - b[edge, 1]) < 0
+    edge, height = edge[beside], height[beside]
+    there = (height - a[edge, 1]) / (b[edge, 1] - a[edge, 1])
+    edge, part = _parts(2 * n, [*(_crossings(a, b, axis, width) for axis in range(2)), (edge, there)])
+    ends = _along(a[edge], b[edge], part)
+    share = (ends[..., 1] - low[edge, None, 1]) / (high - low)[edge, None, 1]
+    return _strips(edge // 2, ends[..., 1], _along(low[edge], high[edge], share)[..., 0], ends[..., 0], width)
+
+
+def _strips(pair: Integers, y: Floats, begin: Floats, end: Floats, width: int) -> Strips:
+    """Cut trapezoids from `begin` to `end`, both `(n, 2)`, at the vertical lines between; each is in one row."""
+    row = np.floor(y.mean(axis=1)).astype(np.int64)
+    inside = (row >= 0) & (row < width)
+    pair, row, y, begin, end = pair[inside], row[inside], y[inside], begin[inside], end[inside]
+    rightwards = end.sum(axis=1) >= begin.sum(axis=1)
+    left, right = (np.where(rightwards[:, None], *two) for two in ((begin, end), (end, begin)))
+    first = np.floor(left.mean(axis=1)).astype(np.int64)
+    # a side along a line of the lattice ends at it
+    last = np.maximum(np.ceil(right.mean(axis=1)).astype(np.int64) - 1, first)
+    low, high = np.maximum(first, 0), np.minimum(last, width - 1)
+    owner, column = expand(np.maximum(high - low + 1, 0))
+    column = column + low[owner]
+    line = column[:, None].astype(np.float64)
+    left = np.where(column[:, None] == first[owner, None], left[owner], line)
+    right = np.where(column[:, None] == last[owner, None], right[owner], line + 1)
+    begin, end = (np.where(rightwards[owner, None], *two) for two in ((left, right), (right, left)))
+    return Strips(pair[owner], np.stack([column, row[owner]], axis=1), y[owner], begin, end)
+
+
+def _crossings(a: Floats, b: Floats, axis: int, width: int) -> tuple[Integers, Floats]:
+    """Return where edges from a to b `(n, 2)` cross the lattice's lines of an axis: which edge, which part of it."""
+    low, high = np.minimum(a, b)[:, axis], np.maximum(a, b)[:, axis]
+    first = np.maximum(np.floor(low) + 1, 0).astype(np.int64)
+    last = np.minimum(np.ceil(high) - 1, width).astype(np.int64)
+    edge, line = expand(np.maximum(last - first + 1, 0))
+    return edge, (line + first[edge] - a[edge, axis]) / (b[edge, axis] - a[edge, axis])
+
+
+def _parts(count: int, crossings: list[tuple[Integers, Floats]]) -> tuple[Integers, Floats]:
+    """Return which of `count` edges each part between two crossings belongs to, and where it lies on it `(n, 2)`."""
+    every = np.arange(count)
+    edge = np.concatenate([every, *(edges for edges, _ in crossings), every])
+    part = np.concatenate([np.zeros(count), *(parts for _, parts in crossings), np.ones(count)])
+    # stable: an edge's own ends stay outermost where rounding puts a crossing on one of them
+    order = np.lexsort((part, edge))
+    edge, part = edge[order], part[order]
     same = edge[1:] == edge[:-1]
-    return edge[1:][same], np.stack([place[:-1], place[1:]], axis=1)[same]
+    return edge[1:][same], np.stack([part[:-1], part[1:]], axis=1)[same]
+
+
+def _along(a: Floats, b: Floats, part: Floats) -> Floats:
+    """Return the points `(n, q, 2)` at parts `(n, q)` of the ways from a to b."""
+    points: Floats = a[:, None] + part[..., None] * (b - a)[:, None]
+    return points

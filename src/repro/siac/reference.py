@@ -8,7 +8,7 @@ the stencil. Two ways share nothing but the pairs and are both exact but for rou
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from repro.errors import ReproError
 from repro.galerkin.basis import BASES, exponents, mode_count, to_monomials
 from repro.galerkin.quadrature import collapsed, exact_for
-from repro.siac.clipping import fans, pieces
+from repro.siac.clipping import Strips, fans, strips_from_edge, strips_from_line
 from repro.siac.kernel import Kernel, kernel
 from repro.siac.pairs import Floats, Integers, Pairs, scales, stencil_pairs
 from repro.siac.triangulation import Triangulation
@@ -38,13 +38,16 @@ class Counts(NamedTuple):
     triangles
         Sub-triangles that integration by area cuts these into.
     segments
-        Strips that integration by contour goes along: parts of edges between lines of the lattice, and where a
-        triangle is crossed by several vertical ones, parts times strips.
+        Parts of edges that integration by contour goes along from a line; where a triangle is crossed by several
+        vertical lines of the lattice, one for each unit strip between.
+    strips
+        The same from an edge.
     """
 
     pairs: Integers
     triangles: Integers
     segments: Integers
+    strips: Integers
 
 
 def clipped_rows(
@@ -103,18 +106,37 @@ def contour_rows(
     *,
     field_degree: int | None = None,
     derivative: tuple[int, int] = (0, 0),
+    start: Literal["line", "edge"] = "line",
 ) -> csr_array:
     """Return the rows of the filter by contour: no polygon is made, only edges are cut.
 
     By Green's theorem ∬ K K u dξ dη = ∮ G K(η) dη counterclockwise around the triangle, where G is ∫ K u dξ from a
-    vertical line through the triangle. Along a part of an edge between lines of the lattice the integrand is a
-    polynomial of degree 2k + P + 1, which Gauss integrates exactly, and G is by Gauss as well. Any h will do.
-    G goes beyond the triangle, though not beyond its bounding box, where functions of a thin, slanted triangle are
-    large: rounding grows with (area of the box / area)^P, and `clipped_rows` is for where that is too much.
+    curve that may be any. Along a part of an edge between lines of the lattice the integrand is a polynomial of degree
+    2k + P + 1, which Gauss integrates exactly, and G is by Gauss as well. Any h will do.
 
-    Parameters, returns and raises as `clipped_rows`.
+    Parameters
+    ----------
+    mesh, points, degree, basis, scale, field_degree, derivative
+        As `clipped_rows`.
+    start
+        Where G starts: at a vertical `line` through the triangle, one of the lattice where it can be; or at the `edge`
+        that rises most. From a line it is taken beyond the triangle, though not beyond its bounding box, where the
+        functions of a thin, slanted triangle are large: rounding grows with (area of the box / area)^P. From the edge
+        it never leaves the triangle, and that edge itself adds nothing.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        As `clipped_rows`, the same entries stored.
+
+    Raises
+    ------
+    ReproError
+        As `clipped_rows`, or there is no such start.
     """
-    return _rows(_by_contour, mesh, points, degree, basis, scale, field_degree, derivative)
+    if start not in _STARTS:
+        raise ReproError("no such start of the contour's integrals", expected=" or ".join(_STARTS), actual=start)
+    return _rows(_STARTS[start], mesh, points, degree, basis, scale, field_degree, derivative)
 
 
 def count_work(mesh: Triangulation, points: ArrayLike, degree: int, scale: ArrayLike | None = None) -> Counts:
@@ -135,10 +157,11 @@ def count_work(mesh: Triangulation, points: ArrayLike, degree: int, scale: Array
     counts = Counts(*(np.zeros(len(there), np.int64) for _ in Counts._fields))
     for pairs in stencil_pairs(mesh, there, width, scales(mesh, len(there), width, scale)):
         for chunk in pairs.in_chunks(CHUNK):
-            cut, split = fans(chunk.corners, width).pair, pieces(chunk.corners, width).pair
+            corners = chunk.corners
             np.add.at(counts.pairs, chunk.point, 1)
-            np.add.at(counts.triangles, chunk.point[cut], 1)
-            np.add.at(counts.segments, chunk.point[split], 1)
+            np.add.at(counts.triangles, chunk.point[fans(corners, width).pair], 1)
+            np.add.at(counts.segments, chunk.point[strips_from_line(corners, width).pair], 1)
+            np.add.at(counts.strips, chunk.point[strips_from_edge(corners, width).pair], 1)
     return counts
 
 
@@ -206,18 +229,29 @@ def _by_area(pairs: Pairs, along_x: Kernel, along_y: Kernel, degree: int) -> Flo
     return _moments(pairs, pair, square, (x, y), weights, (along_x, along_y), degree)
 
 
-def _by_contour(pairs: Pairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
+def _from_line(pairs: Pairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
+    return _by_contour(pairs, strips_from_line(pairs.corners, along_x.width), along_x, along_y, degree)
+
+
+def _from_edge(pairs: Pairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
+    return _by_contour(pairs, strips_from_edge(pairs.corners, along_x.width), along_x, along_y, degree)
+
+
+#: Where the integrals of a contour start.
+_STARTS: dict[str, Integral] = {"line": _from_line, "edge": _from_edge}
+
+
+def _by_contour(pairs: Pairs, strips: Strips, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
     """Return the integrals of K K times each monomial of reference coordinates, `(pairs, m)`."""
-    pair, square, ends, begin, end = pieces(pairs.corners, along_x.width)
+    pair, square, *bounds = strips
     outer = collapsed((2 * along_x.degree + degree + 3) // 2)
     inner = collapsed((along_x.degree + degree + 2) // 2)
-    steps = ends[:, 1] - ends[:, 0]
-    at_x, at_y = (ends[:, :1, axis] + steps[:, axis, None] * outer.points[:, 0] for axis in range(2))
-    across = np.where(np.isnan(end)[:, None], at_x, end[:, None]) - begin[:, None]
+    at_y, begin, end = (ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * outer.points[:, 0] for ends in bounds)
+    rise, across = np.diff(bounds[0], axis=1)[..., None], (end - begin)[..., None]
     n, shape = len(pair), (len(pair), len(outer.weights), len(inner.weights))
-    x = (begin[:, None, None] + across[..., None] * inner.points[:, 0]).reshape(n, -1)
+    x = (begin[..., None] + across * inner.points[:, 0]).reshape(n, -1)
     y = np.broadcast_to(at_y[..., None], shape).reshape(n, -1)
-    weights = (steps[:, 1, None, None] * across[..., None] * (outer.weights[:, None] * inner.weights)).reshape(n, -1)
+    weights = (rise * across * (outer.weights[:, None] * inner.weights)).reshape(n, -1)
     return _moments(pairs, pair, square, (x, y), weights, (along_x, along_y), degree)
 
 

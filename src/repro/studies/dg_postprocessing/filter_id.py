@@ -1,0 +1,102 @@
+"""The identity of a way to filter; its text is made and read only here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import log2
+from typing import Any, Literal, get_args
+
+from repro.bench.rows import ColumnType
+from repro.codegen.targets import Target
+from repro.errors import ReproError
+from repro.siac.render import THREADS
+from repro.studies.dg_postprocessing.paper import CENTROID_CELL, POINT_CELL
+from repro.tuning.space import Point
+
+Way = Literal["point", "element", "edges"]
+SPACES = ("paper", "extended")
+#: The columns of a row that its name says.
+ID_COLUMNS: dict[str, ColumnType] = {"way": str, "threads": int, "cell": float, "blocks": int}
+#: Sizes of cells that are tried, and blocks (of `element`: patches) for each multiprocessor.
+CELLS: dict[Way, tuple[float, ...]] = {"point": (0.5, 1.0), "element": (0.25, 0.5), "edges": (0.25, 0.5, 1.0)}
+BLOCKS: dict[Way, tuple[int, ...]] = {"point": (8, 32), "element": (2, 4), "edges": (4, 16, 64)}
+_TEXT = re.compile(r"(?P<way>\w+)-t(?P<threads>\d+)-c(?P<cell>[\d.]+)-b(?P<blocks>\d+)")
+
+
+@dataclass(frozen=True)
+class FilterId:
+    """A way to filter a field at points, spelt `edges-t64-c0.5-b16`.
+
+    Attributes
+    ----------
+    way
+        `point` or `element`, which clip, or `edges`, contours per point.
+    threads
+        Of a block.
+    cell
+        Of the grid that is searched, in longest edges.
+    blocks
+        For each multiprocessor; of `element` its patches.
+    """
+
+    way: Way
+    threads: int
+    cell: float
+    blocks: int
+
+    def __str__(self) -> str:
+        return f"{self.way}-t{self.threads}-c{self.cell:g}-b{self.blocks}"
+
+    @classmethod
+    def parse(cls, text: str) -> FilterId:
+        """Read the text of a way; the inverse of `str`.
+
+        Raises
+        ------
+        ReproError
+            It is none.
+        """
+        match = _TEXT.fullmatch(text)
+        if match and match["way"] in get_args(Way) and all(float(match[name]) for name in ("threads", "cell")):
+            return cls(match["way"], int(match["threads"]), float(match["cell"]), int(match["blocks"]))  # type: ignore[arg-type]
+        raise ReproError("no way to filter", expected="such as edges-t64-c0.5-b16", actual=text)
+
+    @property
+    def space(self) -> str:
+        """`paper`: a block a multiprocessor, and cells as the text has them; else `extended`."""
+        cells = {"point": CENTROID_CELL, "element": POINT_CELL}
+        return SPACES[0] if self.blocks == 1 and cells.get(self.way) == self.cell else SPACES[1]
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns of a row: everything that the text says."""
+        return {"way": self.way, "threads": self.threads, "cell": self.cell, "blocks": self.blocks}
+
+    @property
+    def point(self) -> Point:
+        """Its place in its space, for searches that learn."""
+        return Point(self.way, (self.way,), (log2(self.threads), log2(self.cell), log2(self.blocks)))
+
+
+def point_of(text: str) -> Point:
+    """Return the place of a way that is given by its text.
+
+    Raises
+    ------
+    ReproError
+        It is none.
+    """
+    return FilterId.parse(text).point
+
+
+def ids(target: Target, space: str) -> Iterator[FilterId]:
+    """Give all ways of a space, the paper's first."""
+    threads = THREADS[target.dialect]
+    for way, cell in (("point", CENTROID_CELL), ("element", POINT_CELL)):
+        yield from (FilterId(way, n_t, cell, 1) for n_t in threads)  # type: ignore[arg-type]
+    if space == SPACES[1]:
+        for way in get_args(Way):
+            yield from (FilterId(way, *sizes) for sizes in product(threads, CELLS[way], BLOCKS[way]))

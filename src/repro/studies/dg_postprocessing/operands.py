@@ -1,0 +1,178 @@
+"""The operands of this study in the plane: a field, the points that it is filtered at, and what must come out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.runnable import IncorrectError, Runnable
+from repro.bench.workspace import Workspace
+from repro.errors import ReproError
+from repro.galerkin.basis import mode_count
+from repro.problems.field import Field
+from repro.siac.reference import contour_rows, count_work
+from repro.siac.triangulation import Triangulation, evaluation_points, of_field
+from repro.studies.dg_postprocessing.work import Work2D, operations
+
+Floats = NDArray[np.float64]
+#: Points whose values are computed by NumPy, and those that only the work is counted of.
+CHECKED = 256
+
+
+class Filters(Runnable):
+    """A runnable that leaves the filtered field at all points."""
+
+    def result(self) -> Floats:
+        """Wait, and return it: float64 `(n,)`, or `(n, fields)`, of which each is the field itself."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What must come out at some points.
+
+    Attributes
+    ----------
+    places
+        int64 `(k,)`, which points.
+    values, bound
+        float64 `(k,)`, and by how much a result may differ: `terms ε Σ|w||u|`.
+    work
+        Of all points, from what these take.
+    """
+
+    places: NDArray[np.int64]
+    values: Floats
+    bound: Floats
+    work: Work2D
+
+
+@dataclass(frozen=True, eq=False)
+class DgOperands:
+    """A field in the plane and its quadrature points.
+
+    Attributes
+    ----------
+    name, precision
+        Of the problem, and `double`.
+    mesh, degree, basis, modes
+        As of the problem; the degree is the kernel's as well.
+    seed
+        Of what is drawn.
+    checksum
+        Of the problem and of the seed.
+    """
+
+    name: str
+    precision: str
+    mesh: Triangulation
+    degree: int
+    basis: str
+    modes: Floats
+    seed: int
+    checksum: str
+    _agreed: list[Floats] = field(default_factory=list, repr=False)
+
+    @property
+    def scale(self) -> float:
+        """h: the longest edge (King 2017, section 3.2)."""
+        return self.mesh.longest
+
+    @cached_property
+    def points(self) -> Floats:
+        """The quadrature points of all triangles, float64 `(n, 2)`."""
+        return evaluation_points(self.mesh, self.degree)
+
+    @property
+    def least_bytes(self) -> tuple[int, int]:
+        """Corners and modes of all triangles, and the points; a value at each."""
+        triangles, points = len(self.mesh.triangles), len(self.points)
+        return 8 * (triangles * (6 + mode_count(self.degree, 2)) + 2 * points), 8 * points
+
+    @property
+    def operations(self) -> int:
+        """Those of contours; see `repro.studies.dg_postprocessing.work`."""
+        return operations(self.expected.work, self.degree)
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """How much there is to do."""
+        work = self.expected.work
+        return {
+            "triangles": len(self.mesh.triangles),
+            "points": len(self.points),
+            "degree": self.degree,
+            "scale": self.scale,
+            "pairs": work.pairs,
+            "segments": work.segments,
+            "subtriangles": work.subtriangles,
+        }
+
+    @cached_property
+    def expected(self) -> Expected:
+        """What must come out at points drawn at random, by NumPy."""
+        generator = np.random.default_rng(self.seed)
+        total = len(self.points)
+        places = np.sort(generator.choice(total, min(CHECKED, total), replace=False))
+        there = self.points[places]
+        rows = contour_rows(self.mesh, there, self.degree, self.basis, self.scale)
+        modes = self.modes.ravel()
+        terms = np.diff(rows.indptr)
+        bound = terms * np.finfo(np.float64).eps * (abs(rows) @ np.abs(modes))
+        counts = count_work(self.mesh, there, self.degree, self.scale)
+        share = total / len(places)
+        work = Work2D(*(round(share * int(np.sum(numbers))) for numbers in counts))
+        return Expected(places, rows @ modes, bound, work)
+
+    def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
+        """Launch once; compare some points with NumPy's, and all of them with the first result that was right there.
+
+        Raises
+        ------
+        IncorrectError
+            A value is outside its bound.
+        """
+        if not isinstance(runnable, Filters):
+            return None
+        runnable.before()
+        runnable.launch()
+        result = runnable.result().reshape(len(self.points), -1)
+        expected = self.expected
+        error = np.abs(result[expected.places] - expected.values[:, None]) / expected.bound[:, None]
+        largest = float(np.max(error))
+        if not largest <= 1:
+            raise IncorrectError(f"{np.count_nonzero(~(error <= 1))} of {error.size} checked values are wrong", largest)
+        if not self._agreed:
+            self._agreed.append(result[:, 0].copy())
+        # bounds of points are alike: the largest of those that were drawn, and as much again
+        apart = np.abs(result - self._agreed[0][:, None]) / (2 * float(expected.bound.max()))
+        if not float(np.max(apart)) <= 1:
+            wrong = np.count_nonzero(~(apart <= 1))
+            raise IncorrectError(f"{wrong} of {apart.size} values differ from those of another way", float(apart.max()))
+        return largest
+
+
+def make_operands(problem: Field, precision: str, seed: int) -> DgOperands:
+    """Return the operands of a field in the plane.
+
+    Raises
+    ------
+    ReproError
+        The precision is another than double, the only one of the text; or the field cannot be filtered.
+    """
+    if precision != "double":
+        raise ReproError(
+            "fields are filtered in double precision only",
+            where=f"studies.dg_postprocessing.precisions: {problem.name}",
+            expected="double",
+            actual=precision,
+        )
+    mesh = of_field(problem)
+    checksum = hashlib.sha256(f"{problem.checksum()} {seed}".encode()).hexdigest()
+    return DgOperands(problem.name, precision, mesh, problem.degree, problem.basis, problem.modes, seed, checksum)

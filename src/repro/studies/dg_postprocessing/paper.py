@@ -1,0 +1,13 @@
+"""What the text of this study is called, and what it prescribes."""
+
+STUDY = "dg_postprocessing"
+PAPER = "King 2017, chapters 2 to 4"
+REFERENCE = (
+    "King: Reducing Irregularities in Control Flow and Memory Access on Graphics Processing Unit Architectures, "
+    "dissertation, University of Utah 2017, chapters 2 to 4; of chapter 3 also King, Kirby: A Scalable, Efficient "
+    "Scheme for Evaluation of Stencil Computations over Unstructured Meshes, SC 2013, doi 10.1145/2503210.2503214."
+)
+#: Patches of Figure 3.7.
+PATCHES = 16
+#: Cells of the grids of centroids and of points, in longest edges (section 3.2).
+CENTROID_CELL, POINT_CELL = 1.0, 0.5

@@ -1,0 +1,47 @@
+"""How much filtering a field takes: counted pairs and segments, and operations by a formula that tables print."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from repro.galerkin.basis import mode_count
+
+#: Additions and multiplications of a pair beside its segments, and of a segment beside its Gauss points: corners into
+#: kernel coordinates and the search for lines; where a segment ends.
+OF_PAIR, OF_SEGMENT = 80, 12
+
+
+class Work2D(NamedTuple):
+    """Pairs of a point and an image of a triangle, and what these are cut into.
+
+    Attributes
+    ----------
+    pairs
+        Images of triangles that meet the stencil of a point.
+    subtriangles
+        Triangles that clipping leaves.
+    segments
+        Parts of edges between knot lines.
+    """
+
+    pairs: int
+    subtriangles: int
+    segments: int
+
+
+def gauss_points(degree: int) -> int:
+    """Return the points that are exact along a segment, for degree 3 P + 1."""
+    return (3 * degree + 3) // 2
+
+
+def of_evaluation(degree: int) -> int:
+    """Return the operations at a Gauss point of a contour: position, K along y, u along x, K u integrated, the sum."""
+    modes = mode_count(degree, 2)
+    along_x = 2 * (degree + 1) ** 2 + (2 * degree + 1) + 4 * degree
+    return 4 + 2 * degree + 2 + 2 * (modes - degree - 1) + along_x + 3
+
+
+def operations(work: Work2D, degree: int) -> int:
+    """Return the operations of contours: (28, 50, 78) an evaluation for P = 1, 2, 3, a fused one counted as two."""
+    evaluations = work.segments * gauss_points(degree)
+    return evaluations * of_evaluation(degree) + work.segments * OF_SEGMENT + work.pairs * OF_PAIR
