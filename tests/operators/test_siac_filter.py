@@ -260,6 +260,14 @@ def test_modes_that_do_not_fit_are_one_message(mesh, smooth):
     np.testing.assert_allclose((2 * smooth) @ modes, 2 * (smooth @ modes))
 
 
+def test_a_stencil_of_very_many_triangles_is_told_beforehand(mesh, monkeypatch):
+    monkeypatch.setattr("repro.operators.filter.MANY", 900)
+    with pytest.warns(RuntimeWarning, match="this takes long") as told:
+        wide = repro.siac_filter(pair(mesh), 1, [[0.5, 0.5]], 1, device=DEVICE)
+    assert told[0].filename == __file__
+    assert 900 < wide.pairs < 1.3 * int(str(told[0].message).split()[3].replace(",", ""))
+
+
 # memory ---------------------------------------------------------------------------------------------------------------
 
 

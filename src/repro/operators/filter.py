@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
@@ -24,7 +25,7 @@ from repro.operators.room import whole_number
 from repro.operators.runtime import Runtime, open_runtime, templates
 from repro.siac.direct import PerPoint, Points, Stencil
 from repro.siac.kernel import kernel
-from repro.siac.pairs import scales
+from repro.siac.pairs import predicted_pairs, scales
 from repro.siac.render import render_siac
 from repro.siac.rows import FilterMatrix, Rows, Size
 from repro.siac.triangulation import evaluation_points
@@ -33,6 +34,8 @@ from repro.sparse.launches import Launches
 Floats = NDArray[np.float64]
 #: Part of the device's free memory that a matrix may take unless it is asked for; the rest is for fields.
 SHARE = 0.8
+#: Triangles in a stencil that are worth a word before work begins: a mesh without long edges has 119 to 642.
+MANY = 20_000
 #: Points, and triangles, that kernels count in 32 bits, with room for the steps of their loops.
 MOST = 1 << 30
 
@@ -83,6 +86,11 @@ def siac_filter(
     ReproError
         There is no such filter, or not on that device; a matrix was asked for and does not fit, or a triangle is wider
         than h.
+
+    Warns
+    -----
+    RuntimeWarning
+        Stencils meet so many triangles that filtering takes long: one long edge among short ones makes h large.
     """
     if matrix not in (True, False, "auto"):
         raise ReproError("unknown wish", where="matrix", expected="True, False or 'auto'", actual=repr(matrix))
@@ -92,6 +100,14 @@ def siac_filter(
     for what, count in (("points", len(there)), ("triangles", len(triangles.triangles))):
         whole_number(count, what, 1, MOST)
     h = scales(triangles, 1, kernel(degree).width, None if scale is None else as_scale(scale))
+    met = predicted_pairs(triangles, kernel(degree).width, float(h[0]))
+    if met > MANY:
+        warnings.warn(
+            f"a stencil meets {met:,.0f} triangles on average, since h = {h[0]:.3g} is large beside most of them: "
+            "this takes long; give a smaller scale",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     stencil = Stencil(triangles, degree, float(h[0]), as_orders(derivative), clockwise)
     runtime = open_runtime(device)
     return SiacFilter(runtime, stencil, there, basis, matrix)
