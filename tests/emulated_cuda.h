@@ -15,6 +15,7 @@
 #define __CUDA_ARCH__ 900
 #define __global__
 #define __device__
+#define __constant__ static
 #define __forceinline__ inline
 #define __restrict__
 #define __launch_bounds__(...)

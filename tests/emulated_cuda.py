@@ -51,7 +51,7 @@ class Program:
 
     library: ctypes.CDLL
 
-    def kernel(self, name: str) -> Any:
+    def kernel(self, name: str, shared: int = 0) -> Any:
         """Return what launches a kernel."""
         return getattr(self.library, f"emulated_{name}")
 

@@ -111,7 +111,11 @@ def test_an_own_problem_is_read() -> None:
         ({"studies": {"compound_spmv": {"precisions": []}}}, "precisions: "),
         ({"studies": {"compound_spmv": {"problems": []}}}, "empty study"),
         ({"studies": {"compound_spmv": {"problems": None}}}, "empty study"),
-        ({"studies": {"compound_spmv": {"problems": [{"path": "a.mtx", "kind": "x"}]}}}, "kind: unknown key"),
+        ({"studies": {"compound_spmv": {"problems": [{"path": "a.mtx", "sort": "x"}]}}}, "sort: unknown key"),
+        (
+            {"studies": {"compound_spmv": {"problems": [{"path": "a.mtx", "kind": "x"}]}}},
+            "kind: Input should be .field.",
+        ),
         ({"studies": {"compound_spmv": {"problems": [3]}}}, r"actual: studies.compound_spmv.problems.0: .*\(is 3\)\n"),
         (
             {"studies": {"compound_spmv": {"problems": [{"path": 3}]}}},

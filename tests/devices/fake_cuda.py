@@ -41,6 +41,8 @@ class Machine:
         Bytes that each GPU has left.
     allocated
         Sizes of what was taken from the driver, in turn.
+    shared
+        Bytes of shared memory that each launch gave to a block.
     """
 
     def __init__(self, gpus):
@@ -49,6 +51,7 @@ class Machine:
         self.enabled = []
         self.streams, self.memory = {}, {}
         self.lost = False
+        self.shared = []
         self.room, self.allocated = [(1 << 40) + gpu for gpu in range(gpus)], []
 
     @property
@@ -114,7 +117,16 @@ def make_pycuda(machine):
             return float(self.at - start.at)
 
     class Kernel:
+        allowed = 48 << 10
+
+        def set_attribute(self, attribute, value):
+            if value > 227 << 10:
+                raise driver.Error(f"invalid value of {attribute}")
+            self.allowed = value
+
         def _launch_kernel(self, grid, block, packed, shared, stream):
+            assert shared <= self.allowed
+            machine.shared.append(shared)
             stream.add(struct.unpack_from("i", packed)[0])
 
     class Program:
@@ -167,6 +179,7 @@ def make_pycuda(machine):
         Device=Device,
         Event=Event,
         Stream=Stream,
+        function_attribute=SimpleNamespace(MAX_DYNAMIC_SHARED_SIZE_BYTES="most shared"),
         device_attribute=SimpleNamespace(MULTIPROCESSOR_COUNT=132, L2_CACHE_SIZE=50 << 20),
         event_flags=SimpleNamespace(DISABLE_TIMING="no clock"),
         init=lambda: None,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from repro.artifacts.data import _problem_records
 from repro.campaign import plan as planning
-from repro.campaign.building import record_of
+from repro.campaign.building import build_problem, record_of
+from repro.campaign.estimate import find_size
 from repro.config import resolve
 from repro.config.models import Config, Limits
 from repro.errors import ReproError
@@ -20,8 +23,9 @@ from repro.problems.build import build
 from repro.problems.content import mesh_checksum
 from repro.problems.field import Field
 from repro.problems.fields import FIELD_KINDS, FUNCTIONS, generate_field, size_of
+from repro.problems.problem import load_problem
 from repro.problems.registry import GeneratedField, load_registry
-from repro.problems.triangulations import delaunay_square, kuhn_cube, structured_square
+from repro.problems.triangulations import _ordered, delaunay_square, kuhn_cube, structured_square
 
 REGISTRY = Path(__file__).parents[2] / "config/problems.yaml"
 
@@ -81,6 +85,12 @@ def test_delaunays_criterion_holds() -> None:
     lifted = [np.stack([*d.transpose(2, 0, 1), (d**2).sum(axis=2)], axis=-1) for d in (a, b, c)]
     inside = np.linalg.det(np.stack(lifted, axis=-2))
     assert inside.max() < 1e-15, "no vertex lies in the circle through the three of a triangle"
+
+
+def test_triangles_are_turned_ordered_and_flat_ones_left_out() -> None:
+    vertices = np.array([[0.0, 0], [1, 0], [0, 0.5], [0, 1], [1, 1]])
+    flat, clockwise, other = [0, 2, 3], [4, 2, 3], [1, 2, 0]
+    assert _ordered(vertices, np.array([flat, clockwise, other], np.int32)).tolist() == [[0, 1, 2], [2, 4, 3]]
 
 
 def test_the_same_again_and_another_by_another_seed() -> None:
@@ -242,6 +252,20 @@ def test_a_plan_knows_about_how_large_a_field_will_be() -> None:
     assert size_of("structured", {}) == (2048, 3 * 2048)
     assert size_of("structured", {"squares": "many"}) is None
     assert size_of("spheres", {}) is None
+
+
+def test_what_was_built_is_recorded_and_read_again(make_config: Any, tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    name = "siac/cubes_3_p1"
+    build_problem(name, make_config(), tmp_path / "a.npz", raw / f"problems/{name}.json")
+    record = _problem_records(raw)[name]
+    assert (record.kind, record.dimension, record.cells, record.degree, record.entry) == ("field", 3, 162, 1, None)
+    assert isinstance(load_problem(tmp_path / "a.npz", name), Field)
+    registry = load_registry(REGISTRY)
+    outline = planning._planned(registry.find(name), registry, Limits())
+    plan = SimpleNamespace(results=tmp_path)
+    assert find_size(plan, outline) == ((162, 4 * 162), "built")
+    assert find_size(SimpleNamespace(results=tmp_path / "none"), outline) == ((162, 4 * 162), "stated")
 
 
 def test_studies_of_matrices_refuse_fields() -> None:

@@ -108,6 +108,21 @@ def test_a_plane_may_lie_anywhere(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_field(write(tmp_path / "a.vtu", PLANE, z=3.5)).vertices, PLANE.vertices)
 
 
+def test_the_domain_may_be_any_box(tmp_path: Path) -> None:
+    vertices = PLANE.vertices * [2 * np.pi, 0.5] + [-3.0, 1.0]
+    read = read_field(write(tmp_path / "a.vtu", PLANE, vertices=vertices)).validate()
+    assert read.describe()["total_volume"] == pytest.approx(np.pi)
+
+
+def test_a_vertex_may_hang_on_an_edge(tmp_path: Path) -> None:
+    """The field has no continuity that it could break."""
+    vertices = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1], [0.5, 0.5]])
+    cells = np.array([[0, 1, 4], [1, 2, 4], [0, 2, 3]])
+    assert (
+        len(read_field(write(tmp_path / "a.vtu", LINEAR, vertices=vertices, cells=cells, modes=np.eye(3))).cells) == 3
+    )
+
+
 def test_a_border_beside_the_tetrahedra_is_ignored(tmp_path: Path) -> None:
     blocks = [("triangle", SPACE.cells[:2, :3]), ("tetra", SPACE.cells)]
     data = {"modes_dubiner": [np.full((2, 4), np.nan), SPACE.modes]}

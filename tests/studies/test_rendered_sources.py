@@ -16,6 +16,8 @@ from repro.studies.compound_spmv.render import render_module
 from repro.studies.compound_spmv.schedules import Schedule
 from repro.studies.compressed_coo.blocking import SPLITS, blockings
 from repro.studies.compressed_coo.render import render_coo
+from repro.studies.dg_postprocessing.region_render import render_regions
+from repro.studies.dg_postprocessing.region_space import module_keys
 
 TARGETS = [get_target("sm_90"), get_target("cpu")]
 PAPERS = [Schedule("static", 64, 1), Schedule("dynamic", 64, 2)]
@@ -75,6 +77,15 @@ def test_sources_of_compound_entries(templates: Path, entry: str, target: Target
         source = render_module(templates, entry, "double", layout, schedules, target)
         check(source)
         assert uncalled(source) <= LOADS, layout
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("degree", [1, 2])
+def test_sources_of_regions(templates: Path, degree: int, target: Target) -> None:
+    for key in [*module_keys(degree, target), f"p{degree}/clip"]:
+        source = render_regions(templates, key, target)
+        check(source)
+        assert uncalled(source) <= LOADS, key
 
 
 @pytest.mark.parametrize(

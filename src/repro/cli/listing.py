@@ -12,7 +12,7 @@ import typer
 
 Rows = Iterable[tuple[object, ...]]
 CONFIG = Path("config/config.yaml")
-WIDE = 500
+WIDE = 5000
 
 
 class What(StrEnum):

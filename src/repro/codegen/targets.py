@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from repro.errors import ReproError
 
+#: Bytes of shared memory that the text of a kernel may declare, on every generation.
+STATIC_SHARED = 48 * 1024
+
 
 @dataclass(frozen=True)
 class Target:
@@ -23,6 +26,8 @@ class Target:
         Threads that run in step.
     threads_per_block, threads_per_sm, blocks_per_sm
         Upper limits.
+    shared_bytes
+        Shared memory of a block at the most; beyond `STATIC_SHARED` a kernel has to be launched with it.
     """
 
     name: str
@@ -30,6 +35,7 @@ class Target:
     threads_per_block: int
     threads_per_sm: int
     blocks_per_sm: int
+    shared_bytes: int = STATIC_SHARED
 
     @property
     def dialect(self) -> str:
@@ -37,8 +43,8 @@ class Target:
         return "cuda" if self.name.startswith("sm_") else "opencl"
 
 
-def _nvidia(capability: int, threads_per_sm: int, blocks_per_sm: int) -> Target:
-    return Target(f"sm_{capability}", 32, 1024, threads_per_sm, blocks_per_sm)
+def _nvidia(capability: int, threads_per_sm: int, blocks_per_sm: int, shared_kib: int = 48) -> Target:
+    return Target(f"sm_{capability}", 32, 1024, threads_per_sm, blocks_per_sm, shared_kib * 1024)
 
 
 #: The limits of the CPU are a choice: work-groups small enough to be vectorised whole, few to a core.
@@ -53,20 +59,20 @@ TARGETS: dict[str, Target] = {
         _nvidia(60, 2048, 32),
         _nvidia(61, 2048, 32),
         _nvidia(62, 2048, 32),
-        _nvidia(70, 2048, 32),
-        _nvidia(72, 2048, 32),
-        _nvidia(75, 1024, 16),
-        _nvidia(80, 2048, 32),
-        _nvidia(86, 1536, 16),
-        _nvidia(87, 1536, 16),
+        _nvidia(70, 2048, 32, 96),
+        _nvidia(72, 2048, 32, 96),
+        _nvidia(75, 1024, 16, 64),
+        _nvidia(80, 2048, 32, 163),
+        _nvidia(86, 1536, 16, 99),
+        _nvidia(87, 1536, 16, 163),
         _nvidia(88, 1536, 16),
-        _nvidia(89, 1536, 24),
-        _nvidia(90, 2048, 32),
-        _nvidia(100, 2048, 32),
-        _nvidia(103, 2048, 32),
+        _nvidia(89, 1536, 24, 99),
+        _nvidia(90, 2048, 32, 227),
+        _nvidia(100, 2048, 32, 227),
+        _nvidia(103, 2048, 32, 227),
         _nvidia(110, 1536, 24),
-        _nvidia(120, 1536, 24),
-        _nvidia(121, 1536, 24),
+        _nvidia(120, 1536, 24, 99),
+        _nvidia(121, 1536, 24, 99),
         CPU,
     )
 }

@@ -43,8 +43,20 @@ class Launch(NamedTuple):
 class Program(Protocol):
     """A loaded module."""
 
-    def kernel(self, name: str) -> Kernel:
-        """Return the kernel of that name, ready to launch."""
+    def kernel(self, name: str, shared: int = 0) -> Kernel:
+        """Return the kernel of that name, ready to launch.
+
+        Parameters
+        ----------
+        shared
+            Bytes of shared memory that each launch gives to a block, beside what the kernel's text declares; OpenCL's
+            declare all.
+
+        Raises
+        ------
+        LaunchError
+            There is no such kernel, or not so much memory.
+        """
 
 
 class LaunchError(Exception):

@@ -17,7 +17,7 @@ from repro.codegen.targets import get_target
 from repro.devices.base import Argument, Buffer, Captured, Launch, LaunchError, OutOfDeviceMemory, Program
 from repro.devices.cuda_blocker import Blocker, may_block
 from repro.devices.cuda_buffer import CudaBuffer
-from repro.devices.cuda_launch import bind_launch, pointer_of
+from repro.devices.cuda_launch import bind_launch, pointer_of, share
 from repro.devices.cuda_memory import Memory
 from repro.devices.cuda_queue import CudaQueue
 from repro.devices.cuda_streams import SideStreams
@@ -38,19 +38,19 @@ class CudaProgram:
     Parameters
     ----------
     get
-        Returns the module's kernel of a name.
+        Returns the module's kernel of a name, for launches with so many bytes of shared memory.
     failure
         What that raises.
     """
 
-    def __init__(self, get: Callable[[str], Any], failure: type[Exception]) -> None:
+    def __init__(self, get: Callable[[str, int], Any], failure: type[Exception]) -> None:
         self._get = get
         self._failure = failure
 
-    def kernel(self, name: str) -> Any:
+    def kernel(self, name: str, shared: int = 0) -> Any:
         """Return the kernel of that name."""
         try:
-            return self._get(name)
+            return self._get(name, shared)
         except self._failure as error:
             raise LaunchError(f"no kernel {name} in the module: {error}") from None
 
@@ -180,7 +180,12 @@ class CudaDevice:
         """Load a compiled module."""
         with self._mapped():
             module = self._cuda.module_from_file(str(binary))
-        return CudaProgram(self.within(module.get_function), self._cuda.Error)
+
+        def get(name: str, shared: int) -> Any:
+            kernel = module.get_function(name)
+            return share(self._cuda, kernel, shared) if shared else kernel
+
+        return CudaProgram(self.within(get), self._cuda.Error)
 
     def upload(self, array: NDArray[Any]) -> CudaBuffer:
         """Copy a host array to new memory."""

@@ -14,6 +14,16 @@ from repro.devices.base import Argument
 _TYPES = (np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64)
 #: How numbers are packed; all else is an address.
 _CHARS: dict[type, str] = {int: "i", float: "d", **{kind: np.dtype(kind).char for kind in _TYPES}}
+#: The attribute of a kernel that says how much shared memory its launches give to a block.
+_SHARED = "given_shared_bytes"
+
+
+def share(cuda: Any, kernel: Any, nbytes: int) -> Any:
+    """Return a kernel whose launches give so many bytes of shared memory to a block, beside what its text declares."""
+    # beyond 48 KiB it has to be allowed for each kernel
+    kernel.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
+    setattr(kernel, _SHARED, nbytes)
+    return kernel
 
 
 def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequence[Argument]) -> Callable[[], None]:
@@ -28,7 +38,8 @@ def bind_launch(kernel: Any, grid: int, block: int, stream: Any, arguments: Sequ
         format += char or "P"
         values.append(argument if char else pointer_of(argument))
     packed = struct.pack(format, *values)
-    queue = partial(kernel._launch_kernel, (int(grid), 1, 1), (int(block), 1, 1), packed, 0, stream)
+    shared = getattr(kernel, _SHARED, 0)
+    queue = partial(kernel._launch_kernel, (int(grid), 1, 1), (int(block), 1, 1), packed, shared, stream)
 
     def launch(held: Sequence[Argument] = arguments) -> None:  # an address does not keep a buffer alive
         queue()

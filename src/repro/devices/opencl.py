@@ -70,8 +70,8 @@ class OpenClProgram:
         self._handle = handle
         self._dropped: defaultdict[str, list[Any]] = defaultdict(list)
 
-    def kernel(self, name: str) -> OpenClKernel:
-        """Return a kernel object that nobody else has."""
+    def kernel(self, name: str, shared: int = 0) -> OpenClKernel:
+        """Return a kernel object that nobody else has; what it shares is in its text."""
         dropped = self._dropped[name]
         handle = dropped.pop() if dropped else opencl_runtime.load().Kernel(self._handle, name)
         return OpenClKernel(handle, dropped)

@@ -110,6 +110,15 @@ class Stencil:
         """Whether no triangle is wider than a square of the lattice, as contours on a device need it."""
         return self._widest <= self.scale * (1 + ROUNDING)
 
+    @property
+    def loss(self) -> float:
+        """By how much contours are less exact than clipping: they follow u out of a triangle as far as its box goes.
+
+        A thin triangle is a small part of its box, and polynomials grow beyond it by its degree.
+        """
+        sides = np.ptp(self.mesh.corners, axis=1).prod(axis=1)
+        return float((sides / (2 * self.mesh.areas)).max()) ** self.degree
+
     def for_contours(self) -> Stencil:
         """Return itself where contours can integrate with this scale.
 
@@ -218,7 +227,7 @@ class Field:
             np.int32(self.count), 1.0 / self._stencil.scale, self.corners, self._members, self._clockwise, self._basis,
             np.int32(fields), np.int32(field), modes, self.coefficients,
         ]  # fmt: skip
-        return self._kernels.over("coefficients", self.count, arguments)
+        return self._kernels.over("expand_modes", self.count, arguments)
 
     def place(self, count: int, arguments: list[Argument]) -> Callable[[], None]:
         """Return what queues that values, cell by cell, are put where they belong."""

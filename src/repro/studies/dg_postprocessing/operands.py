@@ -16,6 +16,7 @@ from repro.bench.workspace import Workspace
 from repro.errors import ReproError
 from repro.galerkin.basis import mode_count
 from repro.problems.field import Field
+from repro.siac.direct import Stencil
 from repro.siac.reference import contour_rows, count_work
 from repro.siac.triangulation import Triangulation, evaluation_points, of_field
 from repro.studies.dg_postprocessing.work import Work2D, operations
@@ -42,7 +43,7 @@ class Expected:
     places
         int64 `(k,)`, which points.
     values, bound
-        float64 `(k,)`, and by how much a result may differ: `terms ε Σ|w||u|`.
+        float64 `(k,)`, and by how much a result may differ: `terms ε Σ|w||u|`, times what contours lose.
     work
         Of all points, from what these take.
     """
@@ -124,7 +125,8 @@ class DgOperands:
         rows = contour_rows(self.mesh, there, self.degree, self.basis, self.scale)
         modes = self.modes.ravel()
         terms = np.diff(rows.indptr)
-        bound = terms * np.finfo(np.float64).eps * (abs(rows) @ np.abs(modes))
+        loss = Stencil(self.mesh, self.degree, self.scale).loss
+        bound = terms * loss * np.finfo(np.float64).eps * (abs(rows) @ np.abs(modes))
         counts = count_work(self.mesh, there, self.degree, self.scale)
         share = total / len(places)
         work = Work2D(*(round(share * int(np.sum(numbers))) for numbers in counts))

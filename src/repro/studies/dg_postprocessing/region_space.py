@@ -1,0 +1,212 @@
+"""The space of kernels that integrate regions: the paper's three numbers, and ours beside it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import product
+from math import log2
+from typing import Any, Literal, get_args
+
+from repro.bench.rows import ColumnType
+from repro.codegen.targets import STATIC_SHARED, Target
+from repro.errors import ReproError
+from repro.studies.dg_postprocessing.lobatto_radau import papers_counts
+from repro.tuning.space import Point
+
+#: `vector`: the paper's, so many threads a region, each at some of its 36 or 150 points. `lane`: ours, a thread a
+#: region, 11 or 44 points. `matrix`: ours, a row of a sparse matrix a region.
+Method = Literal["vector", "lane", "matrix"]
+SPACES = ("paper", "extended")
+DEGREES = (1, 2)
+#: VECTOR_WIDTH, REGIONS_PER_BLOCK, and BLOCK_COUNT over the GPU's multiprocessors: 800 of each degree (King 2017,
+#: section 4.3).
+WIDTHS = {1: (1, 2, 4, 8, 12, 16, 18, 24, 32, 36), 2: (16, 32, 48, 64, 80, 96, 112, 128, 144, 150)}
+REGIONS = tuple(range(2, 21, 2))
+BLOCKS = tuple(range(1, 9))
+#: Of ours: threads of a block, and blocks for each multiprocessor.
+OUR_THREADS = {"cuda": (64, 128, 256), "opencl": (16, 64)}
+OUR_BLOCKS = {"cuda": (4, 8, 16, 32), "opencl": (1, 3)}
+#: Numbers of a region in shared memory: the 16 of the list, its element, the determinant of its map, and which piece of
+#: the kernel applies in each direction. The paper's formula says 21 and not what they are.
+OF_REGION = 21
+DOUBLE_BYTES = 8
+#: The study's own columns of rows of regions: what a kernel's name says, operations of a region, shared memory of a
+#: block, how much there is to integrate.
+REGION_COLUMNS: dict[str, ColumnType] = {
+    "what": str,
+    "kernel_degree": int,
+    "method": str,
+    "vector_width": int,
+    "regions_per_block": int,
+    "blocks_per_sm": int,
+    "region_operations": int,
+    "shared_bytes": int,
+    "regions": int,
+    "points": int,
+}
+_TEXT = re.compile(r"p(?P<degree>\d+)/(?P<method>[a-z]+)-w(?P<width>\d+)-r(?P<regions>\d+)-b(?P<blocks>\d+)")
+
+
+@dataclass(frozen=True, order=True)
+class RegionId:
+    """A kernel, spelt `p1/vector-w18-r4-b8`, `p2/lane-w1-r128-b16`.
+
+    Attributes
+    ----------
+    degree
+        Of field and kernel.
+    method
+        How a region is integrated.
+    width
+        VECTOR_WIDTH, threads of a region; 1 of ours.
+    regions
+        REGIONS_PER_BLOCK, regions that a block has at a time; of ours that is its threads.
+    blocks
+        BLOCK_COUNT over the multiprocessors.
+    """
+
+    degree: int
+    method: Method
+    width: int
+    regions: int
+    blocks: int
+
+    def __str__(self) -> str:
+        return f"p{self.degree}/{self.method}-w{self.width}-r{self.regions}-b{self.blocks}"
+
+    @classmethod
+    def parse(cls, text: str) -> RegionId:
+        """Read a kernel's text; the inverse of `str`.
+
+        Raises
+        ------
+        ReproError
+            It is no kernel's.
+        """
+        match = _TEXT.fullmatch(text)
+        if match:
+            words = match.groupdict()
+            degree, width, regions, blocks = (int(words[name]) for name in ("degree", "width", "regions", "blocks"))
+            id = cls(degree, words["method"], width, regions, blocks)  # type: ignore[arg-type]
+            sizes = width >= 1 and regions >= 1 and blocks >= 1
+            right = degree in DEGREES and id.method in get_args(Method) and (id.method == "vector" or width == 1)
+            if sizes and right and str(id) == text:
+                return id
+        raise ReproError("no kernel of regions", expected="such as p1/vector-w18-r4-b8", actual=text)
+
+    @property
+    def space(self) -> str:
+        """`paper`, or `extended` where it is ours."""
+        return SPACES[0] if self.method == "vector" else SPACES[1]
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.width * self.regions
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+        return self.regions * region_bytes(self.degree, self.width) if self.method == "vector" else 0
+
+    @property
+    def launched_bytes(self) -> int:
+        """Shared memory that a launch on a GPU has to give: all of it, where it is more than a text may declare."""
+        return self.shared_bytes if self.shared_bytes > STATIC_SHARED else 0
+
+    @property
+    def module(self) -> str:
+        """The key of the module that has the kernel."""
+        return module_key(self.degree, self.method, self.width)
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's name in its module."""
+        return f"{self.method}_w{self.width}_r{self.regions}"
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns of a row: everything that the text says."""
+        return {
+            "what": "regions",
+            "kernel_degree": self.degree,
+            "method": self.method,
+            "vector_width": self.width,
+            "regions_per_block": self.regions,
+            "blocks_per_sm": self.blocks,
+        }
+
+    @property
+    def point(self) -> Point:
+        """The kernel's place in its space, for searches that learn: its words, and its sizes as binary logarithms."""
+        sizes = tuple(log2(size) for size in (self.width, self.regions, self.blocks))
+        return Point(f"p{self.degree}-{self.method}", (self.method,), sizes)
+
+
+def point_of(text: str) -> Point:
+    """Return the place of a kernel that is given by its text.
+
+    Raises
+    ------
+    ReproError
+        It is no kernel's.
+    """
+    return RegionId.parse(text).point
+
+
+def element_points(degree: int) -> tuple[int, int, int]:
+    """Return QX, QY, QZ: the points in each direction by whose values the paper has an element's field."""
+    return degree + 2, degree + 1, degree + 1
+
+
+def region_bytes(degree: int, width: int) -> int:
+    """Return the shared memory of a region that so many threads share.
+
+    The paper's formula is IW (QX + QY QZ + QZ + 1) + 21 doubles for IW quadrature points; where a region has fewer
+    threads than points, they take `width` of these at a time, and there is room for so many.
+    """
+    x, y, z = element_points(degree)
+    return DOUBLE_BYTES * (width * (x + y * z + z + 1) + OF_REGION)
+
+
+def full_width(degree: int) -> int:
+    """Return IW, the paper's quadrature points of a region: 36 or 150."""
+    first, second, third = papers_counts(degree)
+    return first * second * third
+
+
+def pairs(degree: int, target: Target) -> list[tuple[int, int]]:
+    """Return the widths with the regions of a block that a target has threads and shared memory for."""
+    return [
+        (width, regions)
+        for width, regions in product(WIDTHS[degree], REGIONS)
+        if width * regions <= target.threads_per_block and regions * region_bytes(degree, width) <= target.shared_bytes
+    ]
+
+
+def papers_space(degree: int, target: Target) -> list[RegionId]:
+    """Return the paper's kernels that fit on a target; those of a module follow each other."""
+    return [
+        RegionId(degree, "vector", width, regions, blocks)
+        for (width, regions), blocks in product(pairs(degree, target), BLOCKS)
+    ]
+
+
+def our_space(degree: int, target: Target) -> list[RegionId]:
+    """Return our kernels; those of a module follow each other."""
+    methods: tuple[Method, ...] = ("lane", "matrix")
+    shapes = product(methods, OUR_THREADS[target.dialect], OUR_BLOCKS[target.dialect])
+    return [RegionId(degree, method, 1, threads, blocks) for method, threads, blocks in shapes]
+
+
+def module_key(degree: int, method: Method, width: int) -> str:
+    """Return the key of the module with the kernels of a width, such as `p1/vector-w18`."""
+    return f"p{degree}/{method}-w{width}" if method == "vector" else f"p{degree}/ours"
+
+
+def module_keys(degree: int, target: Target, space: str = SPACES[1]) -> list[str]:
+    """Return the keys of the modules of a degree: the paper's, and after them ours, in the extended space."""
+    widths = dict.fromkeys(width for width, _ in pairs(degree, target))
+    keys = [module_key(degree, "vector", width) for width in widths]
+    return [*keys, module_key(degree, "lane", 1)] if space == SPACES[1] else keys

@@ -1,0 +1,31 @@
+"""Shared memory that a launch gives to a block, on a GPU that only keeps books."""
+
+import numpy as np
+import pytest
+from fake_cuda import install
+
+from repro.codegen.targets import STATIC_SHARED, TARGETS
+from repro.devices.base import LaunchError
+from repro.devices.cuda_open import open_cuda
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    return install(monkeypatch, 1)
+
+
+def test_launches_give_what_their_kernel_was_asked_for_with(machine, tmp_path):
+    device = open_cuda(0)
+    program = device.load(tmp_path)
+    for shared in (0, 1000, TARGETS["sm_90"].shared_bytes):
+        device.bind(program.kernel("any", shared), 1, 32, [np.int32(1)])()
+    device.bind(program.kernel("any"), 1, 32, [np.int32(1)])()
+    assert machine.shared == [0, 1000, 227 * 1024, 0]
+    with pytest.raises(LaunchError, match="no kernel any"):
+        program.kernel("any", TARGETS["sm_90"].shared_bytes + 1)
+    device.close()
+
+
+def test_no_target_has_less_than_a_text_may_declare():
+    assert all(target.shared_bytes >= STATIC_SHARED for target in TARGETS.values())
+    assert TARGETS["sm_75"].shared_bytes == 64 * 1024 and TARGETS["sm_80"].shared_bytes == 163 * 1024

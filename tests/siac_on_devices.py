@@ -1,0 +1,87 @@
+"""What every way to filter on a device has to do, whatever the device: shared by tests on the CPU and on a GPU."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from emulated_cuda import EmulatedCuda, compile_kernels
+from repro.codegen.compile import compile_module
+from repro.devices.base import Program
+from repro.galerkin.basis import mode_count
+from repro.siac.direct import Direct, PerElement, PerPoint, Points, Stencil
+from repro.siac.render import render_siac
+from repro.siac.rows import Rows
+from repro.sparse.launches import Launches
+
+#: Ways that clip or go around edges, each on grids of other cells than the others.
+WAYS: dict[str, Callable[..., Direct]] = {
+    "point": lambda *given, **keys: PerPoint(*given, way="point", **keys),
+    "edges": lambda *given, **keys: PerPoint(*given, way="edges", **keys),
+    "element": PerElement,
+    "element in many patches": lambda *given, **keys: PerElement(*given, patches=13, **keys),
+}
+
+
+def siac_loader(device, templates: Path, folder: Path) -> Callable[[str], Program]:
+    """Return what loads a module of the filter, compiled at first use."""
+    programs: dict[str, Program] = {}
+
+    def load(module: str) -> Program:
+        if module not in programs:
+            source = render_siac(templates, module, device.target, "tests")
+            if isinstance(device, EmulatedCuda):
+                programs[module] = compile_kernels(source, folder)
+            else:
+                built = compile_module(source, device.target, folder / f"{module}.json")
+                assert built.binary, built.message
+                programs[module] = device.load(folder / built.binary)
+        return programs[module]
+
+    return load
+
+
+@contextmanager
+def stencil_on(device, load, mesh, points, degree, scale=None, cell=None) -> Iterator[tuple[Launches, Stencil, Points]]:
+    """Give what a filter on a device is made with."""
+    with ExitStack() as held:
+        launches = Launches(device, load, held)
+        stencil = Stencil(mesh, degree, scale or mesh.longest)
+        yield launches, stencil, Points(launches, mesh, points, cell and cell * mesh.longest)
+
+
+def filtered(device, load, way, mesh, points, degree, modes, *, basis="dubiner", scale=None, cell=None, **keys):
+    """Return a field filtered at points."""
+    with stencil_on(device, load, mesh, points, degree, scale, cell) as given:
+        direct = WAYS[way](*given, basis, **keys)
+        direct.field.set(modes)
+        direct.launch()
+        first = direct.result()
+        direct.launch()
+        np.testing.assert_array_equal(direct.result(), first)  # the same bits each time
+        return first
+
+
+def matrix_and_products(device, load, mesh, points, degree, modes, *, basis="dubiner", scale=None, **keys):
+    """Return the filter's matrix as SciPy's, and its product with fields `(t, m, fields)`."""
+    with stencil_on(device, load, mesh, points, degree, scale) as (launches, stencil, places), ExitStack() as own:
+        rows = Rows(launches, stencil, places, basis, **keys)
+        starts = rows.count()
+        matrix = rows.make(starts, own)
+        fields, shape = modes.shape[2], (len(points), modes.shape[2])
+        result = launches.numbers(shape[0] * fields, np.float64)
+        matrix.bind(launches.upload(np.ascontiguousarray(modes)), result, fields)()
+        return matrix.download(), launches.download(result, shape[0] * fields, np.float64).reshape(shape)
+
+
+def random_modes(mesh, degree, *more, seed=1):
+    """Return modes of all triangles drawn at random."""
+    shape = (len(mesh.triangles), mode_count(degree, 2), *more)
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def bound_of(rows, modes, mesh, degree):
+    """Return by how much results may differ: terms of a row times ε Σ|w||u|, and what contours lose."""
+    terms = np.diff(rows.indptr) * Stencil(mesh, degree, 1.0).loss
+    return terms * np.finfo(np.float64).eps * (abs(rows) @ np.abs(modes.ravel()))

@@ -1,0 +1,127 @@
+"""Clipping on the device, held against clipping on the host."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial import cKDTree
+from spline_pieces import spline_pieces
+
+from emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
+from repro.bench.runnable import IncorrectError, Unsupported
+from repro.bench.workspace import Workspace
+from repro.codegen import nvcc
+from repro.codegen.compile import compile_module, manifest_path
+from repro.codegen.targets import CPU, get_target
+from repro.devices.several import Devices
+from repro.sparse.built import Built
+from repro.sparse.dynamic.render import render_module
+from repro.studies.dg_postprocessing.cubes import cube_field, evaluation_points
+from repro.studies.dg_postprocessing.device_clip import ClipRegions, DeviceClip
+from repro.studies.dg_postprocessing.region_operands import Clipped, RegionOperands
+from repro.studies.dg_postprocessing.region_render import FOLDER, render_regions
+from repro.studies.dg_postprocessing.regions import make_regions
+
+degrees = pytest.mark.parametrize("degree", [1, 2])
+
+
+def whole_stencils(degree, points=2, count=3):
+    field = cube_field("cubes", count, degree)
+    places = evaluation_points(field)[:: 37 * degree][:points]
+    return RegionOperands(field, make_regions(field, 0, places=places), spline_pieces(degree))
+
+
+def check_same(clipped, regions):
+    """Equal as sets: every region has its like in the other list, whatever the order of its corners."""
+    np.testing.assert_array_equal(clipped.cells, regions.cells)
+    np.testing.assert_array_equal(clipped.rows[:, 0], regions.rows[:, 0])
+    trees = []
+    for rows, cells in (clipped, (regions.rows, regions.cells)):
+        corners = rows[:, 4:].reshape(-1, 4, 3)
+        sums = [(corners**power).sum(axis=1) for power in (1, 2, 3)]
+        trees.append(cKDTree(np.column_stack([cells, rows[:, :4], *sums])))
+    for one, other in (trees, trees[::-1]):
+        assert one.query(other.data)[0].max() < 1e-12
+
+
+@pytest.fixture(scope="session")
+def clip_modules(templates, modules_folder):
+    """The modules for the CPU by key."""
+    built = {}
+    for key in ("p1/clip", "p2/clip", "double/sort"):
+        manifest = manifest_path(CPU.name, FOLDER, key, modules_folder)
+        render = render_regions(templates, key, CPU) if "clip" in key else render_module(templates, key, CPU, FOLDER)
+        compile_module(render, CPU, manifest)
+        built[key] = Built.read(manifest)
+    return built
+
+
+@degrees
+def test_the_device_makes_the_hosts_list(degree, clip_modules, cpu_device, modules_folder):
+    operands = whole_stencils(degree)
+    workspace = Workspace(Devices([cpu_device]), operands, modules_folder, resident=4)
+    runnable = ClipRegions(clip_modules, degree)
+    runnable.prepare(workspace)
+    error = operands.check(runnable, workspace)
+    assert error is not None and error <= 1
+    check_same(runnable.result(), operands.regions)
+    assert list(runnable.stages) == ["count", "scan", "write"]
+    runnable.release()
+    with pytest.raises(Unsupported, match="degree"):
+        ClipRegions(clip_modules, 3 - degree).prepare(workspace)
+    workspace.release()
+
+
+def test_a_list_that_lacks_a_region_is_noticed():
+    operands = whole_stencils(1)
+    rows, cells = operands.regions.rows, operands.regions.cells
+    largest = int(np.argmax(np.ptp(rows[:, 4::3], axis=1)))
+
+    class Made:
+        def before(self): ...
+        def launch(self): ...
+        def result(self):
+            return Clipped(np.delete(rows, largest, 0), np.delete(cells, largest))
+
+    with pytest.raises(IncorrectError, match="of a stencil of 64"):
+        operands.check(Made(), None)
+
+
+@needs_compiler
+def test_the_text_of_cuda_makes_the_hosts_list(templates, tmp_path):
+    target = get_target("sm_90")
+    operands = whole_stencils(1, count=2)
+    device = EmulatedCuda()
+    clip, sort = (
+        compile_kernels(source, tmp_path)
+        for source in (
+            render_regions(templates, "p1/clip", target),
+            render_module(templates, "double/sort", target, FOLDER),
+        )
+    )
+    made = DeviceClip(device, clip, sort, operands)
+    made.clip()
+    check_same(made.download(), operands.regions)
+    made.release()
+
+
+def test_points_of_the_lattice_have_no_flat_regions_on_the_device(clip_modules, cpu_device, modules_folder):
+    field = cube_field("cubes", 2, 1)
+    places = np.array([[0.5, 0.5, 0.5], [0.25, 0.5, 0.75]])
+    operands = RegionOperands(field, make_regions(field, 0, places=places), spline_pieces(1))
+    workspace = Workspace(Devices([cpu_device]), operands, modules_folder, resident=4)
+    runnable = ClipRegions(clip_modules, 1)
+    runnable.prepare(workspace)
+    operands.check(runnable, workspace)
+    check_same(runnable.result(), operands.regions)
+    volumes = np.abs(np.linalg.det(np.diff(operands.regions.knots(), axis=1))) / 6
+    assert volumes.min() > 1e-4
+    workspace.release()
+
+
+@degrees
+@pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
+def test_the_module_compiles_for_an_h200(degree, templates, tmp_path):
+    target = get_target("sm_90")
+    module = compile_module(render_regions(templates, f"p{degree}/clip", target), target, tmp_path / "module.json")
+    assert module.status == "ok" and set(module.resources) == {"count_regions", "write_regions"}
