@@ -84,7 +84,7 @@ def _as_c(argument: Any) -> Any:
         return ctypes.c_void_p(argument.pointer)
     if isinstance(argument, np.floating | float):
         return ctypes.c_double(float(argument))
-    return ctypes.c_longlong(int(argument)) if isinstance(argument, np.int64) else ctypes.c_int(int(argument))
+    return (ctypes.c_longlong if isinstance(argument, np.int64) else ctypes.c_int)(int(argument))
 
 
 class EmulatedCuda:

@@ -9,12 +9,14 @@ from importlib import import_module
 import pytest
 from pages import REPOSITORY, blocks
 
-PAGE, DYNAMIC, PRODUCTS, MULTIGRID = (
-    REPOSITORY / f"docs/{page}.md" for page in ("operator", "dynamic", "products", "multigrid")
+PAGE, DYNAMIC, PRODUCTS, MULTIGRID, FILTER = (
+    REPOSITORY / f"docs/{page}.md" for page in ("operator", "dynamic", "products", "multigrid", "siac")
 )
 
 
-@pytest.mark.parametrize(("page", "count"), [(PAGE, 3), (DYNAMIC, 2), (PRODUCTS, 3), (MULTIGRID, 3)], ids=str)
+@pytest.mark.parametrize(
+    ("page", "count"), [(PAGE, 3), (DYNAMIC, 2), (PRODUCTS, 3), (MULTIGRID, 3), (FILTER, 3)], ids=str
+)
 def test_the_code_runs_from_top_to_bottom(monkeypatch, tmp_path, page, count):
     monkeypatch.setenv("REPRO_CACHE", str(tmp_path))
     scope = {}
@@ -33,6 +35,7 @@ def test_the_code_runs_from_top_to_bottom(monkeypatch, tmp_path, page, count):
         (PAGE, "spin_transformation"),
         (DYNAMIC, "transitive_closure"),
         (MULTIGRID, "elasticity_multigrid"),
+        (FILTER, "advection_siac"),
     ],
     ids=lambda value: getattr(value, "stem", value),
 )

@@ -119,6 +119,38 @@ def test_a_wish_that_cannot_be_is_one_message(tmp_path):
             import_module(name).main(["--tuned", "best", *DEVICE] + ["--surface", "blob"] * (name[0] == "s"))
 
 
+@pytest.mark.parametrize(("degree", "cells"), [(1, (8, 16)), (2, (6, 12))])
+def test_the_filter_raises_the_order_of_advection(tmp_path, capsys, degree, cells):
+    example = import_module("advection_siac")
+    to = tmp_path / "new" / "picture.png"
+    coarse, fine = example.main(
+        ["--degree", str(degree), "--cells", *map(str, cells), "--time", "0.1", "--to", str(to), *DEVICE]
+    )
+    assert degree + 0.8 < example.order(coarse, fine, "galerkin") < degree + 1.3
+    assert example.order(coarse, fine, "filtered") > 2 * degree + 0.7
+    assert fine.filtered < fine.galerkin / 3
+    assert f"{fine.filtered:.3e}" in capsys.readouterr().out
+    picture = imread(to)[:, :, :3]
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 100
+
+
+def test_the_discretized_advection_keeps_what_it_has_to():
+    """Constants and the integral stay, nothing grows; values are those of the triangle that a point lies in."""
+    example = import_module("advection_siac")
+    vertices, triangles = example.triangles_of(4)
+    corners = vertices[triangles]
+    advection = example.semidiscrete(corners, 4, 2)
+    constant = np.zeros((32, 6))
+    constant[:, 0] = np.sqrt(0.5)
+    assert np.abs(advection @ constant.ravel()).max() < 1e-12
+    assert np.abs(constant.ravel() @ advection).max() < 1e-12
+    assert np.linalg.eigvals(advection.toarray()).real.max() < 1e-10
+    modes = example.projected(corners, 2, 0.0)
+    there = np.random.default_rng(1).random((200, 2))
+    before = example.values(modes, 4, 2, there)
+    assert np.abs(before - example.exact(there, 0.0)).max() < 0.12
+
+
 @pytest.mark.mirror
 @pytest.mark.slow
 def test_the_bunny_is_transformed(tmp_path):

@@ -2,6 +2,7 @@
 
 from repro.operators.arrays import DeviceArray
 from repro.operators.dynamic import DynamicCSR
+from repro.operators.filter import SiacFilter, siac_filter
 from repro.operators.linear import SpmvOperator, operator
 from repro.operators.multigrid import MultilevelSolver, amg
 from repro.operators.products import spgemm
@@ -13,10 +14,12 @@ __all__ = [
     "DynamicCSR",
     "MultilevelSolver",
     "Reader",
+    "SiacFilter",
     "SpmvOperator",
     "Vectors",
     "amg",
     "operator",
+    "siac_filter",
     "spgemm",
     "vectors",
 ]

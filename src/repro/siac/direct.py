@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import comb
 
 import numpy as np
@@ -11,17 +12,17 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer
 from repro.errors import ReproError
-from repro.galerkin.basis import mode_count, to_monomials
+from repro.galerkin.basis import exponents, mode_count, to_monomials
 from repro.siac.grids import Grid, grid_of_points, grid_of_triangles
 from repro.siac.kernel import kernel
 from repro.siac.patches import Patches, patches_of
 from repro.siac.triangulation import Triangulation
-from repro.sparse.kernels import Kernels
+from repro.sparse.kernels import Kernels, in_order
 from repro.sparse.launches import Launches
 
 Floats = NDArray[np.float64]
-#: By how much a triangle may be wider than a square: 1 / N is not a difference of two vertices to the last bit.
-ROUNDING = 1e-12
+#: By what part a triangle may be wider than a square, by rounding: what the pieces of the kernel are extended by.
+ROUNDING = 1e-11
 #: Blocks for each multiprocessor: points are taken in steps of the grid.
 BLOCKS = {"cuda": 16, "opencl": 4}
 
@@ -38,11 +39,32 @@ class Stencil:
         k, of the kernel and of the field.
     scale
         h, the width of a square of the stencil's lattice.
+    derivative
+        Which derivative of the filtered field along x and y, each 0 to k. K is k - 1 times differentiable, and its
+        derivative of order k is bounded, so that the filtered field's is continuous.
+    clockwise
+        bool `(t,)`, triangles whose modes are those of the numbering with the last two corners exchanged; None: none.
+
+    Raises
+    ------
+    ReproError
+        The kernel has no such derivative.
     """
 
     mesh: Triangulation
     degree: int
     scale: float
+    derivative: tuple[int, int] = (0, 0)
+    clockwise: NDArray[np.bool_] | None = None
+
+    def __post_init__(self) -> None:
+        if not all(0 <= order <= self.degree for order in self.derivative):
+            raise ReproError(
+                "the filtered field has no such derivative",
+                where="derivative",
+                expected=f"orders 0 to {self.degree}, the degree of the kernel's B-splines",
+                actual=self.derivative,
+            )
 
     @property
     def half(self) -> float:
@@ -57,10 +79,36 @@ class Stencil:
 
     @property
     def pieces(self) -> Floats:
-        """float64 `(2, 3k + 1, k + 1)`: the kernel's pieces in powers of the distance from their left and right end."""
-        left = np.asarray(kernel(self.degree).pieces, np.float64)
+        """float64 `(2, 2, 3k + 1, k + 1)`: pieces in powers of the distance from their left and right end, along x, y.
+
+        Of the kernel, or of its derivatives with respect to the point: dξ/dx = -1 / h.
+        """
+        whole = kernel(self.degree)
+        left = np.stack([(-1.0 / self.scale) ** order * whole.derivative(order).pieces for order in self.derivative])
         shift = np.array([[comb(b, a) for a in range(self.degree + 1)] for b in range(self.degree + 1)], np.float64)
         return np.stack([left, left @ shift])
+
+    def functions(self, basis: str) -> Floats:
+        """Return a basis in monomials, and that with its reference coordinates exchanged, float64 `(2, m, m)`."""
+        plain = to_monomials(basis, self.degree, 2)
+        powers = exponents(self.degree, 2).tolist()
+        return np.stack([plain, plain[:, [powers.index([b, a]) for a, b in powers]]])
+
+    @property
+    def exchanged(self) -> NDArray[np.int32]:
+        """int32 `(t,)`, 1 for triangles that came clockwise."""
+        none = np.zeros(len(self.mesh.triangles), np.int32)
+        return none if self.clockwise is None else self.clockwise.astype(np.int32)
+
+    @cached_property
+    def _widest(self) -> float:
+        """The longest side of a triangle's bounding box."""
+        return float(np.ptp(self.mesh.corners, axis=1).max())
+
+    @property
+    def fits_contours(self) -> bool:
+        """Whether no triangle is wider than a square of the lattice, as contours on a device need it."""
+        return self._widest <= self.scale * (1 + ROUNDING)
 
     @property
     def loss(self) -> float:
@@ -79,14 +127,13 @@ class Stencil:
         ReproError
             A triangle is wider than a square of the lattice.
         """
-        extent = float(np.ptp(self.mesh.corners, axis=1).max())
-        if extent > self.scale * (1 + ROUNDING):
+        if not self.fits_contours:
             raise ReproError(
                 "a triangle is wider than a square of the stencil, which contours on a device cannot integrate over",
                 where="the scale",
-                expected=f"{extent:.6g} or more",
+                expected=f"{self._widest:.6g} or more",
                 actual=f"{self.scale:.6g}",
-                todo="take a larger scale, or the kernels per point or per element, which clip",
+                todo="take a larger scale, or a way that clips: per point or per element, without a matrix",
             )
         return self
 
@@ -151,22 +198,40 @@ class Field:
         mesh, self.count = stencil.mesh, len(order)
         self._modes = mode_count(stencil.degree, 2)
         self.corners = launches.upload(np.ascontiguousarray(mesh.corners[order].reshape(-1, 6).T))
-        self.basis = launches.upload(to_monomials(basis, stencil.degree, 2))
+        self._members = launches.upload(np.asarray(order, np.int32))
+        self._clockwise = launches.upload(stencil.exchanged)
+        self._basis = launches.upload(stencil.functions(basis))
         self.coefficients = launches.numbers(self._modes * self.count, np.float64)
-        self._given = launches.numbers(self._modes * self.count, np.float64)
         self._kernels = Kernels(launches.device, launches.load(f"rows-p{stencil.degree}"))
+
+    @cached_property
+    def _given(self) -> Buffer:
+        return self._launches.numbers(self._modes * self.count, np.float64)
 
     def set(self, modes: Floats) -> None:
         """Take the modes of all triangles, float64 `(t, m)`, in the mesh's order."""
-        self._launches.device.write(self._given, np.ascontiguousarray(modes[self.order], np.float64))
+        self._launches.device.write(self._given, np.ascontiguousarray(modes, np.float64))
+        self.bind(self._given)()
+
+    def bind(self, modes: Buffer, fields: int = 1, field: int = 0) -> Callable[[], None]:
+        """Return what queues that one of several fields is taken.
+
+        Parameters
+        ----------
+        modes
+            float64 `(t, m, fields)`, in the mesh's order.
+        fields, field
+            How many there are, and which.
+        """
         arguments: list[Argument] = [
-            np.int32(self.count),
-            1.0 / self._stencil.scale,
-            self.corners,
-            self._given,
-            self.basis,
-        ]
-        self._kernels.over("expand_modes", self.count, [*arguments, self.coefficients])()
+            np.int32(self.count), 1.0 / self._stencil.scale, self.corners, self._members, self._clockwise, self._basis,
+            np.int32(fields), np.int32(field), modes, self.coefficients,
+        ]  # fmt: skip
+        return self._kernels.over("expand_modes", self.count, arguments)
+
+    def place(self, count: int, arguments: list[Argument]) -> Callable[[], None]:
+        """Return what queues that values, cell by cell, are put where they belong."""
+        return self._kernels.over("place", count, arguments)
 
 
 class Direct:
@@ -186,6 +251,30 @@ class Direct:
     def __init__(self, launches: Launches, points: Points) -> None:
         self._launches, self._points = launches, points
         self.values = launches.numbers(points.count, np.float64)
+
+    @cached_property
+    def _order(self) -> Buffer:
+        return self._launches.upload(np.asarray(self._points.order, np.int32))
+
+    def bind(self, modes: Buffer, result: Buffer, fields: int = 1) -> Callable[[], None]:
+        """Return what queues the filtering of several fields, one after the other.
+
+        Parameters
+        ----------
+        modes
+            float64 `(t, m, fields)`, in the mesh's order.
+        result
+            float64 `(n, fields)`, in the points' order.
+        fields
+            How many there are.
+        """
+        count = self._points.count
+        runs = []
+        for field in range(fields):
+            where: list[Argument] = [np.int32(count), self._order, np.int32(fields), np.int32(field)]
+            place = self.field.place(count, [*where, self.values, result])
+            runs += [self.field.bind(modes, fields, field), self.launch, place]
+        return in_order(runs)
 
     def result(self) -> Floats:
         """Wait, and return the filtered field at the points, float64 `(n,)`, in their order."""

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from repro.devices.base import Argument, Buffer
-from repro.galerkin.basis import mode_count, to_monomials
+from repro.galerkin.basis import mode_count
 from repro.siac.direct import BLOCKS, Cells, Points, Stencil
 from repro.siac.grids import grid_of_triangles
 from repro.siac.render import FIELDS
-from repro.sparse.kernels import Kernels
+from repro.sparse.kernels import Kernels, in_order
 from repro.sparse.launches import Launches
 
 Floats = NDArray[np.float64]
@@ -53,7 +53,7 @@ class Rows:
     launches
         Keeps what is needed on the way; its module is `rows-p…`.
     stencil
-        The filter; no triangle may be wider than a square of its lattice.
+        The filter; rows are made only where no triangle is wider than a square of its lattice, and counted always.
     points
         The rows.
     basis
@@ -65,8 +65,6 @@ class Rows:
 
     Raises
     ------
-    ReproError
-        A triangle is too wide.
     OutOfDeviceMemory
     """
 
@@ -80,13 +78,14 @@ class Rows:
         threads: int = 64,
         size: float | None = None,
     ) -> None:
-        self._launches, self._stencil, self._points, self._threads = launches, stencil.for_contours(), points, threads
+        self._launches, self._stencil, self._points, self._threads = launches, stencil, points, threads
         cells = Cells(launches, grid_of_triangles(stencil.mesh, size))
         order = cells.grid.members
         self._triangles = len(order)
         self._members = launches.upload(order)
         self._corners = launches.upload(np.ascontiguousarray(stencil.mesh.corners[order].reshape(-1, 6).T))
-        self._basis = launches.upload(to_monomials(basis, stencil.degree, 2))
+        self._clockwise = launches.upload(stencil.exchanged)
+        self._basis = launches.upload(stencil.functions(basis))
         self._pieces = launches.upload(stencil.pieces)
         self._kernels = Kernels(launches.device, launches.load(f"rows-p{stencil.degree}"))
         self._blocks = launches.device.n_s * BLOCKS[launches.device.backend]
@@ -116,8 +115,11 @@ class Rows:
 
         Raises
         ------
+        ReproError
+            A triangle is too wide.
         OutOfDeviceMemory
         """
+        self._stencil.for_contours()
         own = Launches(self._launches.device, self._launches.load, held)
         modes, pairs = mode_count(self._stencil.degree, 2), int(starts[-1])
         matrix = FilterMatrix(
@@ -136,7 +138,7 @@ class Rows:
     def fill(self, matrix: FilterMatrix) -> Callable[[], None]:
         """Return what queues the making of all entries of a matrix."""
         arguments: list[Argument] = [
-            *self._search, self._members, self._basis, self._pieces,
+            *self._search, self._members, self._clockwise, self._basis, self._pieces,
             matrix.starts, np.int64(matrix.size.pairs), matrix.columns, matrix.values,
         ]  # fmt: skip
         return self._kernels.blocks(f"rows_t{self._threads}", self._blocks, arguments, self._threads)
@@ -184,7 +186,8 @@ class FilterMatrix:
         device = self.launches.device
         kernels = Kernels(device, self.launches.load(f"apply-p{self.degree}"))
         blocks = device.n_s * BLOCKS[device.backend]
-        runs, done = [], 0
+        runs: list[Callable[[], None]] = []
+        done = 0
         while done < fields:
             at_once = max(number for number in FIELDS if number <= fields - done)
             arguments: list[Argument] = [
@@ -193,12 +196,7 @@ class FilterMatrix:
             ]  # fmt: skip
             runs.append(kernels.blocks(f"apply_f{at_once}", blocks, arguments))
             done += at_once
-
-        def launch() -> None:
-            for run in runs:
-                run()
-
-        return launch
+        return in_order(runs)
 
     def download(self) -> csr_array:
         """Wait, and return it as a scalar matrix, `(n, t m)`, the same triangle of several images added up."""

@@ -1,0 +1,340 @@
+"""The filter of a discontinuous Galerkin field (SIAC) as a SciPy operator, from modes to values at points."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache
+from threading import RLock
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from repro.devices.base import OutOfDeviceMemory, Program
+from repro.errors import ReproError
+from repro.galerkin.basis import mode_count
+from repro.operators.arrays import Kind, on_device
+from repro.operators.base import StrictOperator
+from repro.operators.batches import described
+from repro.operators.meshes import as_orders, as_points, as_polynomials, as_scale, as_triangulation
+from repro.operators.room import whole_number
+from repro.operators.runtime import Runtime, open_runtime, templates
+from repro.siac.direct import PerPoint, Points, Stencil
+from repro.siac.kernel import kernel
+from repro.siac.pairs import predicted_pairs, scales
+from repro.siac.render import render_siac
+from repro.siac.rows import FilterMatrix, Rows, Size
+from repro.siac.triangulation import evaluation_points
+from repro.sparse.launches import Launches
+
+Floats = NDArray[np.float64]
+#: Part of the device's free memory that a matrix may take unless it is asked for; the rest is for fields.
+SHARE = 0.8
+#: Triangles in a stencil that are worth a word before work begins: a mesh without long edges has 119 to 642.
+MANY = 20_000
+#: Points, and triangles, that kernels count in 32 bits, with room for the steps of their loops.
+MOST = 1 << 30
+
+
+def siac_filter(
+    mesh: Any,
+    degree: int | None = None,
+    points: Any = None,
+    scale: float | None = None,
+    *,
+    basis: str | None = None,
+    derivative: tuple[int, int] = (0, 0),
+    matrix: bool | Literal["auto"] = "auto",
+    device: str = "auto",
+) -> SiacFilter:
+    """Return the filter that makes a discontinuous Galerkin field smooth, and more accurate, as a linear operator.
+
+    At a point it is the convolution with K^{2k+1,k+1}(x / h) K^{2k+1,k+1}(y / h) / h², k = P, on a periodic box (King
+    2017, eq. 2.1 and 2.2), integrated exactly but for rounding.
+
+    Parameters
+    ----------
+    mesh
+        Triangles that cover a rectangle, the field's period, once: a tuple of vertices `(v, 2)` and triangles `(t, 3)`,
+        a mesh of meshio in a plane z = constant, or a `repro.problems.field.Field`. Clockwise triangles may be among
+        them, with the modes of their own numbering.
+    degree
+        P, 0 to 3, of the field; None: that of a `Field`.
+    points
+        Where to filter, `(n, 2)`; those outside are wrapped. None: the quadrature points of all triangles, triangle by
+        triangle, (P + 2)(P + 1) of each.
+    scale
+        h; None: the longest edge (King 2017, section 3.2). On a mesh of squares cut in half the side of a square gives
+        the most accurate result.
+    basis
+        Which the modes belong to, on the reference triangle with corner i at 0, (1, 0), (0, 1): `dubiner`, `lagrange`
+        or `monomial`; None: that of a `Field`, else `dubiner`.
+    derivative
+        Which derivative of the filtered field along x and y, each 0 to P.
+    matrix
+        Whether the filter is made a sparse matrix on the device, with which filtering takes a product; else integrals
+        are computed each time. `auto`: where it fits into the memory that is free, and no triangle is wider than h.
+    device
+        `auto` (a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
+
+    Raises
+    ------
+    ReproError
+        There is no such filter, or not on that device; a matrix was asked for and does not fit, or a triangle is wider
+        than h.
+
+    Warns
+    -----
+    RuntimeWarning
+        Stencils meet so many triangles that filtering takes long: one long edge among short ones makes h large.
+    """
+    if matrix not in (True, False, "auto"):
+        raise ReproError("unknown wish", where="matrix", expected="True, False or 'auto'", actual=repr(matrix))
+    triangles, clockwise = as_triangulation(mesh)
+    degree, basis = as_polynomials(mesh, degree, basis)
+    there = evaluation_points(triangles, degree) if points is None else as_points(points, triangles)
+    for what, count in (("points", len(there)), ("triangles", len(triangles.triangles))):
+        whole_number(count, what, 1, MOST)
+    h = scales(triangles, 1, kernel(degree).width, None if scale is None else as_scale(scale))
+    met = predicted_pairs(triangles, kernel(degree).width, float(h[0]))
+    if met > MANY:
+        warnings.warn(
+            f"a stencil meets {met:,.0f} triangles on average, since h = {h[0]:.3g} is large beside most of them: "
+            "this takes long; give a smaller scale",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    stencil = Stencil(triangles, degree, float(h[0]), as_orders(derivative), clockwise)
+    runtime = open_runtime(device)
+    return SiacFilter(runtime, stencil, there, basis, matrix)
+
+
+class SiacFilter(StrictOperator):
+    """From modes to filtered values at points; made by `repro.siac_filter`. One thread at a time works with it.
+
+    The modes of a field are `(t * m,)`, those of a triangle one after the other; several fields are columns `(t * m,
+    fields)`, filtered at once. Close it, or use it in a `with`, to give its memory back before it is forgotten.
+
+    Attributes
+    ----------
+    points
+        float64 `(n, 2)`, where it filters.
+    degree, basis, derivative
+        As it was made.
+    scale
+        h.
+    kind
+        `matrix`; or, computed anew each time, `contours` or, where a triangle is wider than h, `clipping`.
+    pairs
+        Triangles that meet the bounding square of a point's stencil, over all points, an image each.
+    nbytes
+        Bytes of the matrix on the device, or what they would be.
+    device_name
+        What it runs on.
+    """
+
+    def __init__(
+        self, runtime: Runtime, stencil: Stencil, points: Floats, basis: str, matrix: bool | Literal["auto"]
+    ) -> None:
+        modes = mode_count(stencil.degree, 2)
+        super().__init__(runtime, Kind("real", "double"), (len(points), len(stencil.mesh.triangles) * modes))
+        self.points, self.basis, self.degree, self.scale = points, basis, stencil.degree, stencil.scale
+        self.derivative = stencil.derivative
+        self._lock, self._closed = RLock(), False
+        try:
+            with ExitStack() as held, runtime.after():
+                self._filter, size = _made(runtime, stencil, points, basis, matrix, held)
+                self._held = held.pop_all()
+        except OutOfDeviceMemory as error:
+            raise runtime.no_room(error) from None
+        self.pairs, self.nbytes = size.pairs, size.nbytes
+        self.kind = "matrix" if isinstance(self._filter, FilterMatrix) else _way(stencil)
+
+    def matmat(self, X: Any) -> Any:
+        """Return the filtered values of several fields, `(n, fields)`.
+
+        Parameters
+        ----------
+        X
+            `(t * m, fields)`, NumPy's; or an array on the device, as of `matvec`, which gives a `DeviceArray`.
+
+        Raises
+        ------
+        ReproError
+            It is no such array.
+        """
+        self._check(X)
+        if not on_device(X):
+            return super().matmat(X)
+        rows, columns = self.shape
+        shape = described(X)[1]
+        if len(shape) != 2 or shape[0] != columns:
+            raise ReproError(
+                "these are no modes of the fields", where="X", expected=f"({columns}, fields)", actual=shape
+            )
+        seen = self._runtime.view(X, "X", self.dtype, columns * shape[1], self.dtype.itemsize)
+        result = self._runtime.empty((rows, shape[1]), self.dtype)
+        with self._ordered(seen.stream):
+            self._multiply(seen, result, shape[1])
+        return result
+
+    def dot(self, x: Any) -> Any:
+        """Return the filtered values of a field, or of several as columns."""
+        several = on_device(x) and len(described(x)[1]) == 2 and described(x)[1][0] == self.shape[1]
+        return self.matmat(x) if several else super().dot(x)
+
+    def to_scipy(self) -> csr_array:
+        """Return the matrix, `(n, t * m)`; a triangle that is met has all its m entries stored.
+
+        Raises
+        ------
+        ReproError
+            There is none.
+        """
+        with self._lock:
+            self._open()
+            if not isinstance(self._filter, FilterMatrix):
+                raise ReproError(
+                    "the filter is no matrix", actual=self.kind, todo="make it by repro.siac_filter(matrix=True)"
+                )
+            return self._filter.download()
+
+    def close(self) -> None:
+        """Give its memory on the device back; it is of no use afterwards."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._runtime.device.synchronize()
+                self.__dict__.pop("_staging", None)
+                self._held.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _multiply(self, x: Any, y: Any, fields: int = 1) -> None:
+        with self._lock:
+            self._open()
+            if fields:
+                self._filter.bind(x.buffer, y.buffer, fields)()
+
+    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        with self._lock:  # the arrays between host and device are one pair
+            return super()._matvec(x)
+
+    def _matmat(self, X: NDArray[Any]) -> NDArray[Any]:
+        fields = X.shape[1]
+        if not fields:
+            return np.empty((self.shape[0], 0))
+        modes = self._runtime.put(np.ascontiguousarray(X, self.dtype))
+        values = self._runtime.empty((self.shape[0], fields), self.dtype)
+        with self._ordered():
+            self._multiply(modes, values, fields)
+        return values.get()
+
+    def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        raise ReproError(
+            "the filter has no transpose on the device", todo="take that of SciPy's matrix: `to_scipy().T @ x`"
+        )
+
+    def _check(self, x: Any) -> None:
+        """Refuse what are no modes; numbers and operators, which SciPy multiplies operators with, pass."""
+        if on_device(x):
+            return
+        array, columns = np.asarray(x), self.shape[1]
+        if array.dtype.kind == "O" and not array.ndim:
+            return
+        if array.ndim and (array.ndim > 2 or array.shape[0] != columns):
+            modes = mode_count(self.degree, 2)
+            raise ReproError(
+                "these are no modes of the field",
+                where="modes",
+                expected=f"({columns},), {modes} of each of {columns // modes} triangles, or ({columns}, fields)",
+                actual=array.shape,
+                todo="flatten modes (triangles, m) by `reshape(-1)`",
+            )
+        if array.dtype.kind not in "fiub":
+            todo = "filter real and imaginary parts as two fields" if array.dtype.kind == "c" else None
+            raise ReproError("the modes are no real numbers", where="modes", actual=array.dtype, todo=todo)
+
+    def _open(self) -> None:
+        if self._closed:
+            raise ReproError("the filter is closed", todo="make a new one")
+
+    def __repr__(self) -> str:
+        size = "x".join(map(str, self.shape))
+        made = f"a matrix of {self.nbytes / 1e6:.3g} MB" if self.kind == "matrix" else f"by {self.kind}"
+        order = f", derivative {self.derivative}" if any(self.derivative) else ""
+        return (
+            f"<{size} {type(self).__name__}: degree {self.degree}{order}, h = {self.scale:.6g}, {self.pairs:,} pairs, "
+            f"{made} on {self.device_name}>"
+        )
+
+
+def _made(
+    runtime: Runtime, stencil: Stencil, points: Floats, basis: str, matrix: bool | Literal["auto"], held: ExitStack
+) -> tuple[FilterMatrix | PerPoint, Size]:
+    """Return the filter, whose memory `held` gives back, and the size that its matrix has or would have."""
+    load = _load(runtime)
+    if matrix is True:
+        stencil.for_contours()
+    with ExitStack() as passing:
+        launches = Launches(runtime.device, load, passing)
+        rows = Rows(launches, stencil, Points(launches, stencil.mesh, points), basis)
+        starts = rows.count()
+        size = Size(len(points), int(starts[-1]), mode_count(stencil.degree, 2))
+        if _as_matrix(runtime, stencil, size, matrix):
+            try:
+                with ExitStack() as own:
+                    made = rows.make(starts, own)
+                    runtime.device.synchronize()  # what rows are made of is given back
+                    held.enter_context(own.pop_all())
+                    return made, size
+            except OutOfDeviceMemory:
+                if matrix is True:
+                    raise
+    launches = Launches(runtime.device, load, held)
+    there = Points(launches, stencil.mesh, points)
+    return PerPoint(launches, stencil, there, basis, way=_WAYS[_way(stencil)]), size
+
+
+def _as_matrix(runtime: Runtime, stencil: Stencil, size: Size, matrix: bool | Literal["auto"]) -> bool:
+    free = runtime.device.free_bytes()
+    if matrix is True and size.nbytes > free:
+        raise ReproError(
+            "the filter's matrix does not fit into the device",
+            where=runtime.device.name,
+            expected=f"{free:,} bytes at most, which are free",
+            actual=f"{size.nbytes:,} bytes: {size.pairs:,} triangles at {size.points:,} points",
+            todo="filter without it (matrix=False), at fewer points at a time, or with a smaller scale",
+        )
+    if matrix == "auto":
+        return stencil.fits_contours and size.nbytes <= SHARE * free
+    return matrix
+
+
+#: The kernels per point by what they do.
+_WAYS = {"contours": "edges", "clipping": "point"}
+
+
+def _way(stencil: Stencil) -> str:
+    return "contours" if stencil.fits_contours else "clipping"
+
+
+@cache
+def _load(runtime: Runtime) -> Callable[[str], Program]:
+    """Return what gives the filter's modules, compiled unless the cache has them."""
+
+    @cache
+    def load(module: str) -> Program:
+        return runtime.program(render_siac(templates(), module, runtime.device.target, "siac"), f"siac/{module}")
+
+    return load

@@ -1,0 +1,130 @@
+"""From what a user has, meshes, points and numbers, to what a filter of a field is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.errors import ReproError
+from repro.galerkin.basis import BASES
+from repro.operators.room import one_of, whole_number
+from repro.problems.field import Field
+from repro.siac.render import DEGREES
+from repro.siac.triangulation import Triangulation, of_field, triangulation
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+#: Cells of a mesh that have no area, which are passed over.
+WITHOUT_AREA = ("vertex", "line", "line3")
+
+
+def as_triangulation(mesh: Any) -> tuple[Triangulation, Flags | None]:
+    """Return a mesh counterclockwise, and which of its triangles came clockwise.
+
+    Raises
+    ------
+    ReproError
+    """
+    if isinstance(mesh, Field):
+        return of_field(mesh), None
+    if hasattr(mesh, "points") and hasattr(mesh, "cells_dict"):
+        vertices, cells = _of_meshio(mesh)
+    elif isinstance(mesh, (tuple, list)) and len(mesh) == 2:
+        vertices, cells = _numbers(mesh[0], "the vertices"), _array(mesh[1], "the triangles")
+    else:
+        raise ReproError(
+            "this is no mesh",
+            where="mesh",
+            expected="vertices and triangles, a mesh of meshio, or a Field",
+            actual=type(mesh).__name__,
+        )
+    made = triangulation(vertices, cells)
+    return made, made.triangles[:, 1] != cells[:, 1]
+
+
+def _of_meshio(mesh: Any) -> tuple[Floats, NDArray[Any]]:
+    kinds = set(mesh.cells_dict) - set(WITHOUT_AREA)
+    if kinds != {"triangle"}:
+        raise ReproError(
+            "the mesh is not of triangles alone", where="mesh", expected="triangle", actual=", ".join(sorted(kinds))
+        )
+    points = _numbers(mesh.points, "the vertices")
+    if points.shape[1] == 3 and np.ptp(points[:, 2]) != 0:
+        raise ReproError("the mesh is not in a plane", where="mesh", expected="one z", actual=np.ptp(points[:, 2]))
+    return points[:, :2], mesh.cells_dict["triangle"]
+
+
+def as_polynomials(mesh: Any, degree: int | None, basis: str | None) -> tuple[int, str]:
+    """Return degree and basis, which a field has of its own.
+
+    Raises
+    ------
+    ReproError
+    """
+    if isinstance(mesh, Field):
+        for what, given, own in (("degree", degree, mesh.degree), ("basis", basis, mesh.basis)):
+            if given not in (None, own):
+                raise ReproError(f"the field has another {what}", where=what, expected=own, actual=given)
+        degree, basis = mesh.degree, mesh.basis
+    elif degree is None:
+        raise ReproError("the degree is not given", where="degree", expected="that of the field's polynomials")
+    basis = "dubiner" if basis is None else basis
+    one_of(basis, "basis", tuple(BASES))
+    return whole_number(degree, "degree", DEGREES[0], DEGREES[-1]), basis
+
+
+def as_points(points: Any, mesh: Triangulation) -> Floats:
+    """Return points as they were given, if they can be filtered at.
+
+    Raises
+    ------
+    ReproError
+    """
+    there = np.array(_numbers(points, "points"))
+    mesh.wrapped(there)
+    return there
+
+
+def as_scale(scale: Any) -> float:
+    """Return the scale of a filter as a number.
+
+    Raises
+    ------
+    ReproError
+    """
+    number = _numbers(scale, "scale")
+    if number.ndim:
+        raise ReproError("there is more than one scale", where="scale", expected="a number", actual=number.shape)
+    return float(number)
+
+
+def as_orders(derivative: Any) -> tuple[int, int]:
+    """Return the orders of a derivative along x and y.
+
+    Raises
+    ------
+    ReproError
+    """
+    try:
+        along_x, along_y = (int(whole_number(order, "derivative", 0, DEGREES[-1])) for order in derivative)
+    except (TypeError, ValueError):
+        raise ReproError(
+            "this is no derivative", where="derivative", expected="its orders along x and y", actual=repr(derivative)
+        ) from None
+    return along_x, along_y
+
+
+def _numbers(array: Any, what: str) -> Floats:
+    numbers = _array(array, what)
+    if numbers.dtype.kind not in "fiu":
+        raise ReproError("these are no real numbers", where=what, actual=numbers.dtype)
+    return np.asarray(numbers, np.float64)
+
+
+def _array(array: Any, what: str) -> NDArray[Any]:
+    try:
+        return np.asarray(array)
+    except ValueError as error:
+        raise ReproError("this is no array", where=what, actual=error) from None

@@ -1,0 +1,68 @@
+"""The text of the filter's kernels that a GPU runs, with its warps, on the CPU: against the rows in NumPy."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
+from repro.galerkin.basis import evaluate
+from repro.siac.direct import PerElement, PerPoint, Points, Stencil
+from repro.siac.reference import contour_rows
+from repro.siac.render import render_siac
+from repro.siac.rows import Rows
+from repro.sparse.launches import Launches
+from triangulations import hexagonal
+
+DEGREE, FIELDS = 2, 3
+TEMPLATES = Path(__file__).parents[2] / "kernels"
+CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.0, 0.5], [0.5, 0.0]])
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory):
+    """Modules by their names, compiled at first use."""
+    device, programs, folder = EmulatedCuda(), {}, tmp_path_factory.mktemp("modules")
+
+    def program(module):
+        if module not in programs:
+            programs[module] = compile_kernels(render_siac(TEMPLATES, module, device.target, "tests"), folder)
+        return programs[module]
+
+    return program
+
+
+@pytest.fixture(scope="module")
+def case():
+    """A mesh, points, the triangles that came clockwise, modes of several fields, and what becomes of these."""
+    rng, mesh = np.random.default_rng(2), hexagonal(4)
+    points, clockwise = rng.uniform(-0.2, 1.2, (9, 2)), rng.random(len(mesh.triangles)) < 0.5
+    modes = rng.standard_normal((len(mesh.triangles), 6, FIELDS))
+    # a polynomial of degree 2 is what it is at six points, which lie elsewhere where corners are exchanged
+    plain, exchanged = (evaluate("dubiner", nodes, DEGREE) for nodes in (CORNERS, CORNERS[:, ::-1]))
+    turned = np.where(clockwise[:, None, None], np.linalg.solve(plain, exchanged) @ modes, modes)
+    return mesh, points, clockwise, modes, turned.reshape(-1, FIELDS)
+
+
+@needs_compiler
+@pytest.mark.parametrize("way", ["edges", "point", "element", "matrix"])
+@pytest.mark.parametrize("derivative", [(0, 0), (1, 0), (0, 1)])
+def test_values_are_those_of_the_rows(load, case, way, derivative):
+    mesh, points, clockwise, modes, turned = case
+    expected = contour_rows(mesh, points, DEGREE, derivative=derivative) @ turned
+    stencil = Stencil(mesh, DEGREE, mesh.longest, derivative, clockwise)
+    with ExitStack() as held:
+        launches = Launches(EmulatedCuda(), load, held)
+        there = Points(launches, mesh, points)
+        if way == "matrix":
+            rows = Rows(launches, stencil, there, threads=32)
+            made = rows.make(rows.count(), held)
+        elif way == "element":
+            made = PerElement(launches, stencil, there, threads=32)
+        else:
+            made = PerPoint(launches, stencil, there, way=way, threads=32, blocks=2)
+        result = launches.numbers(expected.size, np.float64)
+        made.bind(launches.upload(modes), result, FIELDS)()
+        values = launches.download(result, expected.size, np.float64).reshape(expected.shape)
+    np.testing.assert_allclose(values, expected, atol=1e-12 * np.abs(expected).max())
