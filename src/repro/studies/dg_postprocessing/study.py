@@ -56,7 +56,7 @@ class DgPostprocessing(Study):
     targets = TARGETS
     glance: Mapping[str, str] = {
         "table-filters": "every field, the paper’s ways beside ours",
-        "figure-3-11": "per element over per point, and ours over both",
+        "figure-3-11": "per element over per point, and ours over per element",
     }
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
