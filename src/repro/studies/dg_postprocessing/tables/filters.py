@@ -11,7 +11,6 @@ from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.studies.dg_postprocessing.filter_times import (
     CLOCK,
-    DEGREES,
     ELEMENT,
     ELEMENT_TUNED,
     OURS,
@@ -23,7 +22,7 @@ from repro.studies.dg_postprocessing.filter_times import (
 )
 from repro.studies.dg_postprocessing.paper import STUDY
 from repro.studies.dg_postprocessing.shared_cells import FIELD, heads, milli_of, summary, three_digits
-from repro.studies.dg_postprocessing.work import OF_PAIR, OF_SEGMENT, gauss_points, of_evaluation
+from repro.studies.dg_postprocessing.work import formula
 
 RATED = (POINT, ELEMENT, OURS)
 OVERS = (POINT, ELEMENT, POINT_TUNED, ELEMENT_TUNED)
@@ -57,18 +56,6 @@ def filters(campaign: Campaign, published: Published) -> Table:
     ]
     keys = ("element_over_point", *(f"{way.key}_over_ours" for way in OVERS))
     return Table(columns, rows, sentences(caption), summary(columns, rows, keys))
-
-
-def formula() -> str:
-    """Return the sentences that say how operations are counted."""
-    evaluations = ", ".join(str(of_evaluation(degree)) for degree in DEGREES)
-    gauss = ", ".join(str(gauss_points(degree)) for degree in DEGREES)
-    return (
-        f"Operations: ({evaluations}) an evaluation of the integrand for P = 1, 2, 3, of which a segment between knot "
-        f"lines takes ({gauss}), {OF_SEGMENT} more a segment and {OF_PAIR} a pair of a point and a triangle; a fused "
-        "multiplication and addition counts as two. They are those of contours, of pairs and segments counted at 256 "
-        "points, whatever a way does itself, so that rates are in proportion to speeds."
-    )
 
 
 def peak_words(fields: list[Filtering]) -> str:
