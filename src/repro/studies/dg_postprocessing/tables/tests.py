@@ -11,6 +11,7 @@ from repro.artifacts.registry import table
 from repro.studies.dg_postprocessing.filter_times import Filtering, all_fields
 from repro.studies.dg_postprocessing.paper import COUNTED_DEGREE, PAPER, STUDY
 from repro.studies.dg_postprocessing.printed import CELLS
+from repro.studies.dg_postprocessing.reached import counts
 from repro.studies.dg_postprocessing.shared_cells import FIELD, heads
 
 METHODS = {"point": "per point", "element": "per element"}
@@ -48,13 +49,6 @@ def tests(campaign: Campaign, published: Published) -> Table:
         unavailable(campaign),
     ]
     return Table(columns, rows, sentences(caption))
-
-
-def counts(field: Filtering | None) -> tuple[int, int] | None:
-    """Return the tests per point and per element of a field's record; None where it has none."""
-    facts = field.facts if field else {}
-    per_point, per_element = facts.get("tests_per_point"), facts.get("tests_per_element")
-    return (int(per_point), int(per_element)) if per_point and per_element else None
 
 
 def _row(field: Filtering | None, item: Record | None) -> tuple[Cell, ...]:
