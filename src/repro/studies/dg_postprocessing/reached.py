@@ -17,6 +17,8 @@ from repro.studies.dg_postprocessing.shared_cells import MILLI
 LARGEST, LOW = "1024k", "low"
 #: Fields of the product that is held against the product of one.
 MANY = 16
+#: Fields that a reason names.
+SHOWN = 5
 NumberOf = Callable[[Filtering, Published], float | None]
 Wanted = Callable[[Record], bool]
 
@@ -45,7 +47,7 @@ class Measured(NamedTuple):
         by_reason: dict[str, list[str]] = {}
         for case, reason in self.missing.items():
             by_reason.setdefault(reason, []).append(case)
-        return "; ".join(f"{', '.join(cases)}: {reason}" for reason, cases in by_reason.items())
+        return "; ".join(f"{_some(cases)}: {reason}" for reason, cases in by_reason.items())
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,11 @@ def _measure(
         else:
             missing[name] = quantity.why_not(field)
     return Measured(numbers, missing)
+
+
+def _some(cases: Sequence[str]) -> str:
+    more = len(cases) - SHOWN
+    return ", ".join(cases[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def counts(field: Filtering | None) -> tuple[int, int] | None:

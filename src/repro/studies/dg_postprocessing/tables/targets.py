@@ -27,8 +27,8 @@ def targets(campaign: Campaign, published: Published) -> Table:
     caption = [
         "What was aimed at and what was reached, on the paper’s thirty fields: meshes of low and of high variance of",
         "five sizes, P = 1, 2, 3. Ours: filtering by contours. The paper’s per-element kernel: a patch a",
-        "multiprocessor, its fastest block. Cases: how many fields have a number; where some have none, a verdict is of",
-        "the others, and a note names what is missing.",
+        "multiprocessor, its fastest block. Cases: how many fields have a number; where some have none, a verdict is",
+        "of the others, and a note names what is missing.",
         formula(),
         peak_words(all_fields(campaign, published)),
         measured_on(campaign, CLOCK),
