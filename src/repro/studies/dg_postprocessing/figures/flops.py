@@ -17,6 +17,7 @@ from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 from repro.studies.dg_postprocessing.figures.panels import (
     BAND,
+    degrees_of,
     draw_line,
     families_of,
     line_look,
@@ -97,13 +98,16 @@ def draw(fields: Sequence[Filtering], ranges: Ranges) -> Canvas:
     def rate(way: Way, field: Filtering) -> float | None:
         return field.gflops(field.time(way))
 
-    families = families_of(fields, lambda field: next((r for way in LOOKS if (r := rate(way, field))), None))
+    def fastest(field: Filtering) -> float | None:
+        return max((value for way in LOOKS if (value := rate(way, field))), default=None)
+
+    families, degrees = families_of(fields, fastest), degrees_of(fields, fastest)
     if not families:
         return style.empty("no field was filtered in this campaign")
     drawn = style.canvas(style.TEXT, style.height(0, extra=0.25) + ROW * len(families))
-    panels = drawn.subplots(len(families), len(DEGREES), sharey="row", squeeze=False)
+    panels = drawn.subplots(len(families), len(degrees), sharex=True, sharey="row", squeeze=False)
     for row, family in enumerate(families):
-        for degree, axes in zip(DEGREES, panels[row], strict=True):
+        for degree, axes in zip(degrees, panels[row], strict=True):
             those = of_family(fields, family, degree)
             for way, look in LOOKS.items():
                 draw_line(axes, those, partial(rate, way), look)
@@ -115,7 +119,7 @@ def draw(fields: Sequence[Filtering], ranges: Ranges) -> Canvas:
                     axes.axhspan(least, most, color=BAND, zorder=1)
             if row == 0:
                 axes.set_title(f"P = {degree}")
-            over_triangles(axes, f"GFLOPS, {family} variance" * (degree == DEGREES[0]), last=row == len(families) - 1)
+            over_triangles(axes, f"GFLOPS, {family} variance" * (degree == degrees[0]), last=row == len(families) - 1)
     handles: list[Line2D | Patch] = [Line2D([], [], label=way.title, **line_look(*look)) for way, look in LOOKS.items()]
     if ranges:
         star: dict[str, Any] = {"marker": "*", "markersize": 7, "linestyle": "", "color": style.ACCENT}

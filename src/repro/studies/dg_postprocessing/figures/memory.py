@@ -16,6 +16,7 @@ from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 from repro.studies.dg_postprocessing.figures.panels import (
     LOOKS,
+    degrees_of,
     draw_line,
     families_of,
     line_look,
@@ -55,19 +56,20 @@ def percent_of(patches: int, field: Filtering) -> float | None:
 def draw(fields: Sequence[Filtering]) -> Canvas:
     """Draw the panels."""
     counts = patch_counts(list(fields))
-    families = families_of(fields, partial(percent_of, counts[0]))
+    some = partial(percent_of, counts[0])
+    families, degrees = families_of(fields, some), degrees_of(fields, some)
     if not families:
         return style.empty("no copies were counted in this campaign")
     drawn = style.canvas(style.TEXT, 0.4 + ROW * len(families))
-    panels = drawn.subplots(len(families), len(counts), sharey="row", squeeze=False)
+    panels = drawn.subplots(len(families), len(counts), sharex=True, sharey="row", squeeze=False)
     for row, family in enumerate(families):
         for count, axes in zip(counts, panels[row], strict=True):
-            for degree, look in LOOKS.items():
-                draw_line(axes, of_family(fields, family, degree), partial(percent_of, count), look)
+            for degree in degrees:
+                draw_line(axes, of_family(fields, family, degree), partial(percent_of, count), LOOKS[degree])
             if row == 0:
                 axes.set_title(f"{count} patches")
             label = f"overhead in %, {family} variance" if count == counts[0] else ""
             over_triangles(axes, label, last=row == len(families) - 1)
-    handles = [Line2D([], [], label=f"P = {degree}", **line_look(*look)) for degree, look in LOOKS.items()]
+    handles = [Line2D([], [], label=f"P = {degree}", **line_look(*LOOKS[degree])) for degree in degrees]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn

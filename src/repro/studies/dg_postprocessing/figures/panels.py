@@ -33,6 +33,12 @@ def families_of(fields: Sequence[Filtering], number: Number) -> list[str]:
     return [name for name in FAMILIES if any(number(field) is not None for field in of_family(fields, name))]
 
 
+def degrees_of(fields: Sequence[Filtering], number: Number) -> list[int]:
+    """Return the degrees that have a number of any field of the paper's families."""
+    those = [field for name in FAMILIES for field in of_family(fields, name) if number(field) is not None]
+    return [degree for degree in LOOKS if degree in {field.degree for field in those}]
+
+
 def draw_line(axes: Axes, fields: Sequence[Filtering], number: Number, look: tuple[str, str]) -> None:
     """Draw a number over the triangles of meshes, with a mark a mesh; nothing where there is none."""
     pairs = [(field.triangles, value) for field in fields if (value := number(field)) is not None]
@@ -82,5 +88,5 @@ def short(value: float) -> str:
     """Return a number of triangles in thousands or millions where it is so large."""
     for unit, letter in ((1e6, "M"), (1e3, "k")):
         if value >= unit:
-            return f"{value / unit:g}{letter}"
+            return f"{value / unit:.3g}{letter}"
     return f"{value:g}"

@@ -101,7 +101,7 @@ def draw(fields: Sequence[Filtering], lines: Mapping[str, float], band: tuple[fl
     if not any(over_point(field) or over_element(field) for field in fields if field.family in FAMILIES):
         return style.empty("no two ways were timed on a field of this campaign")
     drawn = style.canvas(style.TEXT, 2 * ROW + 0.4)
-    panels = drawn.subplots(2, len(FAMILIES), sharey="row", squeeze=False)
+    panels = drawn.subplots(2, len(FAMILIES), sharex=True, sharey="row", squeeze=False)
     rows = ((over_point, "per element over per point"), (over_element, "ours over per element"))
     for row, (number, label) in enumerate(rows):
         for place, (family, axes) in enumerate(zip(FAMILIES, panels[row], strict=True)):
