@@ -33,8 +33,8 @@ def work(campaign: Campaign, published: Published) -> Table:
         "What filtering at a point takes, in the mean of 256 points drawn at random: pairs of the point and an image",
         "of a triangle that meets its stencil; triangles that clipping to the stencil’s squares leaves of them, which",
         "the paper’s ways integrate on; segments of their edges between knot lines, which contours integrate along,",
-        "and evaluations of the integrand there. Bytes at the least: corners and modes of all triangles and all points read",
-        "once, a value written.",
+        "and evaluations of the integrand there. Bytes at the least: corners and modes of all triangles and all points",
+        "read once, a value written.",
         formula(),
         unavailable(campaign),
     ]
