@@ -20,6 +20,7 @@ from repro.studies.dg_postprocessing.figures.panels import (
     LOOKS,
     STATED,
     draw_line,
+    families_of,
     line_look,
     of_family,
     over_triangles,
@@ -45,7 +46,7 @@ ROW = 1.75
 
 @figure(STUDY, "figure-3-11", title="Per element over per point", numbering=f"Figure 3.11 of {PAPER}")
 def speedup(campaign: Campaign, published: Published) -> Figure:
-    """A panel a family: above the paper's two ways, below ours over its faster one by the text."""
+    """A panel a family: above the paper’s two ways, below ours over its per-element way."""
     fields = all_fields(campaign, published)
     lines = {
         name: value
@@ -98,13 +99,14 @@ def draw(fields: Sequence[Filtering], lines: Mapping[str, float], band: tuple[fl
     lines, band
         By family what the text states, and the two ends that it states of all; empty where they are not drawn.
     """
-    if not any(over_point(field) or over_element(field) for field in fields if field.family in FAMILIES):
+    families = families_of(fields, lambda field: over_point(field) or over_element(field))
+    if not families:
         return style.empty("no two ways were timed on a field of this campaign")
     drawn = style.canvas(style.TEXT, 2 * ROW + 0.4)
-    panels = drawn.subplots(2, len(FAMILIES), sharex=True, sharey="row", squeeze=False)
+    panels = drawn.subplots(2, len(families), sharex=True, sharey="row", squeeze=False)
     rows = ((over_point, "per element over per point"), (over_element, "ours over per element"))
     for row, (number, label) in enumerate(rows):
-        for place, (family, axes) in enumerate(zip(FAMILIES, panels[row], strict=True)):
+        for place, (family, axes) in enumerate(zip(families, panels[row], strict=True)):
             for degree, look in LOOKS.items():
                 draw_line(axes, of_family(fields, family, degree), number, look)
             axes.axhline(1, color="black", linewidth=0.6, zorder=2)
