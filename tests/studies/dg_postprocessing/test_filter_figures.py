@@ -11,6 +11,7 @@ from repro.artifacts import style
 from repro.artifacts.document import Figure, Table
 from repro.artifacts.registry import artifacts, get_artifact
 from repro.studies import get_study
+from repro.studies.dg_postprocessing.figures.panels import short, ticks_of
 from repro.studies.dg_postprocessing.paper import STUDY
 
 #: Those of the plane.
@@ -69,6 +70,12 @@ def test_speedups_over_triangles_with_what_is_published(dg_campaign_of_some):
     assert "over 2× for low variance and over 3× for high variance" in caption
     assert "contradicts itself" in caption
     assert {"low variance", "high variance"} <= set(texts)
+
+
+def test_meshes_of_about_one_size_share_a_tick():
+    assert ticks_of([4138, 1_026_742, 4_100, 16_374, 4138]) == [4100, 16_374, 1_026_742]
+    assert [short(size) for size in (299, 4138, 262_144, 1_026_742)] == ["299", "4.14k", "262k", "1.03M"]
+    assert ticks_of([]) == []
 
 
 @pytest.mark.parametrize("name", ["figure-3-10", "figure-3-11"])

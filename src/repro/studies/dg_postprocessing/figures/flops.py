@@ -119,7 +119,9 @@ def draw(fields: Sequence[Filtering], ranges: Ranges) -> Canvas:
                     axes.axhspan(least, most, color=BAND, zorder=1)
             if row == 0:
                 axes.set_title(f"P = {degree}")
-            over_triangles(axes, f"GFLOPS, {family} variance" * (degree == degrees[0]), last=row == len(families) - 1)
+            over_triangles(
+                axes, fields, f"GFLOPS, {family} variance" * (degree == degrees[0]), last=row == len(families) - 1
+            )
     handles: list[Line2D | Patch] = [Line2D([], [], label=way.title, **line_look(*look)) for way, look in LOOKS.items()]
     if ranges:
         star: dict[str, Any] = {"marker": "*", "markersize": 7, "linestyle": "", "color": style.ACCENT}

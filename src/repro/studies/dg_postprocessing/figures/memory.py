@@ -69,7 +69,7 @@ def draw(fields: Sequence[Filtering]) -> Canvas:
             if row == 0:
                 axes.set_title(f"{count} patches")
             label = f"overhead in %, {family} variance" if count == counts[0] else ""
-            over_triangles(axes, label, last=row == len(families) - 1)
+            over_triangles(axes, fields, label, last=row == len(families) - 1)
     handles = [Line2D([], [], label=f"P = {degree}", **line_look(*LOOKS[degree])) for degree in degrees]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn

@@ -20,6 +20,8 @@ LOOKS = {1: (style.LIGHT, "o"), 2: ("#009e73", "s"), 3: (style.DARK, "D")}
 STATED: dict[str, Any] = {"color": style.ACCENT, "linewidth": 0.9, "linestyle": (0, (4, 2))}
 #: Of ranges that the text states.
 BAND = "#e8e4d8"
+#: Meshes whose sizes are further apart than by this factor have a tick each.
+APART = 1.7
 
 
 def of_family(fields: Sequence[Filtering], family: str, degree: int | None = None) -> list[Filtering]:
@@ -55,19 +57,27 @@ def line_look(colour: str, marker: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def over_triangles(axes: Axes, label: str = "", *, last: bool = True, log: bool = True) -> None:
+def over_triangles(
+    axes: Axes, fields: Sequence[Filtering], label: str = "", *, last: bool = True, log: bool = True
+) -> None:
     """Set the axes up: triangles below, the number's label to the left where it has one.
 
     Parameters
     ----------
+    axes, fields
+        The panel, and the fields of all panels: a tick a size of their meshes.
+    label
+        The number's; empty where another panel has it.
     last
         Whether no panel is below.
     log
         Whether the number has a logarithmic scale too.
     """
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(10))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    sizes = ticks_of([field.triangles for field in fields if field.triangles and field.family in FAMILIES])
+    axes.set_xticks(sizes, [short(size) for size in sizes])
+    if sizes:
+        axes.set_xlim(sizes[0] / APART, sizes[-1] * APART)
     axes.xaxis.set_minor_locator(NullLocator())
     if log:
         axes.set_yscale("log")
@@ -76,7 +86,6 @@ def over_triangles(axes: Axes, label: str = "", *, last: bool = True, log: bool 
         axes.yaxis.set_minor_locator(NullLocator())
     else:
         axes.set_ylim(bottom=0)
-    axes.margins(x=0.12)
     axes.grid(axis="both")
     if label:
         axes.set_ylabel(label)
@@ -84,8 +93,17 @@ def over_triangles(axes: Axes, label: str = "", *, last: bool = True, log: bool 
         axes.set_xlabel("triangles")
 
 
+def ticks_of(sizes: Sequence[int]) -> list[int]:
+    """Return the sizes of meshes that have a tick, growing: those that lie apart from the one before."""
+    ticks: list[int] = []
+    for size in sorted(sizes):
+        if not ticks or size > APART * ticks[-1]:
+            ticks.append(size)
+    return ticks
+
+
 def short(value: float) -> str:
-    """Return a number of triangles in thousands or millions where it is so large."""
+    """Return a number of triangles with three digits, in thousands or millions where it is so large."""
     for unit, letter in ((1e6, "M"), (1e3, "k")):
         if value >= unit:
             return f"{value / unit:.3g}{letter}"

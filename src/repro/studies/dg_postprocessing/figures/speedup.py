@@ -19,6 +19,7 @@ from repro.studies.dg_postprocessing.figures.panels import (
     BAND,
     LOOKS,
     STATED,
+    degrees_of,
     draw_line,
     families_of,
     line_look,
@@ -99,7 +100,11 @@ def draw(fields: Sequence[Filtering], lines: Mapping[str, float], band: tuple[fl
     lines, band
         By family what the text states, and the two ends that it states of all; empty where they are not drawn.
     """
-    families = families_of(fields, lambda field: over_point(field) or over_element(field))
+
+    def either(field: Filtering) -> float | None:
+        return over_point(field) or over_element(field)
+
+    families, degrees = families_of(fields, either), degrees_of(fields, either)
     if not families:
         return style.empty("no two ways were timed on a field of this campaign")
     drawn = style.canvas(style.TEXT, 2 * ROW + 0.4)
@@ -107,8 +112,8 @@ def draw(fields: Sequence[Filtering], lines: Mapping[str, float], band: tuple[fl
     rows = ((over_point, "per element over per point"), (over_element, "ours over per element"))
     for row, (number, label) in enumerate(rows):
         for place, (family, axes) in enumerate(zip(families, panels[row], strict=True)):
-            for degree, look in LOOKS.items():
-                draw_line(axes, of_family(fields, family, degree), number, look)
+            for degree in degrees:
+                draw_line(axes, of_family(fields, family, degree), number, LOOKS[degree])
             axes.axhline(1, color="black", linewidth=0.6, zorder=2)
             if row == 0:
                 axes.set_title(f"{family} variance")
@@ -116,9 +121,9 @@ def draw(fields: Sequence[Filtering], lines: Mapping[str, float], band: tuple[fl
                     axes.axhspan(*band, color=BAND, zorder=0)
                 if family in lines:
                     axes.axhline(lines[family], zorder=2, **STATED)
-            over_triangles(axes, label if place == 0 else "", last=row == 1, log=False)
+            over_triangles(axes, fields, label if place == 0 else "", last=row == 1, log=False)
     handles: list[Line2D | Patch] = [
-        Line2D([], [], label=f"P = {degree}", **line_look(*look)) for degree, look in LOOKS.items()
+        Line2D([], [], label=f"P = {degree}", **line_look(*LOOKS[degree])) for degree in degrees
     ]
     if lines:
         handles.append(Line2D([], [], label=f"“over”, published, {GPU}", **STATED))
