@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from dg_campaign import APPLIES, Maker
 
 from region_lists import region_list
+from repro.artifacts.data import Campaign
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import compile_module, manifest_path
 from repro.codegen.targets import CPU
@@ -50,3 +52,24 @@ def region_workspace(
     yield make
     for workspace in opened:
         workspace.release()
+
+
+@pytest.fixture(scope="session")
+def dg_campaign_of_some(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    """Three fields of the paper, one of ours, one whose matrix is too large, one in space and one without numbers."""
+    maker = Maker(tmp_path_factory.mktemp("dg"))
+    maker.case("siac/low_4k_p1", "low", 1, 4000)
+    maker.case("siac/low_16k_p1", "low", 1, 16_000, 4.0)
+    maker.case("siac/high_4k_p2", "high", 2, 4000, 10.0)
+    maker.case("tiny", "low", 1, 300, 0.05)
+    maker.field("siac/low_4k_p3", "low", 3, 4000)
+    rows = [row for row in maker.rows("siac/low_4k_p3", 3, 4000, 50.0) if not row.name.startswith("matrix/")]
+    large = [
+        maker.row("siac/low_4k_p3", "double", "variant", name, None, status="unsupported", phase="report",
+                  message="the matrix has 90 GB, and 70 are free", what=what)
+        for name, what in (("matrix/make", "make"), *((f"matrix/apply-{n}", "apply") for n in APPLIES))
+    ]  # fmt: skip
+    maker.measured("siac/low_4k_p3", [*rows, *large])
+    maker.record("cubes", kind="field", dimension=3, cells=162, degree=1)
+    maker.gone("gone")
+    return maker.load()

@@ -11,3 +11,5 @@ REFERENCE = (
 PATCHES = 16
 #: Cells of the grids of centroids and of points, in longest edges (section 3.2).
 CENTROID_CELL, POINT_CELL = 1.0, 0.5
+#: The degree that Table 3.1 counts tests of.
+COUNTED_DEGREE = 1

@@ -20,6 +20,7 @@ from repro.studies.dg_postprocessing.filters import FieldFilter, of_matrix
 from repro.studies.dg_postprocessing.operands import DgOperands, make_operands
 from repro.studies.dg_postprocessing.paper import REFERENCE
 from repro.studies.dg_postprocessing.paper import STUDY as NAME
+from repro.studies.dg_postprocessing.printed import PUBLISHED, TARGETS
 from repro.studies.dg_postprocessing.render import keys_of, modules_of, render_key
 from repro.tuning.choose import pick
 from repro.tuning.session import Session, fastest_yardsticks
@@ -51,6 +52,12 @@ class DgPostprocessing(Study):
     }
     parts = ("matrix",)
     headline = JOINT
+    published = PUBLISHED
+    targets = TARGETS
+    glance: Mapping[str, str] = {
+        "table-filters": "every field, the paper’s ways beside ours",
+        "figure-3-11": "per element over per point, and ours over per element",
+    }
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
         """Refuse single precision: the text has double alone."""

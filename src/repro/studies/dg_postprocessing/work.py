@@ -45,3 +45,15 @@ def operations(work: Work2D, degree: int) -> int:
     """Return the operations of contours: (28, 50, 78) an evaluation for P = 1, 2, 3, a fused one counted as two."""
     evaluations = work.segments * gauss_points(degree)
     return evaluations * of_evaluation(degree) + work.segments * OF_SEGMENT + work.pairs * OF_PAIR
+
+
+def formula() -> str:
+    """Return the sentences that say how operations are counted."""
+    evaluations = ", ".join(str(of_evaluation(degree)) for degree in (1, 2, 3))
+    gauss = ", ".join(str(gauss_points(degree)) for degree in (1, 2, 3))
+    return (
+        f"Operations: ({evaluations}) an evaluation of the integrand for P = 1, 2, 3, of which a segment between knot "
+        f"lines takes ({gauss}), {OF_SEGMENT} more a segment and {OF_PAIR} a pair of a point and a triangle; a fused "
+        "multiplication and addition counts as two. They are those of contours, of pairs and segments counted at 256 "
+        "points, whatever a way does itself, so that rates are in proportion to speeds."
+    )

@@ -1,0 +1,63 @@
+"""What was aimed at in the plane, and what was reached."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from repro.artifacts.data import Campaign, one_line
+from repro.artifacts.document import Cell, Table
+from repro.artifacts.lineup import measured_on, sentences, unavailable
+from repro.artifacts.published import Published, Record
+from repro.artifacts.registry import table
+from repro.artifacts.targets import rehearsal, target_columns, target_heads
+from repro.studies.dg_postprocessing.filter_times import CLOCK, HOST, all_fields
+from repro.studies.dg_postprocessing.paper import STUDY
+from repro.studies.dg_postprocessing.reached import QUANTITIES, Measured, gather
+from repro.studies.dg_postprocessing.tables.filters import peak_words
+from repro.studies.dg_postprocessing.work import formula
+
+#: Letters of a note that names fields without a number.
+MOST = 500
+
+
+@table(STUDY, "table-targets", title="Targets, and what was reached", numbering="ours")
+def targets(campaign: Campaign, published: Published) -> Table:
+    """Each target with the wanted number, the measured one, and the worst field; or why there is none."""
+    measured = gather(campaign, published)
+    caption = [
+        "What was aimed at and what was reached, on the paper’s thirty fields: meshes of low and of high variance of",
+        "five sizes, P = 1, 2, 3. Ours: filtering by contours. The paper’s per-element kernel: a patch a",
+        "multiprocessor, its fastest block. Cases: how many fields have a number; where some have none, a verdict is",
+        "of the others, and a note names what is missing.",
+        formula(),
+        peak_words(all_fields(campaign, published)),
+        measured_on(campaign, CLOCK),
+        f"Making the matrix by the {HOST} clock.",
+        rehearsal(campaign),
+        unavailable(campaign),
+    ]
+    rows = [_row(item, measured[item["quantity"]]) for item in published.targets if item["quantity"] in measured]
+    return Table(target_columns(campaign), rows, sentences(caption))
+
+
+def _row(item: Record, measured: Measured) -> tuple[Cell, ...]:
+    """Return the line of a target."""
+    quantity = QUANTITIES[item["quantity"]]
+    wanted = float(item["wanted"])
+    heads = target_heads(item, quantity.at_most)
+    missing = one_line(measured.why_not, MOST)
+    if not measured.numbers:
+        return (*heads, Cell(), Cell(None, " "), Cell(0), Cell(), Cell(missing))
+    worst = (max if quantity.at_most else min)(measured.numbers, key=lambda number: number.value)
+    value = median(number.value for number in measured.numbers) if quantity.statistic == "median" else worst.value
+    reached = value <= wanted if quantity.at_most else value >= wanted
+    notes = (f"no number of {missing}",) if missing else ()
+    count = len(measured.numbers)
+    return (
+        *heads,
+        Cell(value, f"{value:.2f}"),
+        Cell("yes" if reached else "no"),
+        Cell(count, f"{count} of {measured.cases}" if missing else str(count), notes),
+        Cell(worst.value, f"{worst.value:.2f}"),
+        Cell(worst.case),
+    )

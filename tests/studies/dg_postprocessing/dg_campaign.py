@@ -1,0 +1,133 @@
+"""Writing a campaign of filtered fields that was never measured: each number in its tables can be worked out.
+
+Times are in microseconds by the event clock, of which the graph clock reads 0.8 and the host's 3.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from recorder import DEVICES, Recorder
+from repro.artifacts.document import Cell, Table
+from repro.artifacts.published import Published
+from repro.artifacts.registry import get_artifact
+from repro.bench.rows import Row
+from repro.studies import load_artifacts
+from repro.studies.dg_postprocessing.filter_id import FilterId
+from repro.studies.dg_postprocessing.paper import STUDY
+from repro.studies.dg_postprocessing.printed import PUBLISHED, TARGETS
+from repro.studies.dg_postprocessing.study import DgPostprocessing
+
+load_artifacts(STUDY)
+NUMBERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
+NOTHING_PUBLISHED = Published({}, [])
+
+#: Of each tuning what is chosen and how long it takes; the paper's point and element come first.
+CHOSEN = {
+    "paper/point": ("point-t64-c1-b1", 30_000.0), "paper/element": ("element-t64-c0.5-b1", 20_000.0),
+    "point": ("point-t128-c1-b8", 25_000.0), "element": ("element-t128-c0.5-b4", 16_000.0),
+    "edges": ("edges-t64-c0.5-b16", 4_000.0),
+}  # fmt: skip
+POINTS_OF_TRIANGLE = {1: 6, 2: 12, 3: 20}
+#: Numbers of a point: pairs, sub-triangles, segments, operations.
+PAIRS, SUBTRIANGLES, SEGMENTS, OPERATIONS = 100, 300, 400, 50_000
+COPIES = 2
+#: Times of products by the fields at once, and of making the matrix by the host's clock, which reads three times that.
+APPLIES = {1: 500.0, 4: 600.0, 16: 900.0}
+MAKE = 4_000.0
+#: The device's copy, and what it moves.
+COPY, COPY_BYTES = 100.0, 400_000_000
+MATRIX_BYTES = 1_600_000_000
+#: Of 132 multiprocessors with 64 lanes at 1980 MHz.
+PEAK = 2 * 132 * 64 * 1.98
+
+
+class Maker(Recorder):
+    """Writes the raw folder of a campaign of this study."""
+
+    def __init__(self, root: Path, backend: str = "cuda") -> None:
+        super().__init__(root, backend, STUDY, DgPostprocessing.columns)
+        self.environment()
+
+    def environment(self) -> None:
+        """Write the one environment record, of a GPU whose peak is known."""
+        path = self.raw / "environment" / "e0.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        known = {"target": "sm_90", "multiprocessors": 132, "max_sm_clock_mhz": 1980} if self.backend == "cuda" else {}
+        path.write_text(json.dumps({"device": DEVICES[self.backend], "backend": self.backend, "commit": "abc",
+                                    "dirty": False, "cache_bytes": 60 << 20, "flags": [], "packages": {},
+                                    **known}))  # fmt: skip
+
+    def field(self, problem: str, variance: str, degree: int, triangles: int, **facts: Any) -> None:
+        """Write the record of a field; tests are counted of degree 1 as 320 and 170 a point."""
+        points = POINTS_OF_TRIANGLE[degree] * triangles
+        counted = {"tests_per_point": 320 * points, "tests_per_element": 170 * points} if degree == 1 else {}
+        counts = {"triangles": triangles, "points": points, "degree": degree, "longest_edge": 0.03, "mean_edge": 0.02,
+                  "overhead": {"16": 1.75, "132": 7.5}, **counted, **facts}  # fmt: skip
+        self.record(problem, kind="field", dimension=2, cells=triangles, degree=degree,
+                    origin={"source": "field", "parameters": {"variance": variance}},
+                    facts={STUDY: counts})  # fmt: skip
+
+    def rows(self, problem: str, degree: int, triangles: int, weight: float = 1.0) -> list[Row]:
+        """Return everything that a report has of a field."""
+        points = POINTS_OF_TRIANGLE[degree] * triangles
+        shared = {"triangles": triangles, "points": points, "degree": degree, "scale": 0.03, "pairs": PAIRS * points,
+                  "subtriangles": SUBTRIANGLES * points, "segments": SEGMENTS * points,
+                  "operations": OPERATIONS * points}  # fmt: skip
+
+        def row(kind: str, name: str, micro: float, clocks: tuple[str, ...] = ("event", "graph"), **own: Any) -> Row:
+            columns = {"phase": "report", **shared, **own}
+            return self.row(problem, "double", kind, name, micro, clocks, **columns)
+
+        filters = [
+            row("variant", name, micro * weight, what="filter", space=FilterId.parse(name).space,
+                **FilterId.parse(name).columns, **({"copies": COPIES * points} if name.startswith("element") else {}))
+            for name, micro in CHOSEN.values()
+        ]  # fmt: skip
+        size = {"matrix_pairs": PAIRS * points, "matrix_bytes": MATRIX_BYTES}
+        products = [
+            row("variant", f"matrix/apply-{number}", micro, what="apply", fields=number, bytes=MATRIX_BYTES, **size)
+            for number, micro in APPLIES.items()
+        ]
+        make = row("variant", "matrix/make", MAKE, ("host",), what="make", **size)
+        bounds = [row("copy", "copy/64-1", COPY, bytes=COPY_BYTES), row("empty", "empty", 1.0)]
+        return [*filters, make, *products, *bounds]
+
+    def case(self, problem: str, variance: str, degree: int, triangles: int, weight: float = 1.0) -> None:
+        """Write everything of a field that was measured, its direct ways slower by a factor."""
+        self.field(problem, variance, degree, triangles)
+        self.measured(problem, self.rows(problem, degree, triangles, weight))
+
+    def measured(self, problem: str, rows: list[Row]) -> None:
+        """Write the rows of a field, and what was chosen of its ways."""
+        self.write(problem, "double", "report", rows)
+        there = {row.name for row in rows}
+        chosen = {tuning: name for tuning, (name, _) in CHOSEN.items() if name in there}
+        self.choose(problem, "double", {(tuning, "graph"): (name, [name]) for tuning, name in chosen.items()})
+
+    def gone(self, problem: str) -> None:
+        """Write a problem that could not be had."""
+        self.record(problem, kind="field", status="unavailable", reason="no such file")
+        self.write(problem, "double", "report", [self.unavailable(problem, "double", "no such file")])
+
+
+def table(campaign: object, name: str, published: Published = NUMBERS) -> Table:
+    """Make a table of the study."""
+    made = get_artifact(STUDY, name).make(campaign, published)  # type: ignore[arg-type]
+    assert isinstance(made, Table)
+    return made
+
+
+def lines(made: Table, key: str = "problem") -> dict[object, dict[str, Cell]]:
+    """Return the cells of each row by the value of one of its columns."""
+    heads = [column.key for column in made.columns]
+    assert len(set(heads)) == len(heads)
+    cells = [dict(zip(heads, row, strict=True)) for row in made.rows]
+    return {line[key].value: line for line in cells}
+
+
+def values(line: dict[str, Cell], *keys: str) -> list[object]:
+    """Return the values of some cells."""
+    return [line[key].value for key in keys]

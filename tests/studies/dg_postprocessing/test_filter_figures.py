@@ -1,0 +1,142 @@
+"""The figures of fields in the plane; and that every artifact is made of any campaign."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import pytest
+from dg_campaign import APPLIES, NOTHING_PUBLISHED, NUMBERS, OPERATIONS, Maker, lines, table, values
+from matplotlib.text import Text
+
+from repro.artifacts import style
+from repro.artifacts.document import Figure, Table
+from repro.artifacts.registry import artifacts, get_artifact
+from repro.studies import get_study
+from repro.studies.dg_postprocessing.figures.panels import short, ticks_of
+from repro.studies.dg_postprocessing.paper import STUDY
+
+#: Those of the plane.
+NAMES = [
+    "table-3-1", "table-filters", "table-matrix", "table-memory", "table-targets", "table-work",
+    "figure-3-7", "figure-3-10", "figure-3-11", "figure-fields",
+]  # fmt: skip
+
+
+def drawn(campaign, name, published=NUMBERS):
+    """Return a figure with its texts and caption."""
+    made = get_artifact(STUDY, name).make(campaign, published)
+    assert isinstance(made, Figure)
+    with mpl.rc_context(style.RC):
+        figure = made.draw()
+        figure.draw_without_rendering()
+    return figure, [text.get_text() for text in figure.findobj(Text)], made.caption
+
+
+def marks(axes, marker):
+    """Return the numbers of the marks of a kind by where they are along the axis."""
+    points = [line.get_xydata() for line in axes.lines if line.get_marker() == marker]
+    return {x: y for line in points for x, y in line}
+
+
+def test_all_of_the_plane_are_registered():
+    assert set(NAMES) <= {artifact.name for artifact in artifacts(STUDY)}
+    assert {"table-filters", "figure-3-11"} <= set(get_study(STUDY).glance)
+
+
+def test_rates_over_triangles_with_what_is_published(dg_campaign_of_some):
+    figure, texts, caption = drawn(dg_campaign_of_some, "figure-3-10")
+    # low and high variance of degrees 1, 2 and 3
+    assert len(figure.axes) == 6
+    low = figure.axes[0]
+    rates = [OPERATIONS * 6 * count / seconds * 1e-9 for count, seconds in
+             ((300, 16e-5 * 5), (4000, 16e-3), (16_000, 64e-3))]  # fmt: skip
+    assert marks(low, "s") == pytest.approx(dict(zip((300, 4000, 16_000), rates, strict=True)))
+    assert len(marks(low, "o")) == len(marks(low, "D")) == 3
+    assert marks(low, "*") == {2**20: 345}
+    assert len(figure.axes[1].patches) == 1 and not figure.axes[4].patches
+    assert marks(figure.axes[1], "s") == {}
+    assert "345 for P = 1" in caption and "30 to 60 for P = 3" in caption
+    assert {"P = 1", "P = 2", "P = 3", "GFLOPS, high variance"} <= set(texts)
+
+
+def test_speedups_over_triangles_with_what_is_published(dg_campaign_of_some):
+    figure, texts, caption = drawn(dg_campaign_of_some, "figure-3-11")
+    low, high, ours_low, ours_high = figure.axes
+    assert marks(low, "o") == pytest.approx({300: 1.5, 4000: 1.5, 16_000: 1.5})
+    assert marks(low, "D") == pytest.approx({4000: 1.5})
+    assert marks(ours_high, "s") == pytest.approx({4000: 5.0})
+    assert marks(ours_low, "s") == {}
+    dashed = [line.get_ydata()[0] for axes in (low, high) for line in axes.lines if line.get_linestyle() == "--"]
+    assert dashed == [2, 3]
+    assert "over 2× for low variance and over 3× for high variance" in caption
+    assert "contradicts itself" in caption
+    assert {"low variance", "high variance"} <= set(texts)
+
+
+def test_meshes_of_about_one_size_share_a_tick():
+    assert ticks_of([4138, 1_026_742, 4_100, 16_374, 4138]) == [4100, 16_374, 1_026_742]
+    assert [short(size) for size in (299, 4138, 262_144, 1_026_742)] == ["299", "4.14k", "262k", "1.03M"]
+    assert ticks_of([]) == []
+
+
+@pytest.mark.parametrize("name", ["figure-3-10", "figure-3-11"])
+def test_a_cpu_has_no_published_marks(tmp_path, name):
+    maker = Maker(tmp_path, "opencl")
+    maker.case("siac/low_4k_p1", "low", 1, 4000)
+    figure, texts, caption = drawn(maker.load(), name)
+    assert not any(axes.patches or marks(axes, "*") for axes in figure.axes)
+    assert not any("M2090" in text for text in texts)
+    assert "not drawn beside a CPU’s" in caption
+
+
+def test_memory_over_triangles(dg_campaign_of_some):
+    figure, texts, _ = drawn(dg_campaign_of_some, "figure-3-7")
+    few, many = figure.axes[:2]
+    assert marks(few, "o") == pytest.approx({300: 175, 4000: 175, 16_000: 175})
+    assert marks(many, "D") == pytest.approx({4000: 750})
+    assert {"16 patches", "132 patches"} <= set(texts)
+
+
+def test_memory_as_a_table(dg_campaign_of_some):
+    made = table(dg_campaign_of_some, "table-memory")
+    line = lines(made)["siac/low_4k_p1"]
+    assert values(line, "overhead_16", "overhead_132", "overhead_measured", "spread") == pytest.approx(
+        [175, 750, 100, 1.5]
+    )
+
+
+def test_work_of_a_point(dg_campaign_of_some):
+    line = lines(table(dg_campaign_of_some, "table-work"))["siac/high_4k_p2"]
+    counted = values(line, "pairs", "subtriangles", "segments", "evaluations", "kilo_operations")
+    assert counted == pytest.approx([100, 300, 400, 1600, OPERATIONS / 1000])
+    assert values(line, "bytes", "intensity") == pytest.approx([2e6 / 48_000, OPERATIONS / (2e6 / 48_000)])
+
+
+def test_the_matrix_by_the_number_of_fields(dg_campaign_of_some):
+    figure, texts, _ = drawn(dg_campaign_of_some, "figure-fields")
+    low, high = figure.axes
+    assert {"P = 1, 16k triangles", "P = 2, 4k triangles"} <= set(texts)
+    # products alone: filtering directly takes 12.8 ms, a product of 16 fields 0.72
+    expected = {count: count * 12.8 / (0.8e-3 * micro) for count, micro in APPLIES.items()}
+    assert marks(low, "o") == pytest.approx(expected)
+    with_making = dict(next(line for line in low.lines if len(line.get_xdata()) > 2).get_xydata())
+    assert with_making[1] == pytest.approx(12.8 / (12 + 0.4))
+    assert with_making[32] == pytest.approx(32 * 12.8 / (12 + 2 * 0.72))
+    assert len(marks(high, "s")) == 3
+    # a matrix that is too large has neither line nor marks
+    assert not marks(low, "D")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_artifact_of_a_campaign_without_any_time(tmp_path, name):
+    maker = Maker(tmp_path)
+    maker.gone("gone")
+    maker.record("later", kind="field", dimension=2, cells=100, degree=1)
+    campaign = maker.load()
+    for published in (NUMBERS, NOTHING_PUBLISHED):
+        made = get_artifact(STUDY, name).make(campaign, published)
+        assert made.caption
+        if isinstance(made, Table):
+            assert made.summary == []
+        else:
+            _, texts, _ = drawn(campaign, name, published)
+            assert any("in this campaign" in text or "of this campaign" in text for text in texts)

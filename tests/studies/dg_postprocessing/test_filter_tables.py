@@ -1,0 +1,122 @@
+"""The tables of fields in the plane, on a campaign that was never measured."""
+
+from __future__ import annotations
+
+import pytest
+from dg_campaign import (
+    APPLIES,
+    COPY,
+    COPY_BYTES,
+    MATRIX_BYTES,
+    NOTHING_PUBLISHED,
+    NUMBERS,
+    OPERATIONS,
+    PEAK,
+    Maker,
+    lines,
+    table,
+    values,
+)
+
+from repro.studies.dg_postprocessing.filter_times import peak_of
+from repro.studies.dg_postprocessing.printed import FLOPS_LEAST, OVER_POINT, stated
+
+
+def test_counts_beside_the_published(dg_campaign_of_some):
+    made = table(dg_campaign_of_some, "table-3-1")
+    by_name = lines(made)
+    assert list(by_name)[:5] == [item["problem"] for item in NUMBERS["tests"]]
+    line = by_name["siac/low_4k_p1"]
+    assert values(line, "published_per_point", "per_point", "per_element") == [6_647_394, 320 * 24_000, 170 * 24_000]
+    assert values(line, "published_ratio", "ratio") == [1.886, pytest.approx(320 / 170)]
+    assert line["point_over_published"].value == pytest.approx(320 * 24_000 / 6_647_394)
+    assert line["element_over_published"].value == pytest.approx(170 * 24_000 / 3_525_297)
+    assert by_name["siac/low_64k_p1"]["problem"].notes == ("not in this campaign",)
+    assert values(by_name["tiny"], "published_per_point", "per_point", "triangles") == [None, 320 * 1800, 300]
+    # other degrees and other dimensions are not of it
+    assert not {"siac/high_4k_p2", "cubes"} & set(by_name)
+    assert "too thin" in made.caption
+
+
+def test_a_record_without_counts_says_so(tmp_path):
+    maker = Maker(tmp_path)
+    maker.record("siac/low_4k_p1", kind="field", dimension=2, cells=4000, degree=1)
+    line = lines(table(maker.load(), "table-3-1"))["siac/low_4k_p1"]
+    assert line["per_point"].value is None
+    assert "has no counts" in line["problem"].notes[0]
+
+
+def test_published_ratios_are_those_of_the_published_counts():
+    for item in NUMBERS["tests"]:
+        assert float(item["ratio"]) == pytest.approx(int(item["per_point"]) / int(item["per_element"]), abs=6e-4)
+
+
+def test_what_the_text_states_by_family_and_degree():
+    assert stated(NUMBERS, FLOPS_LEAST, "low", 3) == 30
+    assert stated(NUMBERS, OVER_POINT, "high") == 3
+    assert stated(NUMBERS, OVER_POINT, "high", 3) is None
+    assert stated(NOTHING_PUBLISHED, OVER_POINT, "high") is None
+
+
+def test_ways_beside_ours(dg_campaign_of_some):
+    made = table(dg_campaign_of_some, "table-filters")
+    by_name = lines(made)
+    # by family, degree and size
+    assert list(by_name) == [
+        "tiny", "siac/low_4k_p1", "siac/low_16k_p1", "siac/low_4k_p3", "siac/high_4k_p2", "gone"
+    ]  # fmt: skip
+    line = by_name["siac/low_4k_p1"]
+    assert values(line, "variance", "degree", "triangles") == ["low", 1, 4000]
+    times = values(line, "point_ms", "element_ms", "point_tuned_ms", "element_tuned_ms", "ours_ms")
+    assert times == pytest.approx([24.0, 16.0, 20.0, 12.8, 3.2])
+    assert line["chosen"].value == "edges-t64-c0.5-b16"
+    overs = values(line, "element_over_point", "point_over_ours", "element_over_ours", "element_tuned_over_ours")
+    assert overs == pytest.approx([1.5, 7.5, 5.0, 4.0])
+    assert line["ours_mpoints"].value == pytest.approx(24_000 / 3.2e-3 * 1e-6)
+    rate = OPERATIONS * 24_000 / 3.2e-3 * 1e-9
+    assert line["ours_gflops"].value == pytest.approx(rate)
+    assert line["ours_peak"].value == pytest.approx(100 * rate / PEAK)
+    assert by_name["gone"]["problem"].notes == ("unavailable: no such file",)
+    means = dict(zip([column.key for column in made.columns], made.summary[0], strict=True))
+    assert means["element_over_ours"].value == pytest.approx(5.0)
+    assert "(28, 50, 78) an evaluation" in made.caption
+    assert "33\N{NO-BREAK SPACE}454 GFLOPS" in made.caption
+
+
+def test_a_way_that_failed_says_why(tmp_path):
+    maker = Maker(tmp_path)
+    maker.field("odd", "low", 1, 100)
+    failed = maker.row("odd", "double", "variant", "element-t64-c0.5-b1", None, status="out_of_memory",
+                       message="2 GiB more", phase="report", what="filter", way="element", space="paper")  # fmt: skip
+    rows = [row for row in maker.rows("odd", 1, 100) if row.name != failed.name]
+    maker.measured("odd", [*rows, failed])
+    line = lines(table(maker.load(), "table-filters"))["odd"]
+    assert line["element_ms"].notes == ("element-t64-c0.5-b1: out of memory (2 GiB more)",)
+    assert values(line, "element_ms", "element_over_point", "element_over_ours") == [None] * 3
+    assert line["point_over_ours"].value == pytest.approx(7.5)
+
+
+def test_a_device_whose_peak_is_not_known_has_no_share_of_it(tmp_path):
+    maker = Maker(tmp_path, "opencl")
+    maker.case("odd", "low", 1, 100)
+    made = table(maker.load(), "table-filters")
+    assert not [column.key for column in made.columns if column.key.endswith("_peak")]
+    assert "not known" in made.caption
+    assert peak_of({"target": "sm_90", "multiprocessors": 132}) is None
+
+
+def test_the_matrix_and_from_when_on_it_pays(dg_campaign_of_some):
+    by_name = lines(table(dg_campaign_of_some, "table-matrix"))
+    line = by_name["siac/low_4k_p1"]
+    assert values(line, "pairs", "gigabytes") == [2_400_000, MATRIX_BYTES / 1e9]
+    assert values(line, "direct_ms", "make_ms", "make_over_direct") == pytest.approx([3.2, 12.0, 12 / 3.2])
+    assert values(line, *(f"apply_{n}_ms" for n in APPLIES)) == pytest.approx([0.4, 0.48, 0.72])
+    assert values(line, *(f"direct_over_apply_{n}" for n in APPLIES)) == pytest.approx([8, 3.2 * 4 / 0.48, 3.2 / 0.045])
+    assert line["sixteen_over_one"].value == pytest.approx(1.8)
+    assert line["copy_share"].value == pytest.approx(100 * (MATRIX_BYTES / 500) / (COPY_BYTES / COPY))
+    # 12 + 0.4 n < 3.2 n from n = 5 on
+    assert line["pays_from"].value == 5
+    assert by_name["tiny"]["pays_from"].value is None  # a product takes longer than filtering
+    large = by_name["siac/low_4k_p3"]
+    assert values(large, "make_ms", "apply_1_ms", "pays_from") == [None] * 3
+    assert large["problem"].notes == ("matrix/make: unsupported (the matrix has 90 GB, and 70 are free)",)
