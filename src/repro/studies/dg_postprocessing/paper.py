@@ -11,3 +11,8 @@ REFERENCE = (
 PATCHES = 16
 #: Cells of the grids of centroids and of points, in longest edges (section 3.2).
 CENTROID_CELL, POINT_CELL = 1.0, 0.5
+#: What is timed beside what is searched, and can be left out: the filter as a matrix (in the plane); the sums of each
+#: point's regions; clipping on the device (in space).
+MATRIX, SUMS, CLIP = PARTS = ("matrix", "sums", "clip")
+#: The tunings: of all that is tried, and of the paper's.
+JOINT, PAPERS = "joint", "paper"
