@@ -40,13 +40,13 @@ from repro.tuning.recordings import Machine
 from repro.tuning.session import Session, fastest_yardsticks
 
 #: Tetrahedra of the paper's mesh. Of fewer the list is `SHORT` regions long, so that a CPU is done with it in time.
-PAPERS_CELLS, SHORT = 6000, 2**12
+PAPERS_CELLS, SHORT = 6000, 2**11
 #: The tuning of the paper's kernel with as many threads a region as it has quadrature points.
 FULL = "full"
 
 
 def operands_of(problem: Field, precision: str, seed: int) -> RegionOperands:
-    """Return a field with its list of regions: 2^20 of them, or 2^12 of a mesh smaller than the paper's.
+    """Return a field with its list of regions: 2^20 of them, or 2^11 of a mesh smaller than the paper's.
 
     Raises
     ------
