@@ -107,4 +107,4 @@ def ids(target: Target, space: str) -> Iterator[FilterId]:
         yield FilterId(way, CPU_THREADS, cell, blocks)  # type: ignore[arg-type]
         return
     for way in get_args(Way):
-        yield from (FilterId(way, *sizes) for sizes in product(threads, CELLS[way], BLOCKS[way]))  # type: ignore[arg-type]
+        yield from (FilterId(way, *sizes) for sizes in product(threads, CELLS[way], BLOCKS[way]))

@@ -16,3 +16,5 @@ CENTROID_CELL, POINT_CELL = 1.0, 0.5
 MATRIX, SUMS, CLIP = PARTS = ("matrix", "sums", "clip")
 #: The tunings: of all that is tried, and of the paper's.
 JOINT, PAPERS = "joint", "paper"
+#: The GPU of chapter 4.
+MACHINE = "K20c"
