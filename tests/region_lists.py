@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from repro.siac.kernel import kernel as siac_kernel
 from repro.studies.dg_postprocessing.cubes import cube_field
 from repro.studies.dg_postprocessing.region_operands import RegionOperands
 from repro.studies.dg_postprocessing.regions import make_regions
-from spline_pieces import spline_pieces
 
 
 def region_list(degree: int) -> RegionOperands:
@@ -14,4 +14,4 @@ def region_list(degree: int) -> RegionOperands:
     field = cube_field(f"cubes-{degree}", 3, degree)
     regions = make_regions(field, count, seed=3)
     some = replace(regions, rows=regions.rows[::step].copy(), cells=regions.cells[::step].copy())
-    return RegionOperands(field, some, spline_pieces(degree))
+    return RegionOperands(field, some, siac_kernel(degree).pieces)

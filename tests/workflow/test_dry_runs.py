@@ -16,25 +16,33 @@ pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("dry-runs")]
 
 
 @pytest.mark.parametrize(
-    ("words", "problems", "scalar", "entries", "graphs", "poisson"),
+    ("words", "problems", "scalar", "entries", "graphs", "poisson", "fields"),
     [
-        ([], 6, 6, 3, 4, 4),
-        (["--configfile", "config/paper.yaml"], 13, 0, 3, 0, 0),
-        (["--configfile", "config/mirror.yaml"], 7, 6, 3, 0, 0),
+        ([], 6, 6, 3, 4, 4, 5),
+        (["--configfile", "config/paper.yaml"], 13, 0, 3, 0, 0, 0),
+        (["--configfile", "config/mirror.yaml"], 7, 6, 3, 0, 0, 0),
     ],
 )
 def test_every_job_is_planned(
-    words: list[str], problems: int, scalar: int, entries: int, graphs: int, poisson: int, checkout: Checkout
+    words: list[str],
+    problems: int,
+    scalar: int,
+    entries: int,
+    graphs: int,
+    poisson: int,
+    fields: int,
+    checkout: Checkout,
 ) -> None:
     """The first study runs in both precisions, the second, on scalar problems, and the others in double precision."""
     said = checkout.snakemake("--dry-run", "all", *words)
     assert said.code == 0, said.text
     jobs = said.jobs
-    assert jobs["problem"] == problems + scalar + graphs + poisson
+    assert jobs["problem"] == problems + scalar + graphs + poisson + fields
     assert jobs["measure_compound_spmv"] == 2 * problems
     assert jobs.get("measure_compressed_coo", 0) == scalar
     assert jobs.get("measure_dynamic_csr", 0) == graphs
     assert jobs.get("measure_spgemm_amg", 0) == poisson
+    assert jobs.get("measure_dg_postprocessing", 0) == fields
     # the second study's products, and its solver
     assert count_compile(jobs) == 2 * entries + 2 * bool(scalar)
     assert jobs.get("compile_compressed_coo_solvers", 0) == bool(scalar)

@@ -143,6 +143,10 @@ class Study:
         """
         return []
 
+    def modules_on(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
+        """Return those of `modules` that a target has room for: all, unless a study knows better."""
+        return self.modules(settings, problem, precision)
+
     def render(self, templates: Path, key: str, target: Target) -> str:
         """Return the source of the module of a key.
 

@@ -9,6 +9,7 @@ from region_lists import region_list
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import compile_module, manifest_path
 from repro.devices.several import Devices
+from repro.siac.kernel import kernel as siac_kernel
 from repro.sparse.built import Built
 from repro.sparse.dynamic.render import render_module
 from repro.studies.dg_postprocessing.cubes import cube_field, evaluation_points
@@ -18,7 +19,6 @@ from repro.studies.dg_postprocessing.region_render import FOLDER, render_regions
 from repro.studies.dg_postprocessing.region_runnables import RegionFilter, RegionKernel, kernels_of
 from repro.studies.dg_postprocessing.region_space import module_keys, our_space
 from repro.studies.dg_postprocessing.regions import make_regions
-from spline_pieces import spline_pieces
 
 pytestmark = pytest.mark.gpu
 degrees = pytest.mark.parametrize("degree", [1, 2])
@@ -62,7 +62,7 @@ def test_every_pair_of_a_width_and_a_number_of_regions_is_right(degree, gpu, gpu
 def test_the_gpu_makes_as_many_regions_as_the_host(degree, gpu, gpu_modules, build_regions):
     field = cube_field("cubes", 3, degree)
     places = evaluation_points(field)[::100]
-    operands = RegionOperands(field, make_regions(field, 0, places=places), spline_pieces(degree))
+    operands = RegionOperands(field, make_regions(field, 0, places=places), siac_kernel(degree).pieces)
     workspace = Workspace(Devices([gpu]), operands, gpu_modules, resident=4)
     runnable = ClipRegions({key: build_regions(key) for key in (f"p{degree}/clip", "double/sort")}, degree)
     runnable.prepare(workspace)

@@ -14,6 +14,7 @@ from repro.codegen import nvcc
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU, STATIC_SHARED, get_target
 from repro.errors import ReproError
+from repro.siac.kernel import kernel as siac_kernel
 from repro.studies.dg_postprocessing.cubes import cube_field, evaluation_points
 from repro.studies.dg_postprocessing.lobatto_radau import papers_rule
 from repro.studies.dg_postprocessing.region_operands import RegionOperands, expected, operations
@@ -21,7 +22,6 @@ from repro.studies.dg_postprocessing.region_render import render_regions
 from repro.studies.dg_postprocessing.region_runnables import RegionFilter, RegionKernel, kernels_of
 from repro.studies.dg_postprocessing.region_space import REGION_COLUMNS, RegionId, module_keys, our_space, papers_space
 from repro.studies.dg_postprocessing.regions import make_regions
-from spline_pieces import spline_pieces
 
 degrees = pytest.mark.parametrize("degree", [1, 2])
 SM_90 = get_target("sm_90")
@@ -90,7 +90,7 @@ def test_polynomials_up_to_twice_the_degree_and_one_pass_through_the_filter(degr
     inside = (np.abs(places - 0.5) <= 0.5 - (3 * degree + 1) / 2 / count).all(axis=1)
     chosen = places[inside][:2]
     regions = make_regions(field, 0, h=1 / count, places=chosen)
-    sums = RegionOperands(field, regions, spline_pieces(degree)).sums
+    sums = RegionOperands(field, regions, siac_kernel(degree).pieces).sums
     np.testing.assert_allclose(sums.values, polynomial(chosen), rtol=1e-12, atol=1e-13)
 
 
@@ -147,7 +147,7 @@ def test_what_does_not_fit_is_refused(region_operands, region_modules, region_wo
         kernel.prepare(region_workspace(1))
     one = region_operands[1]
     with pytest.raises(ReproError, match="do not fit"):
-        RegionOperands(one.field, one.regions, spline_pieces(2))
+        RegionOperands(one.field, one.regions, siac_kernel(2).pieces)
     for key in ("p3/ours", "p1/vector-w5", "p1", "p1/vector-w16x"):
         with pytest.raises(ReproError, match="no module of regions"):
             render_regions(templates, key, SM_90)

@@ -9,11 +9,11 @@ from repro.errors import ReproError
 from repro.galerkin.basis import evaluate, exponents, mode_count, monomials
 from repro.galerkin.quadrature import evaluation_rule
 from repro.galerkin.symmetric import positive
+from repro.siac.kernel import kernel as siac_kernel
 from repro.studies.dg_postprocessing.clipping import MOST_PIECES, clip
 from repro.studies.dg_postprocessing.cubes import PAPERS_COUNT, cube_field, evaluation_points, kuhn_cubes, waves
 from repro.studies.dg_postprocessing.lobatto_radau import papers_counts, papers_rule
 from repro.studies.dg_postprocessing.regions import make_regions
-from spline_pieces import spline_pieces
 
 degrees = pytest.mark.parametrize("degree", [1, 2])
 
@@ -101,7 +101,7 @@ def test_a_stencil_meets_as_many_elements_as_the_paper_says():
 
 @degrees
 def test_kernel_times_field_integrates_to_one_for_a_constant(degree):
-    pieces = spline_pieces(degree)
+    pieces = siac_kernel(degree).pieces
     field = cube_field("cubes", 3, degree)
     regions = make_regions(field, 0, places=evaluation_points(field)[7:8])
     rule = positive(3 * degree, 3)

@@ -23,6 +23,8 @@ ID_COLUMNS: dict[str, ColumnType] = {"way": str, "threads": int, "cell": float, 
 #: Sizes of cells that are tried, and blocks (of `element`: patches) for each multiprocessor.
 CELLS: dict[Way, tuple[float, ...]] = {"point": (0.5, 1.0), "element": (0.25, 0.5), "edges": (0.25, 0.5, 1.0)}
 BLOCKS: dict[Way, tuple[int, ...]] = {"point": (8, 32), "element": (2, 4), "edges": (4, 16, 64)}
+#: Of the CPU, where a launch takes long and the study is a rehearsal: threads, and what is tried beside the paper's.
+CPU_THREADS, CPU_OURS = 16, ("edges", 1.0, 16)
 _TEXT = re.compile(r"(?P<way>\w+)-t(?P<threads>\d+)-c(?P<cell>[\d.]+)-b(?P<blocks>\d+)")
 
 
@@ -94,9 +96,15 @@ def point_of(text: str) -> Point:
 
 def ids(target: Target, space: str) -> Iterator[FilterId]:
     """Give all ways of a space, the paper's first."""
-    threads = THREADS[target.dialect]
+    on_gpu = target.dialect == "cuda"
+    threads = THREADS["cuda"] if on_gpu else (CPU_THREADS,)
     for way, cell in (("point", CENTROID_CELL), ("element", POINT_CELL)):
         yield from (FilterId(way, n_t, cell, 1) for n_t in threads)  # type: ignore[arg-type]
-    if space == SPACES[1]:
-        for way in get_args(Way):
-            yield from (FilterId(way, *sizes) for sizes in product(threads, CELLS[way], BLOCKS[way]))
+    if space != SPACES[1]:
+        return
+    if not on_gpu:
+        way, cell, blocks = CPU_OURS
+        yield FilterId(way, CPU_THREADS, cell, blocks)  # type: ignore[arg-type]
+        return
+    for way in get_args(Way):
+        yield from (FilterId(way, *sizes) for sizes in product(threads, CELLS[way], BLOCKS[way]))

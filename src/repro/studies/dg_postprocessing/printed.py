@@ -1,4 +1,4 @@
-"""What chapter 3 prints, file by file."""
+"""What chapters 3 and 4 print, file by file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ PUBLISHED = {
     "sizes": ("table", "gpu", "problem", "entry", "printed", "variance", "degree"),
     "tests": ("table", "gpu", "problem", "printed", "per_point", "per_element", "ratio"),
     "text": ("table", "gpu", "quantity", "variance", "degree", "value"),
+    "width": ("table", "gpu", "degree", "vector_width", "gain"),
+    "machine": ("table", "gpu", "quantity", "unit", "cpu", "value"),
 }
 #: Columns of `config/targets/dg_postprocessing.csv`.
 TARGETS = ("quantity", "wanted", "what")

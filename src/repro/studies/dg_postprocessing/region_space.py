@@ -24,8 +24,10 @@ DEGREES = (1, 2)
 WIDTHS = {1: (1, 2, 4, 8, 12, 16, 18, 24, 32, 36), 2: (16, 32, 48, 64, 80, 96, 112, 128, 144, 150)}
 REGIONS = tuple(range(2, 21, 2))
 BLOCKS = tuple(range(1, 9))
+#: Of the CPU, which has no numbers of the paper's to be held against: one or two regions, so that the full width fits.
+CPU_REGIONS, CPU_BLOCKS = (1, 2), (1,)
 #: Of ours: threads of a block, and blocks for each multiprocessor.
-OUR_THREADS = {"cuda": (64, 128, 256), "opencl": (16, 64)}
+OUR_THREADS = {"cuda": (64, 128, 256), "opencl": (16,)}
 OUR_BLOCKS = {"cuda": (4, 8, 16, 32), "opencl": (1, 3)}
 #: Numbers of a region in shared memory: the 16 of the list, its element, the determinant of its map, and which piece of
 #: the kernel applies in each direction. The paper's formula says 21 and not what they are.
@@ -180,17 +182,16 @@ def pairs(degree: int, target: Target) -> list[tuple[int, int]]:
     """Return the widths with the regions of a block that a target has threads and shared memory for."""
     return [
         (width, regions)
-        for width, regions in product(WIDTHS[degree], REGIONS)
+        for width, regions in product(WIDTHS[degree], REGIONS if target.dialect == "cuda" else CPU_REGIONS)
         if width * regions <= target.threads_per_block and regions * region_bytes(degree, width) <= target.shared_bytes
     ]
 
 
 def papers_space(degree: int, target: Target) -> list[RegionId]:
     """Return the paper's kernels that fit on a target; those of a module follow each other."""
-    return [
-        RegionId(degree, "vector", width, regions, blocks)
-        for (width, regions), blocks in product(pairs(degree, target), BLOCKS)
-    ]
+    counts = BLOCKS if target.dialect == "cuda" else CPU_BLOCKS
+    shapes = product(pairs(degree, target), counts)
+    return [RegionId(degree, "vector", width, regions, blocks) for (width, regions), blocks in shapes]
 
 
 def our_space(degree: int, target: Target) -> list[RegionId]:

@@ -1,45 +1,44 @@
-"""Filtering of dG fields on unstructured meshes: per point, per element and ours, direct and as a matrix."""
+"""Filtering of dG fields on unstructured meshes: in the plane by several ways, in space by several vector widths."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from repro.bench.rows import ColumnType, Row
+from repro.bench.rows import ColumnType
 from repro.bench.runnable import Runnable
-from repro.codegen.compile import compile_module, manifest_path
-from repro.codegen.targets import Target
+from repro.codegen.targets import CPU, Target
 from repro.config.models import StudySettings
+from repro.errors import ReproError
 from repro.problems.field import Field
+from repro.problems.fields import FIELD_KINDS
 from repro.problems.outline import Outline
 from repro.problems.problem import Problem
-from repro.sparse.built import Built
+from repro.siac.render import DEGREES as PLANE_DEGREES
 from repro.studies import Given, Study, Workload
-from repro.studies.dg_postprocessing.filter_id import ID_COLUMNS, SPACES, FilterId, ids
-from repro.studies.dg_postprocessing.filters import FieldFilter, of_matrix
+from repro.studies.dg_postprocessing import plane, space
+from repro.studies.dg_postprocessing.filter_id import ID_COLUMNS
 from repro.studies.dg_postprocessing.operands import DgOperands, make_operands
-from repro.studies.dg_postprocessing.paper import REFERENCE
+from repro.studies.dg_postprocessing.paper import JOINT, PARTS, REFERENCE
 from repro.studies.dg_postprocessing.paper import STUDY as NAME
 from repro.studies.dg_postprocessing.printed import PUBLISHED, TARGETS
-from repro.studies.dg_postprocessing.render import keys_of, modules_of, render_key
-from repro.tuning.choose import pick
-from repro.tuning.session import Session, fastest_yardsticks
-
-#: The tunings: of all ways, of the paper's, and of each way there.
-JOINT, PAPER = "joint", "paper"
+from repro.studies.dg_postprocessing.region_operands import RegionOperands
+from repro.studies.dg_postprocessing.region_space import DEGREES as SPACE_DEGREES
+from repro.studies.dg_postprocessing.region_space import REGION_COLUMNS
+from repro.studies.dg_postprocessing.render import keys_of, region_keys, render_key
+from repro.tuning.session import Session
 
 
 class DgPostprocessing(Study):
-    """A field filtered at its points in the paper's ways and in ours."""
+    """A field filtered at its points: of triangles in the paper's ways and in ours, of tetrahedra by vector widths."""
 
     name = NAME
     reference = REFERENCE
     kinds = ("field",)
     columns: Mapping[str, ColumnType] = {
-        "what": str,
         **ID_COLUMNS,
+        **REGION_COLUMNS,
         "triangles": int,
-        "points": int,
         "degree": int,
         "scale": float,
         "pairs": int,
@@ -49,10 +48,11 @@ class DgPostprocessing(Study):
         "fields": int,
         "matrix_pairs": int,
         "matrix_bytes": int,
+        **{f"stage_{name}": float for name in ("count", "scan", "write")},
     }
-    parts = ("matrix",)
-    headline = JOINT
+    parts = PARTS
     published = PUBLISHED
+    headline = JOINT
     targets = TARGETS
     glance: Mapping[str, str] = {
         "table-filters": "every field, the paper’s ways beside ours",
@@ -60,59 +60,73 @@ class DgPostprocessing(Study):
     }
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
-        """Refuse single precision: the text has double alone."""
+        """Refuse single precision, of which the text has nothing, and degrees that there are no kernels of."""
         super().check(settings, problems)
+        if others := [precision for precision in settings.precisions if precision != "double"]:
+            raise ReproError(
+                "fields are filtered in double precision only",
+                where=f"studies.{NAME}.precisions",
+                expected="[double]: the text has no other",
+                actual=", ".join(others),
+                todo="set `precisions: [double]`, or leave the key out",
+            )
+        for problem in problems:
+            degree, degrees = degree_of(problem), SPACE_DEGREES if in_space(problem) else PLANE_DEGREES
+            if degree is not None and degree not in degrees:
+                raise self.refusal(problem, f"a field of degree {', '.join(map(str, degrees))}", f"degree {degree}")
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
-        """Return the modules of the problem's degree."""
-        return keys_of(degree_of(problem))
+        """Return the modules of a problem on the CPU; see `modules_on`."""
+        return self.modules_on(settings, problem, precision, CPU)
+
+    def modules_on(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
+        """Return the modules of the problem's degree: of tetrahedra those of widths that fit on the target."""
+        degree = degree_of(problem)
+        if degree is not None and in_space(problem):
+            return region_keys(degree, target, self.parts_of(settings, precision))
+        return keys_of(degree)
 
     def render(self, templates: Path, key: str, target: Target) -> str:
         """Return the source of one module."""
         return render_key(templates, key, target)
 
-    def operands(self, problem: Problem, precision: str, seed: int) -> DgOperands:
-        """Return the field with its points."""
+    def operands(self, problem: Problem, precision: str, seed: int) -> DgOperands | RegionOperands:
+        """Return the field with its points, or with its list of regions."""
         assert isinstance(problem, Field)
-        return make_operands(problem, precision, seed)
+        if problem.dimension == 2:
+            return make_operands(problem, precision, seed)
+        if (
+            problem.origin.get("checksum", {}).get("state") == "own"
+        ):  # a file's dimension is not known when modules are compiled
+            raise ReproError(
+                "fields on tetrahedra are taken only where the registry makes them",
+                where=f"studies.{NAME}.problems: {problem.name}",
+                expected="a file with triangles, or a registered field of the kind cubes",
+                actual=f"a file with {len(problem.cells)} tetrahedra",
+            )
+        return space.operands_of(problem, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, Given]]:
-        """Search the ways, choose, and time the winners side by side, and the filter's matrix beside them."""
-        settings, target, operands = session.settings, session.target, session.bench.operands
+        """Take the steps of the plane, or those of space."""
+        operands = session.bench.operands
+        parts = self.parts_of(session.settings, session.precision)
+        if isinstance(operands, RegionOperands):
+            return space.measure(session, operands, parts)
         assert isinstance(operands, DgOperands)
-        built = built_modules(operands.degree, target)
-        tried = {str(id): FieldFilter(built, id) for id in ids(target, settings.space)}
-        rows: list[Row] = []
-        for space in SPACES[: 1 + (settings.space == SPACES[1])]:
-            rows += session.exhaustive([way for way in tried.values() if way.space == space], f"{space} space")
-        yield "search", rows
-        yardsticks = session.yardsticks()
-        yield "baseline", [row for _, row in yardsticks]
-        choices = pick(rows, settings.timing.tie, _asked)
-        chosen: list[Runnable] = [tried[name] for name in dict.fromkeys(choice.name for choice in choices)]
-        reported = session.rounds(fastest_yardsticks(yardsticks))
-        reported += session.rounds(chosen)
-        if "matrix" in self.parts_of(settings, session.precision):
-            for runnable in of_matrix(built):  # one at a time: each has a matrix of its own
-                reported += session.rounds([runnable])
-        yield "report", reported
-        yield "choices", choices
+        return plane.measure(session, operands, parts)
 
     def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:
-        """Return the way of a name."""
-        id, degree = FilterId.parse(name), degree_of(problem)
-        built = {}
-        for module in (key.partition("/")[2] for key in keys_of(degree)):
-            path = manifest_path(target.name, NAME, f"plane/{module}")
-            built[module] = Built(
-                compile_module(render_key(templates, f"plane/{module}", target), target, path), path.parent
-            )
-        return FieldFilter(built, id)
+        """Return the way of a name such as `edges-t64-c0.5-b16`, or the kernel of one such as `p1/vector-w18-r4-b8`."""
+        if "/" in name:
+            return space.find(templates, name, target)
+        return plane.find(templates, degree_of(problem), name, target)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
-        """Return how many ways there are to try."""
-        count = len(list(ids(target, settings.space)))
-        return Workload(count, len(SPACES) * 2, 4, 0, 0)
+        """Return how many ways or kernels there are to try."""
+        degree = degree_of(problem)
+        if degree is not None and in_space(problem):
+            return space.workload(degree, settings.space, target, problem.size)
+        return plane.workload(settings.space, target)
 
 
 STUDY = DgPostprocessing()
@@ -125,22 +139,7 @@ def degree_of(problem: Outline) -> int | None:
     return degree if isinstance(degree, int) else None
 
 
-def built_modules(degree: int, target: Target) -> dict[str, Built]:
-    """Return the compiled modules of a degree by name.
-
-    Raises
-    ------
-    ReproError
-        One is not compiled yet.
-    """
-    return {name: Built.read(manifest_path(target.name, NAME, f"plane/{name}")) for name in modules_of(degree)}
-
-
-def _asked(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
-    tunings: dict[str, list[Row]] = {JOINT: list(timed)}
-    for row in timed:
-        tunings.setdefault(row["way"], []).append(row)
-        if row.space == SPACES[0]:
-            tunings.setdefault(PAPER, []).append(row)
-            tunings.setdefault(f"{PAPER}/{row['way']}", []).append(row)
-    return tunings
+def in_space(problem: Outline) -> bool:
+    """Return whether a field is known to be on tetrahedra before it is built: it is generated as such."""
+    kind = FIELD_KINDS.get(str(problem.definition.get("kind")))
+    return kind is not None and kind.dimension == 3

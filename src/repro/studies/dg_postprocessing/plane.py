@@ -1,0 +1,85 @@
+"""Measuring a field on triangles (chapter 3): ways to filter it, direct and as a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from repro.bench.rows import Row
+from repro.bench.runnable import Runnable
+from repro.codegen.compile import compile_module, manifest_path
+from repro.codegen.targets import Target
+from repro.sparse.built import Built
+from repro.studies import Given, Workload
+from repro.studies.dg_postprocessing.filter_id import SPACES, FilterId, ids
+from repro.studies.dg_postprocessing.filters import FieldFilter, of_matrix
+from repro.studies.dg_postprocessing.operands import DgOperands
+from repro.studies.dg_postprocessing.paper import JOINT, MATRIX, PAPERS
+from repro.studies.dg_postprocessing.paper import STUDY as NAME
+from repro.studies.dg_postprocessing.render import PLANE, keys_of, modules_of, render_key
+from repro.tuning.choose import pick
+from repro.tuning.session import Session, fastest_yardsticks
+
+
+def measure(session: Session, operands: DgOperands, parts: Sequence[str]) -> Iterator[tuple[str, Given]]:
+    """Search the ways, choose, and time the winners side by side, and the filter's matrix beside them."""
+    settings, target = session.settings, session.target
+    built = built_modules(operands.degree, target)
+    tried = {str(id): FieldFilter(built, id) for id in ids(target, settings.space)}
+    rows: list[Row] = []
+    for space in SPACES[: 1 + (settings.space == SPACES[1])]:
+        rows += session.exhaustive([way for way in tried.values() if way.space == space], f"{space} space")
+    yield "search", rows
+    yardsticks = session.yardsticks()
+    yield "baseline", [row for _, row in yardsticks]
+    choices = pick(rows, settings.timing.tie, _asked)
+    chosen: list[Runnable] = [tried[name] for name in dict.fromkeys(choice.name for choice in choices)]
+    reported = session.rounds(fastest_yardsticks(yardsticks))
+    reported += session.rounds(chosen)
+    if MATRIX in parts:
+        for runnable in of_matrix(built):  # one at a time: each has a matrix of its own
+            reported += session.rounds([runnable])
+    yield "report", reported
+    yield "choices", choices
+
+
+def find(templates: Path, degree: int | None, name: str, target: Target) -> FieldFilter:
+    """Return the way of a name; where the degree is not known, with the modules of all.
+
+    Raises
+    ------
+    ReproError
+        The name stands for nothing, or its kernel does not compile.
+    """
+    id, built = FilterId.parse(name), {}
+    for key in keys_of(degree):
+        path = manifest_path(target.name, NAME, key)
+        module = compile_module(render_key(templates, key, target), target, path)
+        built[key.partition("/")[2]] = Built(module, path.parent)
+    return FieldFilter(built, id)
+
+
+def workload(space: str, target: Target) -> Workload:
+    """Return how much measuring a field on triangles is."""
+    return Workload(len(list(ids(target, space))), len(SPACES) * 2, 4, 0, 0)
+
+
+def built_modules(degree: int, target: Target) -> dict[str, Built]:
+    """Return the compiled modules of a degree by name.
+
+    Raises
+    ------
+    ReproError
+        One is not compiled yet.
+    """
+    return {name: Built.read(manifest_path(target.name, NAME, f"{PLANE}/{name}")) for name in modules_of(degree)}
+
+
+def _asked(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:
+    tunings: dict[str, list[Row]] = {JOINT: list(timed)}
+    for row in timed:
+        tunings.setdefault(row["way"], []).append(row)
+        if row.space == SPACES[0]:
+            tunings.setdefault(PAPERS, []).append(row)
+            tunings.setdefault(f"{PAPERS}/{row['way']}", []).append(row)
+    return tunings
