@@ -1,0 +1,156 @@
+"""The study of fields on the CPU: what it refuses, which modules it asks for, and its steps in two and three."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from quick_timing import QUICK
+from repro.artifacts.data import Campaign
+from repro.artifacts.published import Published
+from repro.artifacts.registry import get_artifact
+from repro.campaign.launching import launch
+from repro.campaign.measuring import measure
+from repro.codegen.common import render_common
+from repro.codegen.compile import compile_module, manifest_path
+from repro.codegen.targets import CPU, get_target
+from repro.config.models import Config, StudySettings, Timing
+from repro.errors import ReproError
+from repro.problems.fields import generate_field
+from repro.problems.outline import Outline
+from repro.studies import load_artifacts
+from repro.studies.dg_postprocessing.region_space import WIDTHS, full_width
+from repro.studies.dg_postprocessing.space import SHORT, regions_of
+from repro.studies.dg_postprocessing.study import STUDY
+
+FLAT, SOLID = "siac/flat", "siac/solid"
+TIMING = Timing(**{**QUICK, "cpu_budget": 0.01})
+REPOSITORY = Path(__file__).parents[3]
+
+
+def settings(**keys) -> StudySettings:
+    return StudySettings(
+        **{"space": "extended", "problems": (FLAT, SOLID), "precisions": ("double",), "timing": TIMING, **keys}
+    )
+
+
+def config() -> Config:
+    return Config(campaign="f", device="opencl", studies={STUDY.name: settings()})
+
+
+def outline(kind: str, degree: int | None) -> Outline:
+    parameters = {} if degree is None else {"parameters": {"degree": degree}}
+    return Outline("any", "field", definition={"kind": kind, **parameters})
+
+
+def test_single_precision_is_refused_before_anything_is_written():
+    with pytest.raises(ReproError, match="double precision only"):
+        STUDY.check(settings(precisions=("single", "double")), [])
+    STUDY.check(settings(), [outline("cubes", 2), outline("delaunay", 3), outline("field", None)])
+
+
+@pytest.mark.parametrize(("kind", "degree"), [("cubes", 3), ("cubes", 0), ("delaunay", 4)])
+def test_degrees_without_kernels_are_refused(kind, degree):
+    with pytest.raises(ReproError, match="cannot take"):
+        STUDY.check(settings(), [outline(kind, degree)])
+
+
+def test_modules_are_those_of_the_dimension_and_of_the_target():
+    flat = STUDY.modules_on(settings(), outline("delaunay", 2), "double", CPU)
+    assert flat and all(key.startswith("plane/") and key.endswith("p2") for key in flat)
+    on_gpu = STUDY.modules_on(settings(), outline("cubes", 2), "double", get_target("sm_90"))
+    assert {f"p2/vector-w{width}" for width in WIDTHS[2]} | {"p2/ours", "p2/clip", "double/sort"} == set(on_gpu)
+    on_cpu = STUDY.modules_on(settings(), outline("cubes", 2), "double", CPU)
+    assert set(on_cpu) < set(on_gpu) and "p2/vector-w150" not in on_cpu
+    assert "p2/clip" not in STUDY.modules_on(settings(parts=("sums",)), outline("cubes", 2), "double", CPU)
+    of_a_file = STUDY.modules_on(settings(), outline("field", None), "double", CPU)
+    assert set(flat) < set(of_a_file) and {key.partition("/")[0] for key in of_a_file} == {"plane"}
+
+
+def test_a_list_is_long_on_the_papers_mesh_alone():
+    assert (regions_of(6000), regions_of(162)) == (2**20, SHORT)
+
+
+def test_a_file_of_tetrahedra_is_refused():
+    field = generate_field("cubes", cubes=1, degree=1)
+    object.__setattr__(field, "origin", {"checksum": {"state": "own"}})
+    with pytest.raises(ReproError, match="only where the registry makes them"):
+        STUDY.operands(field, "double", 1)
+
+
+@pytest.fixture(scope="module")
+def field_modules(tmp_path_factory, templates):
+    """All modules of both problems, and the common one, for the CPU."""
+    folder = tmp_path_factory.mktemp("fields")
+    for item in (outline("delaunay", 1), outline("cubes", 1)):
+        for key in STUDY.modules_on(settings(), item, "double", CPU):
+            compile_module(STUDY.render(templates, key, CPU), CPU, manifest_path(CPU.name, STUDY.name, key, folder))
+    compile_module(render_common(templates, CPU), CPU, folder / "cpu/common.json")
+    return folder
+
+
+@pytest.fixture
+def field_campaign(field_modules, monkeypatch, tmp_path, templates):
+    """A folder with modules and problems; what is measured goes there."""
+    (tmp_path / "modules").symlink_to(field_modules)
+    (tmp_path / "kernels").symlink_to(templates)
+    monkeypatch.chdir(tmp_path)
+    for name, field in (
+        (FLAT, generate_field("delaunay", triangles=12, degree=1)),
+        (SOLID, generate_field("cubes", cubes=2, degree=1)),
+    ):
+        object.__setattr__(field, "name", name)
+        field.complete().save(Path(f"results/f/problems/{name}.npz"))
+
+
+def steps(name: str) -> dict[str, pd.DataFrame]:
+    paths = measure(config(), STUDY.name, name, "double", lambda *_: None)
+    assert [path.stem for path in paths] == list(STUDY.outputs)
+    return {path.stem: pd.read_parquet(path) for path in paths}
+
+
+def test_ways_in_the_plane_are_searched_and_the_matrix_is_timed(field_campaign):
+    tables = steps(FLAT)
+    assert set(tables["search"].way) == {"point", "element", "edges"} and set(tables["search"].status) == {"ok"}
+    assert {"joint", "paper", "edges", "paper/point"} <= set(tables["choices"].tuning)
+    assert {"matrix/make", "matrix/apply-4"} <= set(tables["report"].name)
+
+
+def test_widths_in_space_are_searched_and_shown(field_campaign):
+    tables = steps(SOLID)
+    search, report = tables["search"], tables["report"]
+    assert set(search.status) == {"ok"} and (search.error <= 1).all()
+    papers = search[search.method == "vector"]
+    assert set(papers.vector_width) == set(WIDTHS[1]) and set(search.regions) == {SHORT}
+    assert {"joint", "paper", "full", "lane", "matrix", "width/18"} <= set(tables["choices"].tuning)
+    full = tables["choices"][tables["choices"].tuning == "full"].name
+    assert set(papers.set_index("name").vector_width[full]) == {full_width(1)}
+    assert {"filter", "clip"} <= set(report.kind) and report[report.kind == "clip"].stage_scan.notna().any()
+    assert (report.error.dropna() <= 1).all()
+
+    load_artifacts(STUDY.name)
+    published = Published.load(STUDY.name, STUDY.published, folder=REPOSITORY / "config")
+    campaign = Campaign.load(Path("results/f/raw"), STUDY.name, STUDY.columns)
+    gains = get_artifact(STUDY.name, "figure-4-6").make(campaign, published)
+    assert "18: +50%" in gains.caption and "16: -20%" in gains.caption
+    drawn = gains.draw()
+    timed = report[(report.cache == "warm") & (report.what == "regions") & (report.method == "vector")]
+    medians = timed.groupby("vector_width").event_median.min()
+    expected = 100 * (medians[36] / medians - 1)
+    np.testing.assert_allclose([bar.get_height() for bar in drawn.axes[0].patches], expected.to_numpy())
+    pairs = get_artifact(STUDY.name, "figure-4-4").make(campaign, published).draw()
+    shown = np.ma.filled(pairs.axes[0].images[0].get_array(), np.nan)
+    assert np.isnan(shown).sum() == 1, "36 threads of two regions have no room"
+    machine = get_artifact(STUDY.name, "table-4-1").make(campaign, published)
+    assert [cell.value for cell in machine.rows[0]][2:4] == [6, 13]
+
+
+def test_kernels_are_found_by_their_names(field_campaign):
+    names = ["p1/vector-w18-r1-b1", "p1/lane-w1-r16-b1/filter", "floor"]
+    rows = launch(config(), STUDY.name, SOLID, "double", names, 1)
+    assert [row.name for row in rows[:2]] == names[:2] and all(row.error <= 1 for row in rows[:2])
+    with pytest.raises(ReproError, match="no kernel of regions"):
+        launch(config(), STUDY.name, SOLID, "double", ["p1/vector-w0-r1-b1"], 1)
