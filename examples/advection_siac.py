@@ -123,7 +123,7 @@ def errors(n: int, degree: int, time: float, device: str) -> Errors:
     mesh, modes = solve(n, degree, time)
     rule = exact_for(2 * degree + 4, 2)
     there = images(mesh[0][mesh[1]], rule.points)
-    with repro.siac_filter(mesh, degree, there.reshape(-1, 2), 1 / n, matrix=False, device=device) as smooth:
+    with repro.siac(mesh, degree, there.reshape(-1, 2), 1 / n, matrix=False, device=device) as smooth:
         filtered = (smooth @ modes.ravel()).reshape(there.shape[:2])
     galerkin = modes @ evaluate(BASIS, rule.points, degree).T
     wanted, area = exact(there, time), 1 / n**2  # twice a triangle's
@@ -149,7 +149,7 @@ def draw(path: Path, n: int, degree: int, time: float, device: str) -> None:
     line = np.stack([np.linspace(0, 1, 8 * pixels), np.full(8 * pixels, 0.37)], axis=1)
     pictures = np.stack(np.meshgrid(at, at), axis=2).reshape(-1, 2)
     places = np.concatenate([pictures, line])
-    with repro.siac_filter(mesh, degree, places, 1 / n, matrix=False, device=device) as smooth:
+    with repro.siac(mesh, degree, places, 1 / n, matrix=False, device=device) as smooth:
         filtered = smooth @ modes.ravel()
     wanted = exact(places, time)
     both = {"discontinuous Galerkin": values(modes, n, degree, places) - wanted, "filtered": filtered - wanted}

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from repro.siac.kernel import kernel as siac_kernel
+from repro.filtering.kernel import kernel as siac_kernel
 from repro.studies.dg_postprocessing.cubes import cube_field
 from repro.studies.dg_postprocessing.region_operands import RegionOperands
 from repro.studies.dg_postprocessing.regions import make_regions

@@ -9,11 +9,11 @@ import numpy as np
 from emulated_cuda import EmulatedCuda, compile_kernels
 from repro.codegen.compile import compile_module
 from repro.devices.base import Program
+from repro.filtering.direct import Direct, PerElement, PerPoint, Points, Stencil
+from repro.filtering.pairs import predicted_pairs
+from repro.filtering.render import render_siac
+from repro.filtering.rows import Rows
 from repro.galerkin.basis import mode_count
-from repro.siac.direct import Direct, PerElement, PerPoint, Points, Stencil
-from repro.siac.pairs import predicted_pairs
-from repro.siac.render import render_siac
-from repro.siac.rows import Rows
 from repro.sparse.launches import Launches
 
 #: Ways that clip or go around edges, each on grids of other cells than the others.

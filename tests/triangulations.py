@@ -8,9 +8,9 @@ from math import comb
 import numpy as np
 from scipy.spatial import Delaunay
 
+from repro.filtering.triangulation import Triangulation, triangulation
 from repro.galerkin.basis import evaluate, exponents
 from repro.galerkin.quadrature import exact_for
-from repro.siac.triangulation import Triangulation, triangulation
 
 
 def structured(n: int, shear: float = 0.0) -> Triangulation:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import repro
+from repro.filtering.reference import contour_rows
 from repro.operators.runtime import open_runtime
-from repro.siac.reference import contour_rows
 from triangulations import hexagonal
 
 pytestmark = pytest.mark.gpu
@@ -28,9 +28,7 @@ def test_values_are_those_of_the_rows(runtime, degree, kind):
     order = (min(degree, 1), 0) if degree > 1 else (0, 0)
     expected = contour_rows(mesh, points, degree, scale=scale, derivative=order)
     given = (mesh.vertices, mesh.triangles)
-    with repro.siac_filter(
-        given, degree, points, scale, derivative=order, matrix=kind == "matrix", device="cuda:0"
-    ) as smooth:
+    with repro.siac(given, degree, points, scale, derivative=order, matrix=kind == "matrix", device="cuda:0") as smooth:
         assert smooth.kind == kind
         modes = rng.standard_normal((smooth.shape[1], 21))
         wanted = expected @ modes
@@ -43,7 +41,7 @@ def test_values_are_those_of_the_rows(runtime, degree, kind):
 def test_cupys_arrays_are_taken_where_they_lie(runtime):
     cupy = pytest.importorskip("cupy")
     mesh = hexagonal(12)
-    with repro.siac_filter((mesh.vertices, mesh.triangles), 2, device="cuda:0") as smooth:
+    with repro.siac((mesh.vertices, mesh.triangles), 2, device="cuda:0") as smooth:
         modes = np.random.default_rng(2).standard_normal((smooth.shape[1], 4))
         expected = smooth @ modes
         with cupy.cuda.Stream(non_blocking=True):

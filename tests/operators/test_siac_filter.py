@@ -12,11 +12,11 @@ import repro
 from full_device import fill_after
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
+from repro.filtering.reference import contour_rows
+from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin.basis import evaluate, mode_count
 from repro.operators.runtime import open_runtime
 from repro.problems.field import Field
-from repro.siac.reference import contour_rows
-from repro.siac.triangulation import evaluation_points, triangulation
 from triangulations import hexagonal, project, structured
 
 DEVICE = "opencl:0"
@@ -44,7 +44,7 @@ def points():
 
 @pytest.fixture(scope="module")
 def smooth(mesh, points):
-    return repro.siac_filter(pair(mesh), 1, points, device=DEVICE)
+    return repro.siac(pair(mesh), 1, points, device=DEVICE)
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2])
@@ -53,14 +53,14 @@ def test_every_way_has_the_values_of_the_reference(mesh, points, degree):
     for scale, ways in ((None, {"matrix": True, "contours": False}), (0.1, {"clipping": "auto"})):
         expected = contour_rows(mesh, points, degree, scale=scale) @ modes
         for kind, matrix in ways.items():
-            made = repro.siac_filter(pair(mesh), degree, points, scale, matrix=matrix, device=DEVICE)
+            made = repro.siac(pair(mesh), degree, points, scale, matrix=matrix, device=DEVICE)
             assert made.kind == kind and made.shape == (60, modes.size) and isinstance(made, LinearOperator)
             np.testing.assert_allclose(made @ modes, expected, atol=1e-12 * np.abs(modes).max())
             assert f"degree {degree}" in repr(made) and kind in repr(made)
 
 
 def test_without_points_it_filters_at_the_quadrature_points(mesh):
-    made = repro.siac_filter(pair(mesh), 1, device=DEVICE)
+    made = repro.siac(pair(mesh), 1, device=DEVICE)
     np.testing.assert_array_equal(made.points, evaluation_points(mesh, 1))
     assert made.scale == mesh.longest and made.shape[0] == 6 * len(mesh.triangles)
     ones = np.zeros((len(mesh.triangles), 3))
@@ -70,7 +70,7 @@ def test_without_points_it_filters_at_the_quadrature_points(mesh):
 
 @pytest.mark.parametrize("matrix", [True, False])
 def test_several_fields_are_filtered_at_once(mesh, points, smooth, matrix):
-    made = smooth if matrix else repro.siac_filter(pair(mesh), 1, points, matrix=False, device=DEVICE)
+    made = smooth if matrix else repro.siac(pair(mesh), 1, points, matrix=False, device=DEVICE)
     modes = drawn(mesh, 1, 7)
     expected = np.stack([smooth @ field for field in modes.T], axis=1)
     np.testing.assert_allclose(made @ modes, expected, atol=1e-13)
@@ -81,7 +81,7 @@ def test_several_fields_are_filtered_at_once(mesh, points, smooth, matrix):
 
 @pytest.mark.parametrize("matrix", [True, False])
 def test_arrays_on_the_device_are_taken_where_they_lie(mesh, points, smooth, put, matrix):
-    made = smooth if matrix else repro.siac_filter(pair(mesh), 1, points, matrix=False, device=DEVICE)
+    made = smooth if matrix else repro.siac(pair(mesh), 1, points, matrix=False, device=DEVICE)
     one, several = drawn(mesh, 1), drawn(mesh, 1, 3)
     for modes in (one, several):
         result = made @ put(modes)
@@ -106,7 +106,7 @@ def test_its_matrix_is_one_of_scipys(mesh, points, smooth):
     with pytest.raises(ReproError, match="to_scipy"):
         smooth.rmatvec(np.ones(60))
     with pytest.raises(ReproError, match="no matrix"):
-        repro.siac_filter(pair(mesh), 1, points, matrix=False, device=DEVICE).to_scipy()
+        repro.siac(pair(mesh), 1, points, matrix=False, device=DEVICE).to_scipy()
 
 
 @pytest.mark.parametrize(("degree", "basis"), list(product([1, 2], ["dubiner", "lagrange", "monomial"])))
@@ -128,7 +128,7 @@ def test_clockwise_triangles_have_modes_of_their_own_numbering(degree, basis):
     modes = np.linalg.lstsq(evaluate(basis, nodes, degree), u(there[..., 0], there[..., 1]).T, rcond=None)[0].T
     expected = contour_rows(mesh, there[:9, 0], degree, scale=0.2) @ project(mesh, u, degree).ravel()
     for matrix in (True, False):
-        made = repro.siac_filter(
+        made = repro.siac(
             (mesh.vertices, triangles), degree, there[:9, 0], 0.2, basis=basis, matrix=matrix, device=DEVICE
         )
         np.testing.assert_allclose(made @ modes.ravel(), expected, atol=1e-12)
@@ -148,7 +148,7 @@ def test_derivatives_of_a_polynomial_are_its_own(degree):
         derived = power.polyder(power.polyder(c, order[0], axis=0), order[1], axis=1)
         expected = power.polyval2d(*(points - 0.5).T, derived)
         for matrix, scale in ((True, 1 / n), (False, 1 / n)):
-            made = repro.siac_filter(pair(mesh), degree, points, scale, derivative=order, matrix=matrix, device=DEVICE)
+            made = repro.siac(pair(mesh), degree, points, scale, derivative=order, matrix=matrix, device=DEVICE)
             np.testing.assert_allclose(made @ modes, expected, atol=1e-11 * n ** sum(order))
 
 
@@ -156,7 +156,7 @@ def test_derivatives_by_clipping_and_of_the_reference(mesh, points):
     modes = drawn(mesh, 2)
     for order in ((1, 0), (0, 1), (1, 1)):
         expected = contour_rows(mesh, points, 2, scale=0.1, derivative=order) @ modes
-        made = repro.siac_filter(pair(mesh), 2, points, 0.1, derivative=order, device=DEVICE)
+        made = repro.siac(pair(mesh), 2, points, 0.1, derivative=order, device=DEVICE)
         assert made.kind == "clipping" and made.derivative == order and f"{order}" in repr(made)
         np.testing.assert_allclose(made @ modes, expected, atol=1e-11 * np.abs(expected).max())
 
@@ -166,8 +166,8 @@ def test_the_highest_derivative_is_the_slope_of_the_filtered_field(mesh):
     step, modes = np.array([0, 1e-5]), drawn(mesh, 1)
     points = np.random.default_rng(6).uniform(0, 1, (20, 2))
     ends = np.concatenate([points + step, points - step])
-    above, below = np.split(repro.siac_filter(pair(mesh), 1, ends, device=DEVICE) @ modes, 2)
-    slope = repro.siac_filter(pair(mesh), 1, points, derivative=(0, 1), device=DEVICE) @ modes
+    above, below = np.split(repro.siac(pair(mesh), 1, ends, device=DEVICE) @ modes, 2)
+    slope = repro.siac(pair(mesh), 1, points, derivative=(0, 1), device=DEVICE) @ modes
     np.testing.assert_allclose(slope, (above - below) / 2e-5, atol=1e-3 * np.abs(slope).max())
 
 
@@ -181,7 +181,7 @@ def test_nan_reaches_the_points_whose_stencil_meets_the_triangle(points):
     there = np.mod(points, 1)[:, None]
     boxed = ((low < there + half) & (high > there - half)).all(axis=2).any(axis=1)
     for kind, scale in (("matrix", mesh.longest), ("contours", mesh.longest), ("clipping", mesh.longest / 2)):
-        made = repro.siac_filter(pair(mesh), 1, points, scale, matrix=kind == "matrix", device=DEVICE)
+        made = repro.siac(pair(mesh), 1, points, scale, matrix=kind == "matrix", device=DEVICE)
         met = np.isin(np.arange(60), contour_rows(mesh, points, 1, scale=scale)[:, [52]].nonzero()[0])
         assert made.kind == kind and 0 < met.sum() < 60
         np.testing.assert_array_equal(np.isnan(made @ modes.ravel()), boxed if kind == "matrix" else met)
@@ -194,7 +194,7 @@ def test_a_mesh_of_meshio_and_a_field(mesh, points, smooth):
     modes = drawn(mesh, 1)
     flat = np.column_stack([mesh.vertices, np.full(len(mesh.vertices), 2.5)])
     read = meshio.Mesh(flat, [("line", [[0, 1]]), ("triangle", mesh.triangles)])
-    np.testing.assert_allclose(repro.siac_filter(read, 1, points, device=DEVICE) @ modes, smooth @ modes, atol=1e-13)
+    np.testing.assert_allclose(repro.siac(read, 1, points, device=DEVICE) @ modes, smooth @ modes, atol=1e-13)
     functions = "lagrange"
     field = Field(
         name="mine",
@@ -206,11 +206,11 @@ def test_a_mesh_of_meshio_and_a_field(mesh, points, smooth):
         modes=modes.reshape(-1, 3),
         periodic=True,
     )
-    made = repro.siac_filter(field, points=points, device=DEVICE)
+    made = repro.siac(field, points=points, device=DEVICE)
     assert (made.degree, made.basis) == (1, functions)
     np.testing.assert_allclose(made @ modes, contour_rows(mesh, points, 1, functions) @ modes, atol=1e-12)
     with pytest.raises(ReproError, match="another degree"):
-        repro.siac_filter(field, 2, points, device=DEVICE)
+        repro.siac(field, 2, points, device=DEVICE)
 
 
 SQUARE = (np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]]), np.array([[0, 1, 2], [0, 2, 3]]))
@@ -245,7 +245,7 @@ REFUSED = {
 def test_what_cannot_be_is_one_message(name):
     change, message = REFUSED[name]
     with pytest.raises(ReproError, match=message):
-        repro.siac_filter(**{"mesh": SQUARE, "degree": 1, "device": DEVICE, **change})
+        repro.siac(**{"mesh": SQUARE, "degree": 1, "device": DEVICE, **change})
 
 
 def test_modes_that_do_not_fit_are_one_message(mesh, smooth):
@@ -263,7 +263,7 @@ def test_modes_that_do_not_fit_are_one_message(mesh, smooth):
 def test_a_stencil_of_very_many_triangles_is_told_beforehand(mesh, monkeypatch):
     monkeypatch.setattr("repro.operators.filter.MANY", 900)
     with pytest.warns(RuntimeWarning, match="this takes long") as told:
-        wide = repro.siac_filter(pair(mesh), 1, [[0.5, 0.5]], 1, device=DEVICE)
+        wide = repro.siac(pair(mesh), 1, [[0.5, 0.5]], 1, device=DEVICE)
     assert told[0].filename == __file__
     assert 900 < wide.pairs < 1.3 * int(str(told[0].message).split()[3].replace(",", ""))
 
@@ -275,13 +275,13 @@ def test_where_the_matrix_does_not_fit_it_filters_without(mesh, points, smooth, 
     device, modes = open_runtime(DEVICE).device, drawn(mesh, 1)
     with monkeypatch.context() as patch:
         patch.setattr(device, "free_bytes", lambda: smooth.nbytes)
-        made = repro.siac_filter(pair(mesh), 1, points, device=DEVICE)
+        made = repro.siac(pair(mesh), 1, points, device=DEVICE)
         assert made.kind == "contours" and (made.pairs, made.nbytes) == (smooth.pairs, smooth.nbytes)
         np.testing.assert_allclose(made @ modes, smooth @ modes, atol=1e-13)
-        assert repro.siac_filter(pair(mesh), 1, points, matrix=True, device=DEVICE).kind == "matrix"
+        assert repro.siac(pair(mesh), 1, points, matrix=True, device=DEVICE).kind == "matrix"
         patch.setattr(device, "free_bytes", lambda: smooth.nbytes - 1)
         with pytest.raises(ReproError, match=f"{smooth.nbytes:,} bytes"):
-            repro.siac_filter(pair(mesh), 1, points, matrix=True, device=DEVICE)
+            repro.siac(pair(mesh), 1, points, matrix=True, device=DEVICE)
     # where nobody knew that it would not
     allocate = device.allocate
 
@@ -291,9 +291,9 @@ def test_where_the_matrix_does_not_fit_it_filters_without(mesh, points, smooth, 
         return allocate(nbytes)
 
     monkeypatch.setattr(device, "allocate", refuse_values)
-    assert repro.siac_filter(pair(mesh), 1, points, device=DEVICE).kind == "contours"
+    assert repro.siac(pair(mesh), 1, points, device=DEVICE).kind == "contours"
     with pytest.raises(ReproError, match="the device has no room"):
-        repro.siac_filter(pair(mesh), 1, points, matrix=True, device=DEVICE)
+        repro.siac(pair(mesh), 1, points, matrix=True, device=DEVICE)
 
 
 @pytest.mark.parametrize("nth", [0, 1, 2])
@@ -301,7 +301,7 @@ def test_where_the_matrix_does_not_fit_it_filters_without(mesh, points, smooth, 
 def test_a_full_device_is_one_message_and_gives_all_back(mesh, points, monkeypatch, matrix, nth):
     held = fill_after(monkeypatch, open_runtime(DEVICE).device, nth)
     with pytest.raises(ReproError, match="the device has no room"):
-        repro.siac_filter(pair(mesh), 1, points, matrix=matrix, device=DEVICE)
+        repro.siac(pair(mesh), 1, points, matrix=matrix, device=DEVICE)
     assert not held
 
 
@@ -309,7 +309,7 @@ def test_a_full_device_is_one_message_and_gives_all_back(mesh, points, monkeypat
 def test_closing_gives_memory_back(mesh, points, monkeypatch, matrix):
     device = open_runtime(DEVICE).device
     held = fill_after(monkeypatch, device, 1000)
-    with repro.siac_filter(pair(mesh), 1, points, matrix=matrix, device=DEVICE) as made:
+    with repro.siac(pair(mesh), 1, points, matrix=matrix, device=DEVICE) as made:
         assert held
         made.matmat(drawn(mesh, 1, 2))
     made.close()
@@ -322,7 +322,7 @@ def test_closing_gives_memory_back(mesh, points, monkeypatch, matrix):
 
 @pytest.mark.parametrize("matrix", [True, False])
 def test_threads_share_it(mesh, points, smooth, matrix):
-    made = repro.siac_filter(pair(mesh), 1, points, matrix=matrix, device=DEVICE)
+    made = repro.siac(pair(mesh), 1, points, matrix=matrix, device=DEVICE)
     fields = [drawn(mesh, 1, seed=seed) for seed in range(4)]
     wrong = []
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
+from repro.filtering.direct import PerElement, PerPoint, Points, Stencil
+from repro.filtering.reference import contour_rows
+from repro.filtering.render import render_siac
+from repro.filtering.rows import Rows
 from repro.galerkin.basis import evaluate
-from repro.siac.direct import PerElement, PerPoint, Points, Stencil
-from repro.siac.reference import contour_rows
-from repro.siac.render import render_siac
-from repro.siac.rows import Rows
 from repro.sparse.launches import Launches
 from triangulations import hexagonal
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.interpolate import BSpline
 
 from repro.errors import ReproError
-from repro.siac.kernel import HIGHEST, kernel
+from repro.filtering.kernel import HIGHEST, kernel
 
 degrees = pytest.mark.parametrize("degree", range(HIGHEST + 1))
 KNOWN = {

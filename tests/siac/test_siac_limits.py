@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError
-from repro.siac import pairs, reference
-from repro.siac.reference import clipped_rows, contour_rows, count_work
+from repro.filtering import pairs, reference
+from repro.filtering.reference import clipped_rows, contour_rows, count_work
 from triangulations import hexagonal, structured
 
 ways = pytest.mark.parametrize("rows", [clipped_rows, contour_rows])

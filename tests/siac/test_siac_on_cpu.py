@@ -7,13 +7,13 @@ import pytest
 
 from emulated_cuda import EmulatedCuda, needs_compiler
 from repro.errors import ReproError
+from repro.filtering.direct import Stencil
+from repro.filtering.grids import grid_of_points
+from repro.filtering.patches import bisected, patches_of
+from repro.filtering.reference import clipped_rows, contour_rows
+from repro.filtering.rows import Rows
+from repro.filtering.triangulation import evaluation_points
 from repro.galerkin.basis import BASES, mode_count, to_monomials
-from repro.siac.direct import Stencil
-from repro.siac.grids import grid_of_points
-from repro.siac.patches import bisected, patches_of
-from repro.siac.reference import clipped_rows, contour_rows
-from repro.siac.rows import Rows
-from repro.siac.triangulation import evaluation_points
 from siac_on_devices import (
     WAYS,
     bound_of,

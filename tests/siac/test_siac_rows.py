@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from repro.filtering.reference import clipped_rows, contour_rows
+from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin.basis import BASES, exponents, mode_count
-from repro.siac.reference import clipped_rows, contour_rows
-from repro.siac.triangulation import evaluation_points, triangulation
 from triangulations import exact_modes, graded, hexagonal, one_huge, project, sliver, structured
 
 edge_rows = partial(contour_rows, start="edge")

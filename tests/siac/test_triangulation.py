@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError
+from repro.filtering.triangulation import evaluation_points, of_field, triangulation
 from repro.galerkin.quadrature import evaluation_rule
 from repro.problems.field import Field
-from repro.siac.triangulation import evaluation_points, of_field, triangulation
 from triangulations import graded, hexagonal, structured
 
 SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])

@@ -2,7 +2,7 @@
 
 from repro.operators.arrays import DeviceArray
 from repro.operators.dynamic import DynamicCSR
-from repro.operators.filter import SiacFilter, siac_filter
+from repro.operators.filter import SiacFilter, siac
 from repro.operators.linear import SpmvOperator, operator
 from repro.operators.multigrid import MultilevelSolver, amg
 from repro.operators.products import spgemm
@@ -19,7 +19,7 @@ __all__ = [
     "Vectors",
     "amg",
     "operator",
-    "siac_filter",
+    "siac",
     "spgemm",
     "vectors",
 ]

@@ -16,6 +16,12 @@ from scipy.sparse import csr_array
 
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
+from repro.filtering.direct import PerPoint, Points, Stencil
+from repro.filtering.kernel import kernel
+from repro.filtering.pairs import predicted_pairs, scales
+from repro.filtering.render import render_siac
+from repro.filtering.rows import FilterMatrix, Rows, Size
+from repro.filtering.triangulation import evaluation_points
 from repro.galerkin.basis import mode_count
 from repro.operators.arrays import Kind, on_device
 from repro.operators.base import StrictOperator
@@ -23,12 +29,6 @@ from repro.operators.batches import described
 from repro.operators.meshes import as_orders, as_points, as_polynomials, as_scale, as_triangulation
 from repro.operators.room import whole_number
 from repro.operators.runtime import Runtime, open_runtime, templates
-from repro.siac.direct import PerPoint, Points, Stencil
-from repro.siac.kernel import kernel
-from repro.siac.pairs import predicted_pairs, scales
-from repro.siac.render import render_siac
-from repro.siac.rows import FilterMatrix, Rows, Size
-from repro.siac.triangulation import evaluation_points
 from repro.sparse.launches import Launches
 
 Floats = NDArray[np.float64]
@@ -40,7 +40,7 @@ MANY = 20_000
 MOST = 1 << 30
 
 
-def siac_filter(
+def siac(
     mesh: Any,
     degree: int | None = None,
     points: Any = None,
@@ -114,7 +114,7 @@ def siac_filter(
 
 
 class SiacFilter(StrictOperator):
-    """From modes to filtered values at points; made by `repro.siac_filter`. One thread at a time works with it.
+    """From modes to filtered values at points; made by `repro.siac`. One thread at a time works with it.
 
     The modes of a field are `(t * m,)`, those of a triangle one after the other; several fields are columns `(t * m,
     fields)`, filtered at once. Close it, or use it in a `with`, to give its memory back before it is forgotten.
@@ -198,9 +198,7 @@ class SiacFilter(StrictOperator):
         with self._lock:
             self._open()
             if not isinstance(self._filter, FilterMatrix):
-                raise ReproError(
-                    "the filter is no matrix", actual=self.kind, todo="make it by repro.siac_filter(matrix=True)"
-                )
+                raise ReproError("the filter is no matrix", actual=self.kind, todo="make it by repro.siac(matrix=True)")
             return self._filter.download()
 
     def close(self) -> None:

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.errors import ReproError
+from repro.filtering.render import DEGREES
+from repro.filtering.triangulation import Triangulation, of_field, triangulation
 from repro.galerkin.basis import BASES
 from repro.operators.room import one_of, whole_number
 from repro.problems.field import Field
-from repro.siac.render import DEGREES
-from repro.siac.triangulation import Triangulation, of_field, triangulation
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from repro.siac.reference import contour_rows
-from repro.siac.render import THREADS
+from repro.filtering.reference import contour_rows
+from repro.filtering.render import THREADS
 from siac_on_devices import WAYS, bound_of, filtered, matrix_and_products, random_modes, siac_loader
 from triangulations import graded, hexagonal, one_huge, structured
 

@@ -9,7 +9,7 @@ from region_lists import region_list
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import compile_module, manifest_path
 from repro.devices.several import Devices
-from repro.siac.kernel import kernel as siac_kernel
+from repro.filtering.kernel import kernel as siac_kernel
 from repro.sparse.built import Built
 from repro.sparse.dynamic.render import render_module
 from repro.studies.dg_postprocessing.cubes import cube_field, evaluation_points

@@ -13,7 +13,7 @@ from repro.codegen import nvcc
 from repro.codegen.compile import compile_module, manifest_path
 from repro.codegen.targets import CPU, get_target
 from repro.devices.several import Devices
-from repro.siac.kernel import kernel as siac_kernel
+from repro.filtering.kernel import kernel as siac_kernel
 from repro.sparse.built import Built
 from repro.sparse.dynamic.render import render_module
 from repro.studies.dg_postprocessing.cubes import cube_field, evaluation_points

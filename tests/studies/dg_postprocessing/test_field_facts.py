@@ -76,6 +76,6 @@ def test_building_a_problem_does_not_load_what_measures():
     program = "import sys, repro.studies.dg_postprocessing.facts; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = done.stdout.split()
-    assert "repro.siac.patches" in loaded
+    assert "repro.filtering.patches" in loaded
     measures = ("repro.bench.runnable", "repro.devices", "repro.tuning", "repro.sparse")
     assert not [name for name in loaded if name.startswith(measures)]

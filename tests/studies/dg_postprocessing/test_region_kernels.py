@@ -14,7 +14,7 @@ from repro.codegen import nvcc
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU, STATIC_SHARED, get_target
 from repro.errors import ReproError
-from repro.siac.kernel import kernel as siac_kernel
+from repro.filtering.kernel import kernel as siac_kernel
 from repro.studies.dg_postprocessing.cubes import cube_field, evaluation_points
 from repro.studies.dg_postprocessing.lobatto_radau import papers_rule
 from repro.studies.dg_postprocessing.region_operands import RegionOperands, expected, operations

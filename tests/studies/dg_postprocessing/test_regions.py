@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError
+from repro.filtering.kernel import kernel as siac_kernel
 from repro.galerkin.basis import evaluate, exponents, mode_count, monomials
 from repro.galerkin.quadrature import evaluation_rule
 from repro.galerkin.symmetric import positive
-from repro.siac.kernel import kernel as siac_kernel
 from repro.studies.dg_postprocessing.clipping import MOST_PIECES, clip
 from repro.studies.dg_postprocessing.cubes import PAPERS_COUNT, cube_field, evaluation_points, kuhn_cubes, waves
 from repro.studies.dg_postprocessing.lobatto_radau import papers_counts, papers_rule

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from repro.filtering.grids import count_tests, grid_of_points
+from repro.filtering.kernel import kernel
+from repro.filtering.patches import patches_of
+from repro.filtering.triangulation import evaluation_points, of_field
 from repro.problems.field import Field
 from repro.problems.problem import Problem
-from repro.siac.grids import count_tests, grid_of_points
-from repro.siac.kernel import kernel
-from repro.siac.patches import patches_of
-from repro.siac.triangulation import evaluation_points, of_field
 from repro.studies.dg_postprocessing.paper import COUNTED_DEGREE, PATCHES, POINT_CELL
 
 #: Patches that copies are counted for: Figure 3.7's, and one for each multiprocessor of an H200.

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from repro.bench.rows import ColumnType
 from repro.codegen.targets import Target
 from repro.errors import ReproError
-from repro.siac.render import THREADS
+from repro.filtering.render import THREADS
 from repro.studies.dg_postprocessing.paper import CENTROID_CELL, POINT_CELL
 from repro.tuning.space import Point
 

@@ -12,8 +12,8 @@ from numpy.typing import DTypeLike, NDArray
 from repro.bench.runnable import Candidate, Clock, Unsupported
 from repro.bench.workspace import Workspace
 from repro.devices.base import Buffer
-from repro.siac.direct import Direct, PerElement, PerPoint, Points, Stencil
-from repro.siac.rows import FilterMatrix, Rows, Size
+from repro.filtering.direct import Direct, PerElement, PerPoint, Points, Stencil
+from repro.filtering.rows import FilterMatrix, Rows, Size
 from repro.sparse.built import Built
 from repro.sparse.launches import Launches
 from repro.sparse.work import reserve

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from repro.bench.runnable import IncorrectError, Runnable
 from repro.bench.workspace import Workspace
 from repro.errors import ReproError
+from repro.filtering.direct import Stencil
+from repro.filtering.reference import contour_rows, count_work
+from repro.filtering.triangulation import Triangulation, evaluation_points, of_field
 from repro.galerkin.basis import mode_count
 from repro.problems.field import Field
-from repro.siac.direct import Stencil
-from repro.siac.reference import contour_rows, count_work
-from repro.siac.triangulation import Triangulation, evaluation_points, of_field
 from repro.studies.dg_postprocessing.work import Work2D, operations
 
 Floats = NDArray[np.float64]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from repro.codegen.targets import Target
-from repro.siac.render import DEGREES, KERNELS, render_siac
+from repro.filtering.render import DEGREES, KERNELS, render_siac
 from repro.sparse.dynamic.render import render_module
 from repro.studies.dg_postprocessing.paper import CLIP, STUDY
 from repro.studies.dg_postprocessing.region_render import render_regions

@@ -14,8 +14,8 @@ from repro.bench.runnable import Runnable
 from repro.codegen.compile import compile_module, manifest_path
 from repro.codegen.targets import Target
 from repro.errors import ReproError
+from repro.filtering.kernel import kernel
 from repro.problems.field import Field
-from repro.siac.kernel import kernel
 from repro.sparse.built import Built
 from repro.studies import Given, Workload
 from repro.studies.dg_postprocessing.device_clip import ClipRegions

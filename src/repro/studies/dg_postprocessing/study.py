@@ -10,11 +10,11 @@ from repro.bench.runnable import Runnable
 from repro.codegen.targets import CPU, Target
 from repro.config.models import StudySettings
 from repro.errors import ReproError
+from repro.filtering.render import DEGREES as PLANE_DEGREES
 from repro.problems.field import Field
 from repro.problems.fields import FIELD_KINDS
 from repro.problems.outline import Outline
 from repro.problems.problem import Problem
-from repro.siac.render import DEGREES as PLANE_DEGREES
 from repro.studies import Given, Study, Workload
 from repro.studies.dg_postprocessing import plane, space
 from repro.studies.dg_postprocessing.filter_id import ID_COLUMNS

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from repro.errors import ReproError
-from repro.siac.grids import Grid, grid_of_triangles
-from repro.siac.triangulation import Triangulation
+from repro.filtering.grids import Grid, grid_of_triangles
+from repro.filtering.triangulation import Triangulation
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

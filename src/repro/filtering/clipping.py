@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.siac.pairs import expand
+from repro.filtering.pairs import expand
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

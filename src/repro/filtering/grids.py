@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.errors import ReproError
-from repro.siac.kernel import kernel
-from repro.siac.triangulation import Triangulation
+from repro.filtering.kernel import kernel
+from repro.filtering.triangulation import Triangulation
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

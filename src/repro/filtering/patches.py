@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.siac.grids import Grid
-from repro.siac.triangulation import Triangulation
+from repro.filtering.grids import Grid
+from repro.filtering.triangulation import Triangulation
 
 Floats = NDArray[np.float64]
 #: By how much of its width a stencil is taken to be wider.

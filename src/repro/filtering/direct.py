@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer
 from repro.errors import ReproError
+from repro.filtering.grids import Grid, grid_of_points, grid_of_triangles
+from repro.filtering.kernel import kernel
+from repro.filtering.patches import Patches, patches_of
+from repro.filtering.triangulation import Triangulation
 from repro.galerkin.basis import exponents, mode_count, to_monomials
-from repro.siac.grids import Grid, grid_of_points, grid_of_triangles
-from repro.siac.kernel import kernel
-from repro.siac.patches import Patches, patches_of
-from repro.siac.triangulation import Triangulation
 from repro.sparse.kernels import Kernels, in_order
 from repro.sparse.launches import Launches
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from repro.devices.base import Argument, Buffer
+from repro.filtering.direct import BLOCKS, Cells, Points, Stencil
+from repro.filtering.grids import grid_of_triangles
+from repro.filtering.render import FIELDS
 from repro.galerkin.basis import mode_count
-from repro.siac.direct import BLOCKS, Cells, Points, Stencil
-from repro.siac.grids import grid_of_triangles
-from repro.siac.render import FIELDS
 from repro.sparse.kernels import Kernels, in_order
 from repro.sparse.launches import Launches
 

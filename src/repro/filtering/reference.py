@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from repro.errors import ReproError
+from repro.filtering.clipping import Strips, fans, strips_from_edge, strips_from_line
+from repro.filtering.kernel import Kernel, kernel
+from repro.filtering.pairs import Floats, Integers, Pairs, scales, stencil_pairs
+from repro.filtering.triangulation import Triangulation
 from repro.galerkin.basis import BASES, exponents, mode_count, to_monomials
 from repro.galerkin.quadrature import collapsed, exact_for
-from repro.siac.clipping import Strips, fans, strips_from_edge, strips_from_line
-from repro.siac.kernel import Kernel, kernel
-from repro.siac.pairs import Floats, Integers, Pairs, scales, stencil_pairs
-from repro.siac.triangulation import Triangulation
 
 #: Pairs that are integrated together: their quadrature points stay in a core's cache.
 CHUNK = 2048
