@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 HEIGHT = 2.6
-#: Regions that a nanosecond is given for, so that lists of several lengths can be read alike.
+#: Nanoseconds of a second: times are those of a region, so that lists of several lengths can be read alike.
 NANO = 1e9
 
 
