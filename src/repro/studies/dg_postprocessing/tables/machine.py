@@ -36,7 +36,8 @@ def machine(campaign: Campaign, published: Published) -> Table:
         if item["quantity"] == "model":
             continue
         value = measured.get(item["quantity"])
-        cell = Cell(notes=(NOT_SAID,)) if value is None else Cell(value, f"{value:.0f}" if value.is_integer() else digits(value))
+        text = "" if value is None else f"{value:.0f}" if value.is_integer() else digits(value)
+        cell = Cell(notes=(NOT_SAID,)) if value is None else Cell(value, text)
         head = Cell(item["quantity"]), Cell(item["unit"])
         rows.append((*head, *(Cell(float(item[key]), item[key]) for key in ("cpu", "value")), cell))
     caption = [
