@@ -80,7 +80,7 @@ def compiling(study: str, key: str, target: Target, kernels: Path, modules: Path
         (manifest_path(target.name, study, key, modules),),
         {
             "compiler": compiler_identity(target),
-            "templates": _templates(kernels, (study, "sparse", "dialects")),
+            "templates": _templates(kernels, (study, "sparse", "filtering", "dialects")),
             "packages": _versions(RENDERING),
             "code": _compiling_code(study),
         },

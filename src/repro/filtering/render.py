@@ -60,4 +60,4 @@ def render_siac(templates: Path, module: str, target: Target, owner: str) -> str
         "n_t": N_T[target.dialect],
         "field_counts": FIELDS,
     }
-    return render_template(templates, f"siac/{kernels}.j2", **names)
+    return render_template(templates, f"filtering/{kernels}.j2", **names)
