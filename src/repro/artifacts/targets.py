@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column
 from repro.artifacts.published import Record
+
+
+class Number(NamedTuple):
+    """What was measured of one case: the number, the case's name, and what is to be said of it."""
+
+    value: float
+    case: str
+    notes: tuple[str, ...] = ()
 
 
 def target_columns(campaign: Campaign) -> tuple[Column, ...]:
@@ -20,10 +31,54 @@ def target_columns(campaign: Campaign) -> tuple[Column, ...]:
     )
 
 
-def target_heads(item: Record, at_most: bool) -> tuple[Cell, Cell]:
-    """Return what is wanted: in words, and the number, which may not be exceeded or is to be reached."""
-    limit = "≤" if at_most else "≥"
-    return Cell(item["what"].replace("'", "’")), Cell(float(item["wanted"]), f"{limit} {item['wanted']}")
+def target_line(
+    item: Record,
+    numbers: Sequence[Number],
+    *,
+    at_most: bool,
+    statistic: Callable[[Iterable[float]], float | None] | None = None,
+    cases: int | None = None,
+    missing: str = "",
+    notes: tuple[str, ...] = (),
+) -> tuple[Cell, ...]:
+    """Return the line of a target, the cells of `target_columns`.
+
+    Parameters
+    ----------
+    item
+        The target: what it is of, and the number that is wanted.
+    numbers
+        What was measured, case by case.
+    at_most
+        Whether the wanted number may not be exceeded, or else is to be reached.
+    statistic
+        What is wanted of the numbers; None: the worst of them.
+    cases
+        How many numbers are wanted; None: as many as there are.
+    missing
+        Which cases have none, and why.
+    notes
+        What is to be said of the number.
+    """
+    wanted, limit = float(item["wanted"]), "≤" if at_most else "≥"
+    heads = Cell(item["what"].replace("'", "’")), Cell(wanted, f"{limit} {item['wanted']}")
+    if not numbers:
+        return (*heads, Cell(), Cell(None, " "), Cell(0), Cell(), Cell(missing))
+    worst = (max if at_most else min)(numbers, key=lambda number: number.value)
+    of_all = statistic(number.value for number in numbers) if statistic else None
+    value = worst.value if of_all is None else of_all
+    reached = value <= wanted if at_most else value >= wanted
+    partly = cases is not None and missing != ""
+    return (
+        *heads,
+        Cell(value, f"{value:.2f}", notes),
+        Cell("yes" if reached else "no"),
+        Cell(len(numbers), f"{len(numbers)} of {cases}", (f"no number of {missing}",))
+        if partly
+        else Cell(len(numbers)),
+        Cell(worst.value, f"{worst.value:.2f}"),
+        Cell(worst.case, notes=worst.notes),
+    )
 
 
 def rehearsal(campaign: Campaign) -> str:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from repro.artifacts.data import Campaign
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published, Record
+from repro.artifacts.targets import Number
 from repro.studies.dg_postprocessing.filter_times import DEGREES, ELEMENT, OURS, Filtering, all_fields
 from repro.studies.dg_postprocessing.paper import COUNTED_DEGREE
 from repro.studies.dg_postprocessing.shared_cells import MILLI
@@ -21,13 +22,6 @@ MANY = 16
 SHOWN = 5
 NumberOf = Callable[[Filtering, Published], float | None]
 Wanted = Callable[[Record], bool]
-
-
-class Number(NamedTuple):
-    """What was measured of one field: the number, and the field's name."""
-
-    value: float
-    case: str
 
 
 class Measured(NamedTuple):

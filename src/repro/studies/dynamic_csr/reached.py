@@ -13,6 +13,7 @@ from repro.artifacts.data import Campaign
 from repro.artifacts.lineup import ABBREVIATIONS, Line, ours
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
+from repro.artifacts.targets import Number
 from repro.studies.dynamic_csr.device_times import devices_of
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of, timed
 from repro.studies.dynamic_csr.printed import facts_of
@@ -33,14 +34,6 @@ RANDOM = "large/sweep_uniform"
 #: The largest batches that a rebuild is held against.
 MOST_REBUILT = 30_000
 BILLION, MICRO = 1e9, 1e6
-
-
-class Number(NamedTuple):
-    """What was measured of one case: the number, the case's name, and what is to be said of it."""
-
-    value: float
-    case: str
-    notes: tuple[str, ...] = ()
 
 
 class Measured(NamedTuple):

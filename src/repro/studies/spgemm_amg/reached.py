@@ -11,6 +11,7 @@ from repro.artifacts.case import Timed
 from repro.artifacts.data import Campaign
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
+from repro.artifacts.targets import Number
 from repro.studies.spgemm_amg.paper import PRODUCTS
 from repro.studies.spgemm_amg.shared_cells import MILLI
 from repro.studies.spgemm_amg.times import (
@@ -27,14 +28,6 @@ from repro.studies.spgemm_amg.times import (
 LARGEST = ("poisson/27pt_128",)
 LARGE = ("poisson/5pt_1024", "poisson/9pt_1024", "poisson/7pt_128")
 SMALL = ("poisson/5pt_512", "poisson/9pt_512", "poisson/7pt_64", "poisson/27pt_64")
-
-
-class Number(NamedTuple):
-    """What was measured of one case: the number, the case's name, and what is to be said of it."""
-
-    value: float
-    case: str
-    notes: tuple[str, ...] = ()
 
 
 class Missing(NamedTuple):

@@ -9,7 +9,7 @@ from repro.artifacts.document import Cell, Table
 from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
-from repro.artifacts.targets import rehearsal, target_columns, target_heads
+from repro.artifacts.targets import rehearsal, target_columns, target_line
 from repro.studies.dg_postprocessing.filter_times import CLOCK, HOST, all_fields
 from repro.studies.dg_postprocessing.paper import STUDY
 from repro.studies.dg_postprocessing.reached import QUANTITIES, Measured, gather
@@ -43,21 +43,11 @@ def targets(campaign: Campaign, published: Published) -> Table:
 def _row(item: Record, measured: Measured) -> tuple[Cell, ...]:
     """Return the line of a target."""
     quantity = QUANTITIES[item["quantity"]]
-    wanted = float(item["wanted"])
-    heads = target_heads(item, quantity.at_most)
-    missing = one_line(measured.why_not, MOST)
-    if not measured.numbers:
-        return (*heads, Cell(), Cell(None, " "), Cell(0), Cell(), Cell(missing))
-    worst = (max if quantity.at_most else min)(measured.numbers, key=lambda number: number.value)
-    value = median(number.value for number in measured.numbers) if quantity.statistic == "median" else worst.value
-    reached = value <= wanted if quantity.at_most else value >= wanted
-    notes = (f"no number of {missing}",) if missing else ()
-    count = len(measured.numbers)
-    return (
-        *heads,
-        Cell(value, f"{value:.2f}"),
-        Cell("yes" if reached else "no"),
-        Cell(count, f"{count} of {measured.cases}" if missing else str(count), notes),
-        Cell(worst.value, f"{worst.value:.2f}"),
-        Cell(worst.case),
+    return target_line(
+        item,
+        measured.numbers,
+        at_most=quantity.at_most,
+        statistic=median if quantity.statistic == "median" else None,
+        cases=measured.cases,
+        missing=one_line(measured.why_not, MOST),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from statistics import fmean, median
 
 from repro.artifacts.data import Campaign
@@ -10,13 +10,13 @@ from repro.artifacts.document import Cell, Table
 from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
-from repro.artifacts.targets import rehearsal, target_columns, target_heads
+from repro.artifacts.targets import rehearsal, target_columns, target_line
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of
 from repro.studies.dynamic_csr.paper import STUDY
 from repro.studies.dynamic_csr.product_times import CLOCK as PRODUCT_CLOCK
 from repro.studies.dynamic_csr.reached import QUANTITIES, Measured, gather
 
-STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median}
+STATISTICS: Mapping[str, Callable[[Iterable[float]], float]] = {"mean": fmean, "median": median}
 
 
 @table(STUDY, "table-targets", title="Targets, and what was reached", numbering="ours")
@@ -44,19 +44,11 @@ def targets(campaign: Campaign, published: Published) -> Table:
 def _row(item: Record, measured: Measured) -> tuple[Cell, ...]:
     """Return the line of a target."""
     quantity = QUANTITIES[item["quantity"]]
-    wanted = float(item["wanted"])
-    heads = target_heads(item, quantity.at_most)
-    if not measured.numbers:
-        return (*heads, Cell(), Cell(None, " "), Cell(0), Cell(), Cell(measured.missing))
-    worst = (max if quantity.at_most else min)(measured.numbers, key=lambda number: number.value)
-    statistic = STATISTICS.get(quantity.statistic)
-    value = statistic([number.value for number in measured.numbers]) if statistic else worst.value
-    reached = value <= wanted if quantity.at_most else value >= wanted
-    return (
-        *heads,
-        Cell(value, f"{value:.2f}", measured.notes),
-        Cell("yes" if reached else "no"),
-        Cell(len(measured.numbers)),
-        Cell(worst.value, f"{worst.value:.2f}"),
-        Cell(worst.case, notes=worst.notes),
+    return target_line(
+        item,
+        measured.numbers,
+        at_most=quantity.at_most,
+        statistic=STATISTICS.get(quantity.statistic),
+        missing=measured.missing,
+        notes=measured.notes,
     )

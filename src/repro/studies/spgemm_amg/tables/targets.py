@@ -8,7 +8,7 @@ from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.numbers import geometric_mean
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
-from repro.artifacts.targets import rehearsal, target_columns, target_heads
+from repro.artifacts.targets import rehearsal, target_columns, target_line
 from repro.studies.spgemm_amg.paper import STUDY
 from repro.studies.spgemm_amg.reached import QUANTITIES, Measured, gather
 from repro.studies.spgemm_amg.times import EVENT, HOST, precision_of
@@ -39,22 +39,11 @@ def targets(campaign: Campaign, published: Published) -> Table:
 def _row(item: Record, measured: Measured) -> tuple[Cell, ...]:
     """Return the line of a target."""
     quantity = QUANTITIES[item["quantity"]]
-    wanted = float(item["wanted"])
-    heads = target_heads(item, quantity.at_most)
-    missing = one_line(measured.why_not, MOST)
-    if not measured.numbers:
-        return (*heads, Cell(), Cell(None, " "), Cell(0), Cell(), Cell(missing))
-    worst = (max if quantity.at_most else min)(measured.numbers, key=lambda number: number.value)
-    mean = geometric_mean(number.value for number in measured.numbers)
-    value = mean if quantity.statistic == "mean" and mean is not None else worst.value
-    reached = value <= wanted if quantity.at_most else value >= wanted
-    notes = (f"no number of {missing}",) if missing else ()
-    count = len(measured.numbers)
-    return (
-        *heads,
-        Cell(value, f"{value:.2f}"),
-        Cell("yes" if reached else "no"),
-        Cell(count, f"{count} of {measured.cases}" if missing else str(count), notes),
-        Cell(worst.value, f"{worst.value:.2f}"),
-        Cell(worst.case, notes=worst.notes),
+    return target_line(
+        item,
+        measured.numbers,
+        at_most=quantity.at_most,
+        statistic=geometric_mean if quantity.statistic == "mean" else None,
+        cases=measured.cases,
+        missing=one_line(measured.why_not, MOST),
     )
