@@ -68,14 +68,13 @@ def target_line(
     of_all = statistic(number.value for number in numbers) if statistic else None
     value = worst.value if of_all is None else of_all
     reached = value <= wanted if at_most else value >= wanted
-    partly = cases is not None and missing != ""
+    count = len(numbers)
+    partly = Cell(count, f"{count} of {cases}", (f"no number of {missing}",))
     return (
         *heads,
         Cell(value, f"{value:.2f}", notes),
         Cell("yes" if reached else "no"),
-        Cell(len(numbers), f"{len(numbers)} of {cases}", (f"no number of {missing}",))
-        if partly
-        else Cell(len(numbers)),
+        partly if missing and cases is not None else Cell(count),
         Cell(worst.value, f"{worst.value:.2f}"),
         Cell(worst.case, notes=worst.notes),
     )

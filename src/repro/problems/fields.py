@@ -10,12 +10,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pydantic
 
-from repro.errors import ReproError
 from repro.galerkin.basis import mode_count
 from repro.galerkin.projection import project
 from repro.problems.assembled import Floats
 from repro.problems.field import Field
-from repro.problems.generated import Seed, wrong_parameters
+from repro.problems.generated import Seed, computed
 from repro.problems.triangulations import Mesh, delaunay_square, kuhn_cube, structured_square
 
 #: The largest degree of a field: more is a question of registers and memory that nobody has asked.
@@ -83,14 +82,7 @@ def generate_field(kind: str, **parameters: Any) -> Field:
     ReproError
         Unknown kind, unknown parameter, or a value of the wrong type or out of range; every one is named.
     """
-    if kind not in FIELD_KINDS:
-        raise ReproError(
-            "unknown kind of generated field", expected=f"one of {', '.join(sorted(FIELD_KINDS))}", actual=kind
-        )
-    try:
-        return FIELD_KINDS[kind].build(**parameters)
-    except pydantic.ValidationError as error:
-        raise wrong_parameters("field", kind, error) from None
+    return computed("field", FIELD_KINDS, kind, parameters)
 
 
 def size_of(kind: str, parameters: Mapping[str, Any]) -> tuple[int, int] | None:

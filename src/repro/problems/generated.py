@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from pydantic import Field, ValidationError, validate_call
@@ -21,6 +21,7 @@ from repro.problems.lookalike import REACH, assemble_lookalike
 from repro.problems.row_lengths import Wanted
 from repro.problems.stencils import Coefficients, assemble_arrow, assemble_diffusion, draw_field
 
+T_co = TypeVar("T_co", covariant=True)
 Count = Annotated[int, Field(ge=2, le=2000)]
 Circle = Annotated[int, Field(ge=3, le=20000)]
 Cells = tuple[Count, Count, Count]
@@ -33,6 +34,13 @@ Ratio = Annotated[float, Field(gt=-1, lt=0.5)]
 # Few large hubs and many small ones, with about 340 to 40 and 250 to 15 neighbours
 HUBS_3D = (8, 7, *(6,) * 2, *(5,) * 4, *(4,) * 12, *(3,) * 100)
 HUBS_2D = (64, *(32,) * 2, *(16,) * 6, *(8,) * 24, *(4,) * 80)
+
+
+class Computes(Protocol[T_co]):
+    """A kind of what is generated: what computes it, by keyword parameters only, checked on every call."""
+
+    @property
+    def build(self) -> Callable[..., T_co]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -69,18 +77,35 @@ def generate(kind: str, **parameters: Any) -> Assembled:
     ReproError
         Unknown kind, unknown parameter, or a value of the wrong type or out of range; every one is named.
     """
-    if kind not in KINDS:
-        raise ReproError(
-            "unknown kind of generated problem", expected=f"one of {', '.join(sorted(KINDS))}", actual=kind
-        )
+    return computed("problem", KINDS, kind, parameters)
+
+
+def computed(what: str, kinds: Mapping[str, Computes[T_co]], kind: str, parameters: Mapping[str, Any]) -> T_co:
+    """Return what a kind computes from parameters.
+
+    Parameters
+    ----------
+    what
+        What messages call it.
+    kinds
+        All that there are.
+
+    Raises
+    ------
+    ReproError
+        As `generate`.
+    """
+    if kind not in kinds:
+        known = ", ".join(sorted(kinds))
+        raise ReproError(f"unknown kind of generated {what}", expected=f"one of {known}", actual=kind)
     try:
-        return KINDS[kind].build(**parameters)
+        return kinds[kind].build(**parameters)
     except ValidationError as error:
-        raise wrong_parameters("problem", kind, error) from None
+        raise _wrong_parameters(what, kind, error) from None
 
 
-def wrong_parameters(what: str, kind: str, error: ValidationError) -> ReproError:
-    """Return the error that names every wrong parameter of a generated problem or field of a kind."""
+def _wrong_parameters(what: str, kind: str, error: ValidationError) -> ReproError:
+    """Return the error that names every wrong parameter."""
     wrong = []
     for item in error.errors():
         unknown = item["type"] == "unexpected_keyword_argument"

@@ -16,6 +16,7 @@ from repro.filtering.direct import Direct, PerElement, PerPoint, Points, Stencil
 from repro.filtering.rows import FilterMatrix, Rows, Size
 from repro.sparse.built import Built
 from repro.sparse.launches import Launches
+from repro.sparse.verify import NAN_BYTE
 from repro.sparse.work import reserve
 from repro.studies.dg_postprocessing.filter_id import FilterId
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters
@@ -26,8 +27,6 @@ Floats = NDArray[np.float64]
 SHARE = 0.8
 #: Fields of a product that are timed.
 FIELDS = (1, 4, 16)
-#: Every bit of a byte set: of eight of them a number that is none.
-NAN_BYTE = 0xFF
 
 
 def _nothing() -> Floats:
@@ -35,16 +34,22 @@ def _nothing() -> Floats:
 
 
 class Guarded(Launches):
-    """Launches whose memory for results lies between guard zones."""
+    """Launches whose memory for results lies between guard zones.
+
+    Attributes
+    ----------
+    held
+        Gives all of it back.
+    """
 
     def __init__(self, workspace: Workspace, built: Mapping[str, Built], held: ExitStack) -> None:
         super().__init__(workspace.device, lambda module: built[module].program(workspace), held)
-        self._guards, self._stack = workspace.guards, held
+        self._guards, self.held = workspace.guards, held
 
     def numbers(self, count: int, dtype: DTypeLike) -> Buffer:
         """Return memory for so many numbers of a type, between guard zones, until the end."""
         nbytes = max(count, 1) * np.dtype(dtype).itemsize
-        return reserve(self._stack, self.device, self._guards, nbytes, "what is filtered")
+        return reserve(self.held, self.device, self._guards, nbytes, "what is filtered")
 
 
 class OfField(Filters):
@@ -81,7 +86,7 @@ class OfField(Filters):
             self.bind(Guarded(workspace, self._built, held), operands)
             self._held = held.pop_all()
 
-    def bind(self, launches: Launches, operands: DgOperands) -> None:
+    def bind(self, launches: Guarded, operands: DgOperands) -> None:
         """Set `launch`."""
         raise NotImplementedError
 
@@ -114,7 +119,7 @@ class FieldFilter(OfField, Candidate):
         """What is tried."""
         return {**super().columns, **self.id.columns, "what": "filter", "space": self.space}
 
-    def bind(self, launches: Launches, operands: DgOperands) -> None:
+    def bind(self, launches: Guarded, operands: DgOperands) -> None:
         """Sort points and triangles into cells, and bind the kernel."""
         mesh, id = operands.mesh, self.id
         stencil = Stencil(mesh, operands.degree, operands.scale)
@@ -196,7 +201,7 @@ class MakeMatrix(OfMatrix):
         """What it is."""
         return {**super().columns, "what": self.what}
 
-    def bind(self, launches: Launches, operands: DgOperands) -> None:
+    def bind(self, launches: Guarded, operands: DgOperands) -> None:
         """Look whether there is room, and bind the making of it."""
         rows = self.rows(launches, operands)
         self.counted(launches, operands, rows)
@@ -248,12 +253,10 @@ class ApplyMatrix(OfMatrix):
         """What it is."""
         return {**super().columns, "what": "apply", "fields": self.fields}
 
-    def bind(self, launches: Launches, operands: DgOperands) -> None:
+    def bind(self, launches: Guarded, operands: DgOperands) -> None:
         """Make the matrix, and bind the product."""
         rows = self.rows(launches, operands)
-        held = ExitStack()
-        launches.keep(_Closing(held))
-        matrix = rows.make(self.counted(launches, operands, rows), held)
+        matrix = rows.make(self.counted(launches, operands, rows), launches.held)
         shape = len(operands.points), self.fields
         modes = launches.upload(np.ascontiguousarray(np.repeat(operands.modes[:, :, None], self.fields, axis=2)))
         values = launches.numbers(shape[0] * shape[1], np.float64)
@@ -265,17 +268,6 @@ class ApplyMatrix(OfMatrix):
     def result(self) -> Floats:
         """Wait, and return the filtered fields, which are all the same."""
         return self._read()
-
-
-class _Closing:
-    """What is closed when it is released."""
-
-    def __init__(self, held: ExitStack) -> None:
-        self._held = held
-
-    def release(self) -> None:
-        """Close it."""
-        self._held.close()
 
 
 def of_matrix(built: Mapping[str, Built]) -> list[OfMatrix]:

@@ -16,6 +16,7 @@ from repro.bench.workspace import Workspace
 from repro.devices.base import Buffer
 from repro.sparse.built import Built
 from repro.sparse.operands import x_on, y_on
+from repro.sparse.verify import NAN_BYTE
 from repro.sparse.work import Work
 from repro.studies.dynamic_csr.coordinates import Entries
 from repro.studies.dynamic_csr.operands import GraphOperands, Rebuilds, operands_of
@@ -27,7 +28,6 @@ What = Literal[Alone, "iterate"]
 Order = Literal["sorted", "any"]
 #: The order of entries that come in any order.
 SEED = 20170501
-NAN_BYTE = 0xFF
 
 
 Run = Callable[[], None]

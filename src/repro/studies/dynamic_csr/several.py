@@ -23,6 +23,7 @@ from repro.sparse.built import Built
 from repro.sparse.dynamic.product import Run
 from repro.sparse.dynamic.render import PEERS
 from repro.sparse.kernels import N_T
+from repro.sparse.verify import NAN_BYTE
 from repro.studies.dynamic_csr.distributed import SCHEDULE, Distributed
 from repro.studies.dynamic_csr.nccl import versions
 from repro.studies.dynamic_csr.operands import GraphOperands, OverDevices, operands_of
@@ -38,7 +39,6 @@ KIND = "several"
 STEPS = (1, 10)
 #: The vector that overlapped products leave the share of their own columns in.
 SCRATCH = 4
-NAN_BYTE = 0xFF
 
 
 class Several(OverDevices):
