@@ -10,11 +10,12 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.devices.base import Argument, Buffer
+from repro.devices.base import Argument, Buffer, Device
 from repro.errors import ReproError
 from repro.filtering.grids import Grid, grid_of_points, grid_of_triangles
 from repro.filtering.kernel import kernel
 from repro.filtering.patches import Patches, patches_of
+from repro.filtering.render import BATCH
 from repro.filtering.triangulation import Triangulation
 from repro.galerkin.basis import exponents, mode_count, to_monomials
 from repro.sparse.kernels import Kernels, in_order
@@ -100,6 +101,20 @@ class Stencil:
         none = np.zeros(len(self.mesh.triangles), np.int32)
         return none if self.clockwise is None else self.clockwise.astype(np.int32)
 
+    def geometry(self, order: NDArray[np.integer]) -> Floats:
+        """Return what kernels are told of triangles in some order, float64 `(16, t)`.
+
+        x and y of three corners; for each edge, from one corner to the next, what a coordinate of its first corner, in
+        kernel coordinates, is multiplied by for the share of the edge at which that coordinate is 0, along x and y; the
+        sides of the box, along x and y. An edge along an axis has no such share: 0.
+        """
+        corners = self.mesh.corners[order]
+        falls = corners - np.roll(corners, -1, axis=1)
+        shares = np.divide(self.scale, falls, out=np.zeros_like(falls), where=falls != 0)
+        box = np.stack([corners.min(axis=1), corners.max(axis=1)], axis=2)
+        parts = [part.reshape(len(corners), -1) for part in (corners, shares, box)]
+        return np.ascontiguousarray(np.concatenate(parts, axis=1).T)
+
     @cached_property
     def _widest(self) -> float:
         """The longest side of a triangle's bounding box."""
@@ -136,6 +151,12 @@ class Stencil:
                 todo="take a larger scale, or a way that clips: per point or per element, without a matrix",
             )
         return self
+
+
+def batch_of(points: int, degree: int, device: Device, blocks: int, threads: int) -> np.int32:
+    """Return how many points a warp takes at a time: the more the fuller its queues, and no warp without any."""
+    warps = blocks * max(threads // device.target.warp, 1)
+    return np.int32(min(max(points // warps, 1), BATCH[degree]))
 
 
 class Cells:
@@ -197,7 +218,7 @@ class Field:
         self._launches, self._stencil, self.order = launches, stencil, order
         mesh, self.count = stencil.mesh, len(order)
         self._modes = mode_count(stencil.degree, 2)
-        self.corners = launches.upload(np.ascontiguousarray(mesh.corners[order].reshape(-1, 6).T))
+        self.corners = launches.upload(stencil.geometry(order))
         self._members = launches.upload(np.asarray(order, np.int32))
         self._clockwise = launches.upload(stencil.exchanged)
         self._basis = launches.upload(stencil.functions(basis))
@@ -316,11 +337,13 @@ class PerPoint(Direct):
         cells = Cells(launches, grid_of_triangles(stencil.mesh, size))
         self.field = Field(launches, stencil, cells.grid.members, basis)
         kernels = Kernels(launches.device, launches.load(f"{way}-p{stencil.degree}"))
+        blocks = blocks or launches.device.n_s * BLOCKS[launches.device.backend]
+        batch = [batch_of(points.count, stencil.degree, launches.device, blocks, threads)] if way == "edges" else []
         self.launch = kernels.blocks(
             f"{way}_t{threads}",
-            blocks or launches.device.n_s * BLOCKS[launches.device.backend],
+            blocks,
             [
-                np.int32(points.count), points.x, points.y, *stencil.arguments, *cells.arguments,
+                np.int32(points.count), *batch, points.x, points.y, *stencil.arguments, *cells.arguments,
                 *map(float, cells.grid.reach), np.int32(self.field.count), self.field.corners,
                 self.field.coefficients, launches.upload(stencil.pieces), self.values,
             ],

@@ -22,6 +22,8 @@ DEGREES = (0, 1, 2, 3)
 MODULES = tuple(f"{kernels}-p{degree}" for degree in DEGREES for kernels in KERNELS)
 #: Threads of a block to choose from.
 THREADS = {"cuda": (32, 64, 128, 256), "opencl": (16, 64)}
+#: Points of which a warp has pairs in its queues at a time: as many as keep these full, by the degree.
+BATCH = (8, 8, 4, 2)
 #: Fields that a product takes at a time.
 FIELDS = (1, 2, 4, 8, 16)
 
@@ -56,6 +58,7 @@ def render_siac(templates: Path, module: str, target: Target, owner: str) -> str
         "index": [[powers.index((a, b)) for b in range(degree + 1 - a)] for a in range(degree + 1)],
         "rule": [(*map(float, point), float(weight)) for point, weight in zip(*rule, strict=True)],
         "gauss": [(float(root + 1) / 2, float(weight) / 2) for root, weight in zip(roots, weights, strict=True)],
+        "most_points": BATCH[degree],
         "threads": THREADS[target.dialect],
         "n_t": N_T[target.dialect],
         "field_counts": FIELDS,

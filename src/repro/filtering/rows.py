@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from repro.devices.base import Argument, Buffer
-from repro.filtering.direct import BLOCKS, Cells, Points, Stencil
+from repro.filtering.direct import BLOCKS, Cells, Points, Stencil, batch_of
 from repro.filtering.grids import grid_of_triangles
 from repro.filtering.render import FIELDS
 from repro.galerkin.basis import mode_count
@@ -83,22 +83,22 @@ class Rows:
         order = cells.grid.members
         self._triangles = len(order)
         self._members = launches.upload(order)
-        self._corners = launches.upload(np.ascontiguousarray(stencil.mesh.corners[order].reshape(-1, 6).T))
+        self._geometry = launches.upload(stencil.geometry(order))
         self._clockwise = launches.upload(stencil.exchanged)
         self._basis = launches.upload(stencil.functions(basis))
         self._pieces = launches.upload(stencil.pieces)
         self._kernels = Kernels(launches.device, launches.load(f"rows-p{stencil.degree}"))
         self._blocks = launches.device.n_s * BLOCKS[launches.device.backend]
         self._search: list[Argument] = [
-            np.int32(points.count), points.x, points.y, *stencil.arguments, *cells.arguments,
-            *map(float, cells.grid.reach), np.int32(self._triangles), self._corners,
+            points.x, points.y, *stencil.arguments, *cells.arguments,
+            *map(float, cells.grid.reach), np.int32(self._triangles), self._geometry,
         ]  # fmt: skip
         self._counts = launches.numbers(points.count, np.int32)
 
     def count(self) -> NDArray[np.int64]:
         """Return where each row begins and the last one ends, int64 `(n + 1,)`; rows are in the order of cells."""
         launches, count = self._launches, self._points.count
-        self._kernels.blocks("count", self._blocks, [*self._search, self._counts])()
+        self._kernels.blocks("count", self._blocks, [np.int32(count), *self._search, self._counts])()
         starts = np.zeros(count + 1, np.int64)
         np.cumsum(launches.download(self._counts, count, np.int32), out=starts[1:], dtype=np.int64)
         return starts
@@ -137,8 +137,11 @@ class Rows:
 
     def fill(self, matrix: FilterMatrix) -> Callable[[], None]:
         """Return what queues the making of all entries of a matrix."""
+        batch = batch_of(
+            self._points.count, self._stencil.degree, self._launches.device, self._blocks, self._threads
+        )
         arguments: list[Argument] = [
-            *self._search, self._members, self._clockwise, self._basis, self._pieces,
+            np.int32(self._points.count), batch, *self._search, self._members, self._clockwise, self._basis, self._pieces,
             matrix.starts, np.int64(matrix.size.pairs), matrix.columns, matrix.values,
         ]  # fmt: skip
         return self._kernels.blocks(f"rows_t{self._threads}", self._blocks, arguments, self._threads)
