@@ -101,7 +101,8 @@ def test_its_matrix_is_one_of_scipys(mesh, points, smooth):
     assert abs(matrix - contour_rows(mesh, points, 1)).max() < 1e-13
     modes = drawn(mesh, 1)
     np.testing.assert_allclose(smooth @ modes, matrix @ modes, atol=1e-13)
-    assert smooth.nbytes == smooth.pairs * (4 + 3 * 8) + 61 * 8
+    # columns are shared by the rows of a tile
+    assert smooth.pairs * 3 * 8 < smooth.nbytes < smooth.pairs * (4 + 3 * 8) + 61 * 8
     assert matrix.nnz <= 3 * smooth.pairs  # images of a triangle are added up
     with pytest.raises(ReproError, match="to_scipy"):
         smooth.rmatvec(np.ones(60))

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device
 from repro.errors import ReproError
-from repro.filtering.grids import Grid, grid_of_points, grid_of_triangles
+from repro.filtering.grids import Grid, grid_of_points, grid_of_triangles, tiles_of
 from repro.filtering.kernel import kernel
 from repro.filtering.patches import Patches, patches_of
-from repro.filtering.render import BATCH
+from repro.filtering.render import TILE_ROWS
 from repro.filtering.triangulation import Triangulation
 from repro.galerkin.basis import exponents, mode_count, to_monomials
 from repro.sparse.kernels import Kernels, in_order
@@ -26,6 +26,8 @@ Floats = NDArray[np.float64]
 ROUNDING = 1e-11
 #: Blocks for each multiprocessor: points are taken in steps of the grid.
 BLOCKS = {"cuda": 16, "opencl": 4}
+#: Warps for each multiprocessor that are given something to do, tiles permitting.
+WARPS = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,12 +108,13 @@ class Stencil:
 
         x and y of three corners; for each edge, from one corner to the next, what a coordinate of its first corner, in
         kernel coordinates, is multiplied by for the share of the edge at which that coordinate is 0, along x and y; the
-        sides of the box, along x and y. An edge along an axis has no such share: 0.
+        middle of the box, x and y, and half of its sides. An edge along an axis has no such share: 0.
         """
         corners = self.mesh.corners[order]
         falls = corners - np.roll(corners, -1, axis=1)
         shares = np.divide(self.scale, falls, out=np.zeros_like(falls), where=falls != 0)
-        box = np.stack([corners.min(axis=1), corners.max(axis=1)], axis=2)
+        low, high = corners.min(axis=1), corners.max(axis=1)
+        box = np.stack([(high + low) / 2, (high - low) / 2], axis=1)
         parts = [part.reshape(len(corners), -1) for part in (corners, shares, box)]
         return np.ascontiguousarray(np.concatenate(parts, axis=1).T)
 
@@ -153,10 +156,9 @@ class Stencil:
         return self
 
 
-def batch_of(points: int, degree: int, device: Device, blocks: int, threads: int) -> np.int32:
-    """Return how many points a warp takes at a time: the more the fuller its queues, and no warp without any."""
-    warps = blocks * max(threads // device.target.warp, 1)
-    return np.int32(min(max(points // warps, 1), BATCH[degree]))
+def rows_of_tiles(points: int, device: Device) -> int:
+    """Return how many points a warp takes at a time: the more the fuller its queues, but no warp without any."""
+    return min(max(points // (device.n_s * WARPS), 1), TILE_ROWS)
 
 
 class Cells:
@@ -197,6 +199,12 @@ class Points:
         there = mesh.wrapped(points)[self.order]
         self.count = len(there)
         self.x, self.y = (launches.upload(np.ascontiguousarray(there[:, axis])) for axis in range(2))
+        self._launches = launches
+
+    def tiles(self, rows: int) -> list[Argument]:
+        """Return what kernels are told of tiles of so many points: how many there are, and where they begin."""
+        starts = tiles_of(self.cells.grid, rows)
+        return [np.int32(len(starts) - 1), self._launches.upload(starts)]
 
 
 class Field:
@@ -338,12 +346,14 @@ class PerPoint(Direct):
         self.field = Field(launches, stencil, cells.grid.members, basis)
         kernels = Kernels(launches.device, launches.load(f"{way}-p{stencil.degree}"))
         blocks = blocks or launches.device.n_s * BLOCKS[launches.device.backend]
-        batch = [batch_of(points.count, stencil.degree, launches.device, blocks, threads)] if way == "edges" else []
+        many = [np.int32(points.count)]
+        if way == "edges":
+            many = points.tiles(rows_of_tiles(points.count, launches.device))
         self.launch = kernels.blocks(
             f"{way}_t{threads}",
             blocks,
             [
-                np.int32(points.count), *batch, points.x, points.y, *stencil.arguments, *cells.arguments,
+                *many, points.x, points.y, *stencil.arguments, *cells.arguments,
                 *map(float, cells.grid.reach), np.int32(self.field.count), self.field.corners,
                 self.field.coefficients, launches.upload(stencil.pieces), self.values,
             ],

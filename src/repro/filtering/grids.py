@@ -116,6 +116,22 @@ def _grid(mesh: Triangulation, positions: Floats, size: float, reach: Floats) ->
     return Grid(mesh.lower, (int(shape[0]), int(shape[1])), inverse, starts, members, reach)
 
 
+def tiles_of(grid: Grid, rows: int) -> NDArray[np.int32]:
+    """Return where tiles of so many members or fewer begin, in a row of cells each, and the last one ends.
+
+    Returns
+    -------
+    ndarray
+        int32 `(tiles + 1,)`, places in `grid.members`. A tile does not go on in the next row of cells, whose first cell is
+        far from the last one.
+    """
+    begins = grid.starts[:: grid.shape[0]].astype(np.int64)
+    tiles = -(-np.diff(begins) // rows)
+    first = np.repeat(np.cumsum(tiles) - tiles, tiles)
+    starts = np.repeat(begins[:-1], tiles) + rows * (np.arange(len(first)) - first)
+    return np.append(starts, begins[-1]).astype(np.int32)
+
+
 def count_tests(mesh: Triangulation, points: Floats, degree: int) -> tuple[int, int]:
     """Count the intersection tests of both algorithms by the text's bounds (King 2017, eq. 3.1, Table 3.1).
 

@@ -22,8 +22,8 @@ DEGREES = (0, 1, 2, 3)
 MODULES = tuple(f"{kernels}-p{degree}" for degree in DEGREES for kernels in KERNELS)
 #: Threads of a block to choose from.
 THREADS = {"cuda": (32, 64, 128, 256), "opencl": (16, 64)}
-#: Points of which a warp has pairs in its queues at a time: as many as keep these full, by the degree.
-BATCH = (8, 8, 4, 2)
+#: Rows of a tile at most: neighbouring points that a warp has at a time, and rows of the matrix that share columns.
+TILE_ROWS = 16
 #: Fields that a product takes at a time.
 FIELDS = (1, 2, 4, 8, 16)
 
@@ -58,9 +58,10 @@ def render_siac(templates: Path, module: str, target: Target, owner: str) -> str
         "index": [[powers.index((a, b)) for b in range(degree + 1 - a)] for a in range(degree + 1)],
         "rule": [(*map(float, point), float(weight)) for point, weight in zip(*rule, strict=True)],
         "gauss": [(float(root + 1) / 2, float(weight) / 2) for root, weight in zip(roots, weights, strict=True)],
-        "most_points": BATCH[degree],
+        "tile_rows": TILE_ROWS,
         "threads": THREADS[target.dialect],
         "n_t": N_T[target.dialect],
-        "field_counts": FIELDS,
+        # pairs of fields are loaded at once where they begin at such a pair
+        "products": [(fields, paired) for fields in FIELDS for paired in (False, True) if fields > 2 or not paired],
     }
     return render_template(templates, f"filtering/{kernels}.j2", **names)

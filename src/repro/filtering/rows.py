@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from repro.devices.base import Argument, Buffer
-from repro.filtering.direct import BLOCKS, Cells, Points, Stencil, batch_of
-from repro.filtering.grids import grid_of_triangles
-from repro.filtering.render import FIELDS
+from repro.filtering.direct import BLOCKS, Cells, Points, Stencil
+from repro.filtering.grids import grid_of_triangles, tiles_of
+from repro.filtering.render import FIELDS, TILE_ROWS
 from repro.galerkin.basis import mode_count
 from repro.sparse.kernels import Kernels, in_order
 from repro.sparse.launches import Launches
 
 Floats = NDArray[np.float64]
-#: Of an entry: its column, and each of its values.
-COLUMN_BYTES, VALUE_BYTES, START_BYTES = 4, 8, 8
+#: Of a column of a tile, of each of an entry's values, and of a tile.
+COLUMN_BYTES, VALUE_BYTES, TILE_BYTES = 6, 8, 20
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,46 @@ class Size:
         Rows, and entries of all rows, a triangle each.
     modes
         Values of an entry.
+    columns, tiles
+        Tiles of rows, and the columns of all tiles.
     """
 
     points: int
     pairs: int
     modes: int
+    columns: int
+    tiles: int
 
     @property
     def nbytes(self) -> int:
         """Bytes on a device."""
-        return self.pairs * (COLUMN_BYTES + VALUE_BYTES * self.modes) + (self.points + 1) * START_BYTES
+        return VALUE_BYTES * self.modes * self.pairs + COLUMN_BYTES * self.columns + TILE_BYTES * (self.tiles + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the tiles of a filter's matrix begin, and the last one ends.
+
+    Attributes
+    ----------
+    rows
+        int32 `(tiles + 1,)`, its rows, in the order of cells.
+    columns, entries
+        int64 `(tiles + 1,)`.
+    modes
+        Values of an entry.
+    """
+
+    rows: NDArray[np.int32]
+    columns: NDArray[np.int64]
+    entries: NDArray[np.int64]
+    modes: int
+
+    @property
+    def size(self) -> Size:
+        """How large that is."""
+        points, pairs, columns = (int(starts[-1]) for starts in (self.rows, self.entries, self.columns))
+        return Size(points, pairs, self.modes, columns, len(self.rows) - 1)
 
 
 class Rows:
@@ -89,27 +119,30 @@ class Rows:
         self._pieces = launches.upload(stencil.pieces)
         self._kernels = Kernels(launches.device, launches.load(f"rows-p{stencil.degree}"))
         self._blocks = launches.device.n_s * BLOCKS[launches.device.backend]
+        self._tiles = tiles_of(points.cells.grid, TILE_ROWS)
         self._search: list[Argument] = [
-            points.x, points.y, *stencil.arguments, *cells.arguments,
-            *map(float, cells.grid.reach), np.int32(self._triangles), self._geometry,
+            np.int32(len(self._tiles) - 1), launches.upload(self._tiles), points.x, points.y, *stencil.arguments,
+            *cells.arguments, *map(float, cells.grid.reach), np.int32(self._triangles), self._geometry,
         ]  # fmt: skip
-        self._counts = launches.numbers(points.count, np.int32)
+        self._counts = [launches.numbers(len(self._tiles) - 1, np.int32) for _ in range(2)]
 
-    def count(self) -> NDArray[np.int64]:
-        """Return where each row begins and the last one ends, int64 `(n + 1,)`; rows are in the order of cells."""
-        launches, count = self._launches, self._points.count
-        self._kernels.blocks("count", self._blocks, [np.int32(count), *self._search, self._counts])()
-        starts = np.zeros(count + 1, np.int64)
-        np.cumsum(launches.download(self._counts, count, np.int32), out=starts[1:], dtype=np.int64)
-        return starts
+    def count(self) -> Layout:
+        """Return where tiles begin; rows are in the order of cells."""
+        launches, count = self._launches, len(self._tiles) - 1
+        self._kernels.blocks("count", self._blocks, [*self._search, *self._counts])()
+        columns, entries = (
+            np.concatenate([[0], np.cumsum(launches.download(counts, count, np.int32), dtype=np.int64)])
+            for counts in self._counts
+        )
+        return Layout(self._tiles, columns, entries, mode_count(self._stencil.degree, 2))
 
-    def make(self, starts: NDArray[np.int64], held: ExitStack) -> FilterMatrix:
+    def make(self, layout: Layout, held: ExitStack) -> FilterMatrix:
         """Return the matrix; queues its making.
 
         Parameters
         ----------
-        starts
-            As `count` returns them.
+        layout
+            As `count` returns it.
         held
             Gives the matrix's memory back.
 
@@ -121,13 +154,16 @@ class Rows:
         """
         self._stencil.for_contours()
         own = Launches(self._launches.device, self._launches.load, held)
-        modes, pairs = mode_count(self._stencil.degree, 2), int(starts[-1])
+        size = layout.size
         matrix = FilterMatrix(
-            Size(self._points.count, pairs, modes),
+            size,
             self._triangles,
-            own.upload(starts),
-            own.numbers(pairs, np.int32),
-            own.numbers(modes * pairs, np.float64),
+            own.upload(layout.rows),
+            own.upload(layout.columns),
+            own.upload(layout.entries),
+            own.numbers(size.columns, np.int32),
+            own.numbers(size.columns, np.uint16),
+            own.numbers(size.modes * size.pairs, np.float64),
             own.upload(self._points.order),
             own,
             self._stencil.degree,
@@ -137,12 +173,9 @@ class Rows:
 
     def fill(self, matrix: FilterMatrix) -> Callable[[], None]:
         """Return what queues the making of all entries of a matrix."""
-        batch = batch_of(
-            self._points.count, self._stencil.degree, self._launches.device, self._blocks, self._threads
-        )
         arguments: list[Argument] = [
-            np.int32(self._points.count), batch, *self._search, self._members, self._clockwise, self._basis, self._pieces,
-            matrix.starts, np.int64(matrix.size.pairs), matrix.columns, matrix.values,
+            *self._search, self._members, self._clockwise, self._basis, self._pieces, matrix.column_starts,
+            matrix.entry_starts, np.int64(matrix.size.pairs), matrix.columns, matrix.masks, matrix.values,
         ]  # fmt: skip
         return self._kernels.blocks(f"rows_t{self._threads}", self._blocks, arguments, self._threads)
 
@@ -157,8 +190,12 @@ class FilterMatrix:
         Rows, entries, modes.
     triangles
         Of the mesh.
-    starts, columns, values
-        int64 `(n + 1,)`; int32 `(pairs,)`, triangles; float64 `(m, pairs)`.
+    row_starts, column_starts, entry_starts
+        int32, int64, int64 `(tiles + 1,)`: where the tiles begin, and the last one ends.
+    columns, masks
+        int32, triangles, and uint16, a bit for each row of the tile that has an entry, `(columns,)`.
+    values
+        float64 `(m, pairs)`: column by column, those of the lowest row first.
     order
         int32 `(n,)`, the point that each row is of.
     launches, degree
@@ -167,8 +204,11 @@ class FilterMatrix:
 
     size: Size
     triangles: int
-    starts: Buffer
+    row_starts: Buffer
+    column_starts: Buffer
+    entry_starts: Buffer
     columns: Buffer
+    masks: Buffer
     values: Buffer
     order: Buffer
     launches: Launches
@@ -193,22 +233,26 @@ class FilterMatrix:
         done = 0
         while done < fields:
             at_once = max(number for number in FIELDS if number <= fields - done)
+            paired = "_paired" if at_once > 2 and fields % 2 == 0 else ""
             arguments: list[Argument] = [
-                np.int32(self.size.points), self.starts, np.int64(self.size.pairs), self.columns, self.values,
-                self.order, np.int32(fields), np.int32(done), modes, result,
+                np.int32(self.size.tiles), self.row_starts, self.column_starts, self.entry_starts,
+                np.int64(self.size.pairs), self.columns, self.masks, self.values, self.order,
+                np.int32(fields), np.int32(done), modes, result,
             ]  # fmt: skip
-            runs.append(kernels.blocks(f"apply_f{at_once}", blocks, arguments))
+            runs.append(kernels.blocks(f"apply_f{at_once}{paired}", blocks, arguments))
             done += at_once
         return in_order(runs)
 
     def download(self) -> csr_array:
         """Wait, and return it as a scalar matrix, `(n, t m)`, the same triangle of several images added up."""
-        size, launches = self.size, self.launches
-        starts = launches.download(self.starts, size.points + 1, np.int64)
-        columns = launches.download(self.columns, size.pairs, np.int32)
-        values = launches.download(self.values, size.modes * size.pairs, np.float64).reshape(size.modes, -1)
-        order = launches.download(self.order, size.points, np.int32)
-        rows = np.repeat(order, np.diff(starts))
-        numbers = (columns[:, None].astype(np.int64) * size.modes + np.arange(size.modes)).ravel()
+        size, get = self.size, self.launches.download
+        columns = get(self.columns, size.columns, np.int32).astype(np.int64)
+        masks = get(self.masks, size.columns, np.uint16)
+        values = get(self.values, size.modes * size.pairs, np.float64).reshape(size.modes, -1)
+        tiles = np.repeat(np.arange(size.tiles), np.diff(get(self.column_starts, size.tiles + 1, np.int64)))
+        column, row = np.nonzero(masks[:, None] >> np.arange(TILE_ROWS) & 1)  # in the order of the entries
+        places = get(self.row_starts, size.tiles + 1, np.int32)[tiles[column]] + row
+        rows = get(self.order, size.points, np.int32)[places]
+        numbers = (columns[column, None] * size.modes + np.arange(size.modes)).ravel()
         shape = (size.points, self.triangles * size.modes)
         return csr_array((values.T.ravel(), (np.repeat(rows, size.modes), numbers)), shape=shape)

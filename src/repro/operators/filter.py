@@ -287,12 +287,12 @@ def _made(
     with ExitStack() as passing:
         launches = Launches(runtime.device, load, passing)
         rows = Rows(launches, stencil, Points(launches, stencil.mesh, points), basis)
-        starts = rows.count()
-        size = Size(len(points), int(starts[-1]), mode_count(stencil.degree, 2))
+        layout = rows.count()
+        size = layout.size
         if _as_matrix(runtime, stencil, size, matrix):
             try:
                 with ExitStack() as own:
-                    made = rows.make(starts, own)
+                    made = rows.make(layout, own)
                     runtime.device.synchronize()  # what rows are made of is given back
                     held.enter_context(own.pop_all())
                     return made, size

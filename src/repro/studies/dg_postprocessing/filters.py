@@ -13,7 +13,7 @@ from repro.bench.runnable import Candidate, Clock, Unsupported
 from repro.bench.workspace import Workspace
 from repro.devices.base import Buffer
 from repro.filtering.direct import Direct, PerElement, PerPoint, Points, Stencil
-from repro.filtering.rows import FilterMatrix, Rows, Size
+from repro.filtering.rows import FilterMatrix, Layout, Rows
 from repro.sparse.built import Built
 from repro.sparse.launches import Launches
 from repro.sparse.verify import NAN_BYTE
@@ -168,21 +168,21 @@ class OfMatrix(OfField):
         points = Points(launches, operands.mesh, operands.points, POINT_CELL * operands.mesh.longest)
         return Rows(launches, Stencil(operands.mesh, operands.degree, operands.scale), points, operands.basis)
 
-    def counted(self, launches: Launches, operands: DgOperands, rows: Rows) -> NDArray[np.int64]:
-        """Return where rows begin.
+    def counted(self, launches: Launches, rows: Rows) -> Layout:
+        """Return where tiles begin.
 
         Raises
         ------
         Unsupported
             The matrix is larger than the device's memory.
         """
-        starts = rows.count()
-        size = Size(len(operands.points), int(starts[-1]), operands.modes.shape[1])
+        layout = rows.count()
+        size = layout.size
         self._said |= {"matrix_pairs": size.pairs, "matrix_bytes": size.nbytes}
         free = launches.device.free_bytes()
         if size.nbytes > SHARE * free:
             raise Unsupported(f"the matrix has {size.nbytes / 1e9:.1f} GB, and {free / 1e9:.1f} are free")
-        return starts
+        return layout
 
 
 class MakeMatrix(OfMatrix):
@@ -204,7 +204,7 @@ class MakeMatrix(OfMatrix):
     def bind(self, launches: Guarded, operands: DgOperands) -> None:
         """Look whether there is room, and bind the making of it."""
         rows = self.rows(launches, operands)
-        self.counted(launches, operands, rows)
+        self.counted(launches, rows)
         modes = launches.upload(operands.modes[:, :, None])
         values = launches.numbers(len(operands.points), np.float64)
         self._read = lambda: launches.download(values, len(operands.points), np.float64)
@@ -256,7 +256,7 @@ class ApplyMatrix(OfMatrix):
     def bind(self, launches: Guarded, operands: DgOperands) -> None:
         """Make the matrix, and bind the product."""
         rows = self.rows(launches, operands)
-        matrix = rows.make(self.counted(launches, operands, rows), launches.held)
+        matrix = rows.make(self.counted(launches, rows), launches.held)
         shape = len(operands.points), self.fields
         modes = launches.upload(np.ascontiguousarray(np.repeat(operands.modes[:, :, None], self.fields, axis=2)))
         values = launches.numbers(shape[0] * shape[1], np.float64)
