@@ -15,7 +15,7 @@ from repro.errors import ReproError
 from repro.filtering.grids import Grid, grid_of_points, grid_of_triangles, tiles_of
 from repro.filtering.kernel import kernel
 from repro.filtering.patches import Patches, patches_of
-from repro.filtering.render import TILE_ROWS
+from repro.filtering.render import SUM_ROWS
 from repro.filtering.triangulation import Triangulation
 from repro.galerkin.basis import exponents, mode_count, to_monomials
 from repro.sparse.kernels import Kernels, in_order
@@ -158,7 +158,7 @@ class Stencil:
 
 def rows_of_tiles(points: int, device: Device) -> int:
     """Return how many points a warp takes at a time: the more the fuller its queues, but no warp without any."""
-    return min(max(points // (device.n_s * WARPS), 1), TILE_ROWS)
+    return min(max(points // (device.n_s * WARPS), 1), SUM_ROWS)
 
 
 class Cells:

@@ -20,10 +20,13 @@ KERNELS = ("point", "element", "edges", "rows", "apply")
 DEGREES = (0, 1, 2, 3)
 #: Of each of them one: `edges-p2`.
 MODULES = tuple(f"{kernels}-p{degree}" for degree in DEGREES for kernels in KERNELS)
-#: Threads of a block to choose from.
+#: Threads of a block to choose from; kernels that go around contours have shared memory for no more.
 THREADS = {"cuda": (32, 64, 128, 256), "opencl": (16, 64)}
+CONTOUR_THREADS = {"cuda": (32, 64, 128), "opencl": (16, 64)}
 #: Rows of a tile at most: neighbouring points that a warp has at a time, and rows of the matrix that share columns.
 TILE_ROWS = 16
+#: The same of kernels that sum up: each thread has a sum for each.
+SUM_ROWS = 8
 #: Fields that a product takes at a time.
 FIELDS = (1, 2, 4, 8, 16)
 
@@ -58,8 +61,8 @@ def render_siac(templates: Path, module: str, target: Target, owner: str) -> str
         "index": [[powers.index((a, b)) for b in range(degree + 1 - a)] for a in range(degree + 1)],
         "rule": [(*map(float, point), float(weight)) for point, weight in zip(*rule, strict=True)],
         "gauss": [(float(root + 1) / 2, float(weight) / 2) for root, weight in zip(roots, weights, strict=True)],
-        "tile_rows": TILE_ROWS,
-        "threads": THREADS[target.dialect],
+        "tile_rows": SUM_ROWS if kernels == "edges" else TILE_ROWS,
+        "threads": (CONTOUR_THREADS if kernels in ("edges", "rows") else THREADS)[target.dialect],
         "n_t": N_T[target.dialect],
         # pairs of fields are loaded at once where they begin at such a pair
         "products": [(fields, paired) for fields in FIELDS for paired in (False, True) if fields > 2 or not paired],
