@@ -144,7 +144,8 @@ def test_points_on_vertices_edges_and_knot_lines(any_device, load, way):
     rows, modes = contour_rows(mesh, points, 2, scale=1 / 6), random_modes(mesh, 2)
     result = filtered(any_device, load, way, mesh, points, 2, modes, scale=1 / 6)
     assert (np.abs(result - rows @ modes.ravel()) <= bound_of(rows, modes, mesh, 2)).all()
-    assert result[-1] == result[-1 - len(middles)]  # equal points, equal bits
+    # equal points: their parts are added up by other threads
+    np.testing.assert_allclose(result[-1], result[-1 - len(middles)], rtol=1e-13)
 
 
 @ways
