@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from dg_campaign import Maker
@@ -26,38 +27,58 @@ def micro(id: RegionId) -> float:
     return best * (1 + away) * (1 + 0.02 * abs(id.regions - 8)) * (1 + 0.01 * abs(id.blocks - 4))
 
 
+def target_of(backend: str) -> Target:
+    """Return what the campaign's kernels are made for."""
+    return get_target("sm_90") if backend == "cuda" else CPU
+
+
+def ids_of(degree: int, target: Target) -> list[RegionId]:
+    """Return all kernels of a degree that fit."""
+    return [*papers_space(degree, target), *our_space(degree, target)]
+
+
 class RegionMaker(Maker):
     """Writes the raw folder of a campaign with fields on tetrahedra."""
 
     def __init__(self, root: Path, backend: str = "cuda") -> None:
         super().__init__(root, backend)
-        self.target: Target = get_target("sm_90") if backend == "cuda" else CPU
+        self.target = target_of(backend)
 
-    def ids(self, degree: int) -> list[RegionId]:
-        """Return all kernels of a degree that fit."""
-        return [*papers_space(degree, self.target), *our_space(degree, self.target)]
+    def cubes(
+        self,
+        problem: str,
+        degree: int,
+        cells: int = 6000,
+        weight: float = 1.0,
+        share: float = 1.0,
+        slow: Callable[[RegionId], float] = lambda id: 1.0,
+    ) -> None:
+        """Write all of a field: its record, a search of a share of all kernels, the winners, and what was chosen.
 
-    def cubes(self, problem: str, degree: int, cells: int = 6000, weight: float = 1.0, share: float = 1.0) -> None:
-        """Write all of a field: its record, a search of a share of all kernels, the winners, and what was chosen."""
+        A kernel takes `weight` and what `slow` says of it times as long as `micro` says.
+        """
         modes = {1: 4, 2: 10}[degree]
         quantiles = dict.fromkeys(("min", "q1", "median", "q3", "max", "mean"), 0.1)
         statistics = {"cells": cells, "volume": quantiles, "edge": quantiles, "total_volume": 1.0,
                       "longest_edge": 0.1, "mean_edge": 0.1}  # fmt: skip
         self.record(problem, kind="field", dimension=3, cells=cells, degree=degree, modes=modes, statistics=statistics,
                     origin={"source": "field", "parameters": {"cubes": 10, "degree": degree}})  # fmt: skip
-        ids = self.ids(degree)
+        ids = ids_of(degree, self.target)
         ids = ids[: max(1, round(share * len(ids)))]
+
+        def time(id: RegionId) -> float:
+            return micro(id) * slow(id)
 
         def row(id: RegionId, phase: str, clocks: tuple[str, ...]) -> object:
             return self.row(
-                problem, "double", "variant", str(id), weight * micro(id), clocks, phase=phase, space=id.space,
+                problem, "double", "variant", str(id), weight * time(id), clocks, phase=phase, space=id.space,
                 protocol="full", regions=REGIONS, points=50, shared_bytes=id.shared_bytes,
                 region_operations=operations(id.method, degree), **id.columns,
             )  # fmt: skip
 
         self.write(problem, "double", "search", [row(id, "search", ("event",)) for id in ids])
         best: dict[str, RegionId] = {}
-        for id in sorted(ids, key=micro):
+        for id in sorted(ids, key=time):
             tunings = [id.method] if id.method != "vector" else [PAPERS, f"width/{id.width}"]
             for tuning in (JOINT, *tunings):
                 best.setdefault(tuning, id)

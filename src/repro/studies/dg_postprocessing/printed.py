@@ -33,8 +33,8 @@ CELLS = (
     "that wraps onto it is too thin: counts are made its way, all filtering with ⌊1/c⌋ equal cells."
 )
 ROOM_CONTRADICTS = (
-    "The text names pairs that a block has no room for of degree 2 only; by its own formula three of degree 1 have none "
-    "in 48 kB either: (32, 20), (36, 18) and (36, 20)."
+    "The text names pairs that a block has no room for of degree 2 only; by its own formula (32, 20), (36, 18) and "
+    "(36, 20) of degree 1 do not fit into 48 kB either."
 )
 WIDTHS_CONTRADICT = (
     "What does not fit in the text: width 8 has a gain of degree 2 and is not among its widths there; it calls about "

@@ -105,12 +105,12 @@ def gflops(timed: Timed | None) -> float | None:
 
 def width_times(campaign: Campaign, published: Published) -> list[WidthTimes]:
     """Return the problems on tetrahedra of a campaign that anything was searched of, by degree."""
-    found = []
+    items = []
     for line in ours(campaign, published):
         case = Case(campaign, line.problem, "double")
         degrees = {row["kernel_degree"] for row in campaign.search_rows(line.problem, "double")} - {None}
-        found += [WidthTimes(line, case, int(degree)) for degree in degrees]
-    return sorted(found, key=lambda times: (times.degree, times.line.problem))
+        items += [WidthTimes(line, case, int(degree)) for degree in degrees]
+    return sorted(items, key=lambda times: (times.degree, times.line.problem))
 
 
 def published_gains(published: Published, degree: int) -> dict[int, float]:

@@ -46,7 +46,7 @@ def machine(campaign: Campaign, published: Published) -> Table:
     caption = [
         "Published: as printed. Ours: what the device says of itself, the cache its last level; its bandwidth is that",
         "of the fastest copy of the campaign, which reads and writes, and no peak. Clock: the highest; peak: of two",
-        "operations a cycle and a lane for double precision. The text has CUDA 5.0 in one place and nvcc 5.5 in another.",
+        "operations a cycle and a lane for double precision. The text has CUDA 5.0 in one place, nvcc 5.5 in another.",
     ]
     return Table(columns, rows, sentences(caption))
 
