@@ -187,7 +187,7 @@ def test_the_sets_are_the_papers_meshes() -> None:
     sizes = [f"{4**i * 4}k" for i in range(5)]
     names = {f"siac/{variance}_{size}_p{p}" for variance in ("low", "high") for size in sizes for p in (1, 2, 3)}
     assert {item.name for item in items} == names and len(items) == 30
-    for item in (*items, *registry.expand(["dg_3d", "dg_small"])):
+    for item in (*items, *registry.expand(["dg_3d", "dg_3d_more", "dg_small"])):
         assert isinstance(item, GeneratedField)
         assert item.checksum and item.kind_of_problem == "field"
         assert item.name.endswith(f"_p{item.parameters['degree']}")

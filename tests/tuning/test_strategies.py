@@ -5,10 +5,10 @@ import pytest
 
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
-from repro.studies.compound_spmv.judging import replay
 from repro.studies.compound_spmv.layout import REFERENCE, all_layouts
 from repro.studies.compound_spmv.schedules import paper_space
 from repro.studies.compound_spmv.variant_id import point_of
+from repro.tuning.judging import replay
 from repro.tuning.recordings import Recording
 from repro.tuning.space import likeness_of
 from repro.tuning.strategies import allowed

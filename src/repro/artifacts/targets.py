@@ -46,7 +46,7 @@ def target_line(
     Parameters
     ----------
     item
-        The target: what it is of, and the number that is wanted.
+        The target: what it is of, and the number that is wanted; empty where it is only reported.
     numbers
         What was measured, case by case.
     at_most
@@ -60,20 +60,24 @@ def target_line(
     notes
         What is to be said of the number.
     """
-    wanted, limit = float(item["wanted"]), "≤" if at_most else "≥"
-    heads = Cell(item["what"].replace("'", "’")), Cell(wanted, f"{limit} {item['wanted']}")
+    wanted, limit = float(item["wanted"]) if item["wanted"] else None, "≤" if at_most else "≥"
+    asked = Cell(None, "reported") if wanted is None else Cell(wanted, f"{limit} {item['wanted']}")
+    heads = Cell(item["what"].replace("'", "’")), asked
     if not numbers:
         return (*heads, Cell(), Cell(None, " "), Cell(0), Cell(), Cell(missing))
     worst = (max if at_most else min)(numbers, key=lambda number: number.value)
     of_all = statistic(number.value for number in numbers) if statistic else None
     value = worst.value if of_all is None else of_all
-    reached = value <= wanted if at_most else value >= wanted
+    if wanted is None:
+        verdict = Cell(None, " ")
+    else:
+        verdict = Cell("yes" if (value <= wanted if at_most else value >= wanted) else "no")
     count = len(numbers)
     partly = Cell(count, f"{count} of {cases}", (f"no number of {missing}",))
     return (
         *heads,
         Cell(value, f"{value:.2f}", notes),
-        Cell("yes" if reached else "no"),
+        verdict,
         partly if missing and cases is not None else Cell(count),
         Cell(worst.value, f"{worst.value:.2f}"),
         Cell(worst.case, notes=worst.notes),

@@ -1,6 +1,8 @@
 """Limits of each device generation, as data: what a kernel may ask for.
 
-Source for the NVIDIA limits: CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability".
+Source for the NVIDIA limits: CUDA Programming Guide 13, section 5.1 "Compute Capabilities", tables 30 and 31; of
+generations before 7.5 its edition 11, table "Technical Specifications per Compute Capability"; of 8.8, which the guide
+leaves out, the toolkit's `cuda_occupancy.h`.
 """
 
 from __future__ import annotations
@@ -65,12 +67,12 @@ TARGETS: dict[str, Target] = {
         _nvidia(80, 2048, 32, 163),
         _nvidia(86, 1536, 16, 99),
         _nvidia(87, 1536, 16, 163),
-        _nvidia(88, 1536, 16),
+        _nvidia(88, 1536, 16, 99),
         _nvidia(89, 1536, 24, 99),
         _nvidia(90, 2048, 32, 227),
         _nvidia(100, 2048, 32, 227),
         _nvidia(103, 2048, 32, 227),
-        _nvidia(110, 1536, 24),
+        _nvidia(110, 1536, 24, 227),
         _nvidia(120, 1536, 24, 99),
         _nvidia(121, 1536, 24, 99),
         CPU,

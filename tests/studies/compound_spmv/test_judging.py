@@ -7,9 +7,11 @@ import pytest
 
 from repro.artifacts.data import Campaign
 from repro.bench.recorded import read_rows
-from repro.studies.compound_spmv.judging import judge, replay
-from repro.studies.compound_spmv.searched import SPACES, searched
+from repro.studies.compound_spmv.layout import REFERENCE
+from repro.studies.compound_spmv.searched import SPACES, judged_searches, searched
 from repro.studies.compound_spmv.tables.predicted import BUDGET
+from repro.studies.compound_spmv.variant_id import point_of
+from repro.tuning.judging import judge, replay
 from repro.tuning.strategies.exhaustive import Exhaustive
 
 ROOT = Path(__file__).parents[3]
@@ -29,7 +31,7 @@ def test_predicted_keeps_its_promises_on_recorded_campaigns(raw, space):
     if not recordings:
         pytest.skip(f"{raw.parent.name} has nothing of {SPACES[space]}")
     assert {(one.problem, one.precision) for one in recordings} == cases_of(raw), "some were not searched in full"
-    judged = judge(recordings, BUDGET)
+    judged = judged_searches(Campaign.load(raw, "compound_spmv"), space, BUDGET)
     losses = np.array([one.problem_unknown[-1] for one in judged])
     random = np.array([one.random[-1] for one in judged])
     assert all(one.tried <= BUDGET * len(one.recording.seconds) for one in judged)
@@ -50,9 +52,9 @@ def test_what_cannot_be_learnt_from_is_not(monkeypatch):
         def __call__(self, space, measure):
             measure(0)
 
-    monkeypatch.setattr("repro.studies.compound_spmv.judging.Predicted", Spy)
+    monkeypatch.setattr("repro.tuning.judging.Predicted", Spy)
     recordings = searched(Campaign.load(RECORDED[0], "compound_spmv"), "paper")
-    judge(recordings[:1] + recordings, BUDGET)
+    judge(recordings[:1] + recordings, BUDGET, point_of, str(REFERENCE))
     one = recordings[0]
     assert (one.problem, one.family) not in seen[0]
     assert one.family not in {family for _, family in seen[1]}

@@ -10,11 +10,13 @@ from repro.artifacts.document import Figure, Table
 from repro.artifacts.published import Published
 from repro.artifacts.registry import get_artifact
 from repro.studies.compound_spmv.figures.predicted import curves
-from repro.studies.compound_spmv.judging import judge
+from repro.studies.compound_spmv.layout import REFERENCE
 from repro.studies.compound_spmv.searched import searched
 from repro.studies.compound_spmv.tables.pareto import weigh
 from repro.studies.compound_spmv.tables.predicted import BUDGET
 from repro.studies.compound_spmv.tables.strategies import PRODUCTS, SEQUENCES, lost
+from repro.studies.compound_spmv.variant_id import point_of
+from repro.tuning.judging import judge
 
 
 def values(table: Table) -> dict[tuple[str, ...], dict[str, object]]:
@@ -56,7 +58,7 @@ def test_predicted_finds_what_all_problems_share(predicted: dict[tuple[str, ...]
 
 
 def test_curves_fall(gpu: Campaign) -> None:
-    judged = judge(searched(gpu, "paper")[:4], BUDGET)
+    judged = judge(searched(gpu, "paper")[:4], BUDGET, point_of, str(REFERENCE))
     for key in ("problem_unknown", "entry_unknown", "random"):
         losses = curves(judged, key)
         assert losses is not None and losses.shape[0] == 4

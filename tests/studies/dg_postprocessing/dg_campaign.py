@@ -9,8 +9,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+from matplotlib.figure import Figure as Canvas
+from matplotlib.text import Text
+
 from recorder import DEVICES, Recorder
-from repro.artifacts.document import Cell, Table
+from repro.artifacts import style
+from repro.artifacts.document import Cell, Figure, Table
 from repro.artifacts.published import Published
 from repro.artifacts.registry import get_artifact
 from repro.bench.rows import Row
@@ -118,6 +123,16 @@ def table(campaign: object, name: str, published: Published = NUMBERS) -> Table:
     made = get_artifact(STUDY, name).make(campaign, published)  # type: ignore[arg-type]
     assert isinstance(made, Table)
     return made
+
+
+def drawn(campaign: object, name: str, published: Published = NUMBERS) -> tuple[Canvas, list[str], str]:
+    """Make a figure of the study; return it with its texts and caption."""
+    made = get_artifact(STUDY, name).make(campaign, published)  # type: ignore[arg-type]
+    assert isinstance(made, Figure)
+    with mpl.rc_context(style.RC):
+        figure = made.draw()
+        figure.draw_without_rendering()
+    return figure, [text.get_text() for text in figure.findobj(Text)], made.caption
 
 
 def lines(made: Table, key: str = "problem") -> dict[object, dict[str, Cell]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from region_campaign import RegionMaker
 
 from quick_timing import QUICK
 from repro.artifacts.data import Campaign
@@ -23,7 +24,7 @@ from repro.problems.fields import generate_field
 from repro.problems.outline import Outline
 from repro.studies import load_artifacts
 from repro.studies.dg_postprocessing.region_space import WIDTHS, full_width
-from repro.studies.dg_postprocessing.space import SHORT, regions_of
+from repro.studies.dg_postprocessing.regions import SHORT, regions_of
 from repro.studies.dg_postprocessing.study import STUDY
 
 FLAT, SOLID = "siac/flat", "siac/solid"
@@ -135,7 +136,7 @@ def test_widths_in_space_are_searched_and_shown(field_campaign):
     published = Published.load(STUDY.name, STUDY.published, folder=REPOSITORY / "config")
     campaign = Campaign.load(Path("results/f/raw"), STUDY.name, STUDY.columns)
     gains = get_artifact(STUDY.name, "figure-4-6").make(campaign, published)
-    assert "18: +50%" in gains.caption and "16: -20%" in gains.caption
+    assert "width 18 +50 %" in gains.caption and "width 16 -20 %" in gains.caption
     drawn = gains.draw()
     timed = report[(report.cache == "warm") & (report.what == "regions") & (report.method == "vector")]
     medians = timed.groupby("vector_width").event_median.min()
@@ -146,6 +147,26 @@ def test_widths_in_space_are_searched_and_shown(field_campaign):
     assert np.isnan(shown).sum() == 1, "36 threads of two regions have no room"
     machine = get_artifact(STUDY.name, "table-4-1").make(campaign, published)
     assert [cell.value for cell in machine.rows[0]][2:4] == [6, 13]
+
+
+def test_few_kernels_are_tried_where_a_campaign_is_recorded(field_campaign):
+    recorded = RegionMaker(Path())
+    recorded.cubes("siac/other", 1, cells=6000)
+    with pytest.raises(ReproError, match="no recorded campaign to learn from"):
+        predicted(SOLID)  # of a GPU: nothing is told of a CPU
+    recorded = RegionMaker(Path(), "opencl")
+    recorded.cubes("siac/other", 1, cells=162)
+    tables = predicted(SOLID)
+    assert list(tables["search"].name) == ["p1/vector-w18-r2-b1", "p1/matrix-w1-r16-b3"], "what was the fastest there"
+    assert set(tables["search"].status) == {"ok"}
+    assert "full" not in set(tables["choices"].tuning)
+
+
+def predicted(name: str) -> dict[str, pd.DataFrame]:
+    few = settings(search="predicted", budget=0.02, training="all")
+    paths = measure(config().model_copy(update={"studies": {STUDY.name: few}}), STUDY.name, name, "double",
+                    lambda *_: None)  # fmt: skip
+    return {path.stem: pd.read_parquet(path) for path in paths}
 
 
 def test_kernels_are_found_by_their_names(field_campaign):

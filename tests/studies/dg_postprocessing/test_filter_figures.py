@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import matplotlib as mpl
 import pytest
-from dg_campaign import APPLIES, NOTHING_PUBLISHED, NUMBERS, OPERATIONS, Maker, lines, table, values
-from matplotlib.text import Text
+from dg_campaign import APPLIES, NOTHING_PUBLISHED, NUMBERS, OPERATIONS, Maker, drawn, lines, table, values
 
-from repro.artifacts import style
-from repro.artifacts.document import Figure, Table
+from repro.artifacts.document import Table
 from repro.artifacts.registry import artifacts, get_artifact
 from repro.studies import get_study
 from repro.studies.dg_postprocessing.figures.panels import short, ticks_of
@@ -19,16 +16,6 @@ NAMES = [
     "table-3-1", "table-filters", "table-matrix", "table-memory", "table-targets", "table-work",
     "figure-3-7", "figure-3-10", "figure-3-11", "figure-fields",
 ]  # fmt: skip
-
-
-def drawn(campaign, name, published=NUMBERS):
-    """Return a figure with its texts and caption."""
-    made = get_artifact(STUDY, name).make(campaign, published)
-    assert isinstance(made, Figure)
-    with mpl.rc_context(style.RC):
-        figure = made.draw()
-        figure.draw_without_rendering()
-    return figure, [text.get_text() for text in figure.findobj(Text)], made.caption
 
 
 def marks(axes, marker):

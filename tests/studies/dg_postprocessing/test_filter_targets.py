@@ -1,4 +1,4 @@
-"""Targets of filtering in the plane and what was reached, on campaigns that were never measured."""
+"""Targets of filtering and what was reached in the plane, on campaigns that were never measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from dg_campaign import NOTHING_PUBLISHED, NUMBERS, OPERATIONS, PEAK, Maker, table
 
 from repro.artifacts.document import Cell
-from repro.studies.dg_postprocessing.reached import QUANTITIES
+from repro.studies.dg_postprocessing.reached import IN_PLANE, IN_SPACE, QUANTITIES
 
 TRIANGLES = {"4k": 4_096, "16k": 16_384, "64k": 65_536, "256k": 262_144, "1024k": 1_048_576}
 SLOW = "siac/high_16k_p2"
@@ -52,18 +52,21 @@ def test_every_quantity_of_a_complete_campaign(complete):
         "sixteen_over_one": 1.8,
         "make_over_direct": 12 / 3.2,
     }
-    assert {name: line["measured"].value for name, line in by_name.items()} == pytest.approx(expected)
+    assert {name: by_name[name]["measured"].value for name in IN_PLANE} == pytest.approx(expected)
     cases = {name: line["cases"].value for name, line in by_name.items()}
     assert [cases[name] for name in ("tests_apart", "over_element_p2", "peak_share", "large_p2_ms", "apply_share")] == [
         5, 10, 20, 1, 30
     ]  # fmt: skip
-    verdicts = {name: line["reached"].value for name, line in by_name.items()}
+    verdicts = {name: by_name[name]["reached"].value for name in IN_PLANE}
     assert {name for name, verdict in verdicts.items() if verdict == "no"} == {
         "tests_apart", "peak_share", "apply_share", "make_over_direct"
     }  # fmt: skip
     assert by_name["peak_share"]["worst_case"].value == "siac/low_4k_p2"
     assert by_name["large_p1_ms"]["wanted"].shown == "≤ 35"
     assert not any(line["cases"].notes for line in by_name.values())
+    assert {by_name[name]["worst_case"].value for name in IN_SPACE} == {
+        f"siac/cubes_10_p{degree}: not in this campaign" for degree in (1, 2)
+    }
 
 
 def test_some_of_the_fields_are_told_and_the_others_named(dg_campaign_of_some):

@@ -17,10 +17,11 @@ from repro.errors import ReproError
 from repro.filtering.kernel import kernel as siac_kernel
 from repro.studies.dg_postprocessing.cubes import cube_field, evaluation_points
 from repro.studies.dg_postprocessing.lobatto_radau import papers_rule
-from repro.studies.dg_postprocessing.region_operands import RegionOperands, expected, operations
+from repro.studies.dg_postprocessing.region_operands import RegionOperands, expected
 from repro.studies.dg_postprocessing.region_render import render_regions
 from repro.studies.dg_postprocessing.region_runnables import RegionFilter, RegionKernel, kernels_of
 from repro.studies.dg_postprocessing.region_space import REGION_COLUMNS, RegionId, module_keys, our_space, papers_space
+from repro.studies.dg_postprocessing.region_work import operations
 from repro.studies.dg_postprocessing.regions import make_regions
 
 degrees = pytest.mark.parametrize("degree", [1, 2])

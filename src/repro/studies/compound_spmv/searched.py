@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from repro.artifacts.data import Campaign
 from repro.sparse.features import features
+from repro.studies.compound_spmv.layout import REFERENCE
+from repro.studies.compound_spmv.variant_id import point_of
+from repro.tuning.judging import Judged, judge
 from repro.tuning.recordings import Recording, recordings
 
 SPACES = {"paper": "the papers’ space", "extended": "our space"}
@@ -28,3 +31,8 @@ def searched(campaign: Campaign, space: str) -> list[Recording]:
     for one in searches:
         names.setdefault((one.family, one.precision), set()).update(one.seconds)
     return [one for one in searches if len(one.seconds) >= COMPLETE * len(names[one.family, one.precision])]
+
+
+def judged_searches(campaign: Campaign, space: str, budget: float) -> list[Judged]:
+    """Replay predicted and random searches of a budget on what was searched in full of a space."""
+    return judge(searched(campaign, space), budget, point_of, str(REFERENCE))

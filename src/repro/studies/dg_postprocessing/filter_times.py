@@ -26,8 +26,14 @@ FAMILIES = ("low", "high")
 DEGREES = (1, 2, 3)
 Row = Mapping[str, Any]
 #: Results in double precision that a multiprocessor gives in a cycle, each of a fused multiplication and addition, by
-#: compute capability (CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions").
-LANES = {"sm_60": 32, "sm_70": 32, "sm_80": 32, "sm_86": 2, "sm_89": 2, "sm_90": 64, "sm_100": 64, "sm_120": 2}
+#: compute capability: CUDA C++ Programming Guide 11, "Throughput of Native Arithmetic Instructions", and from 7.5 on
+#: its edition 13, table 30, "Ratio of FP32 to FP64 Throughput", of 64 lanes in single precision (7.5, 8.0) or 128.
+LANES = {
+    **dict.fromkeys(("sm_50", "sm_52", "sm_53", "sm_61", "sm_62"), 4),
+    **dict.fromkeys(("sm_60", "sm_70", "sm_72", "sm_80"), 32),
+    **dict.fromkeys(("sm_90", "sm_100"), 64),
+    **dict.fromkeys(("sm_75", "sm_86", "sm_87", "sm_89", "sm_103", "sm_110", "sm_120", "sm_121"), 2),
+}
 
 
 @dataclass(frozen=True)

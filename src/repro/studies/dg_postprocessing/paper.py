@@ -20,3 +20,5 @@ MATRIX, SUMS, CLIP = PARTS = ("matrix", "sums", "clip")
 JOINT, PAPERS = "joint", "paper"
 #: The GPU of chapter 4.
 MACHINE = "K20c"
+#: The fields on its mesh, by degree.
+CUBES = {1: "siac/cubes_10_p1", 2: "siac/cubes_10_p2"}

@@ -32,6 +32,15 @@ CELLS = (
     "The text’s ⌈1/c⌉ cells a direction with ⌊x/c⌋ as index leave a last cell that is cut off, and a halo of one cell "
     "that wraps onto it is too thin: counts are made its way, all filtering with ⌊1/c⌋ equal cells."
 )
+ROOM_CONTRADICTS = (
+    "The text names pairs that a block has no room for of degree 2 only; by its own formula (32, 20), (36, 18) and "
+    "(36, 20) of degree 1 do not fit into 48 kB either."
+)
+WIDTHS_CONTRADICT = (
+    "What does not fit in the text: width 8 has a gain of degree 2 and is not among its widths there; it calls about "
+    "half of the full width the best with quadratic polynomials, where 16 of 150 gains most, and 18 of 36 with linear "
+    "ones."
+)
 
 
 def stated(published: Published, quantity: str, variance: str = "", degree: int | None = None) -> float | None:

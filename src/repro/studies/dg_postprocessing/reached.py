@@ -1,18 +1,20 @@
-"""What was measured of each quantity that was aimed at in the plane, field by field; or why nothing was."""
+"""What was measured of each quantity that was aimed at, field by field; or why nothing was."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from repro.artifacts.data import Campaign
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published, Record
 from repro.artifacts.targets import Number
 from repro.studies.dg_postprocessing.filter_times import DEGREES, ELEMENT, OURS, Filtering, all_fields
-from repro.studies.dg_postprocessing.paper import COUNTED_DEGREE
+from repro.studies.dg_postprocessing.paper import COUNTED_DEGREE, CUBES
+from repro.studies.dg_postprocessing.region_space import full_width
 from repro.studies.dg_postprocessing.shared_cells import MILLI
+from repro.studies.dg_postprocessing.width_times import LANE, MATRIX, VECTOR, WidthTimes, width_times
 
 #: The mesh whose times are aimed at, as the text calls its size, and its family.
 LARGEST, LOW = "1024k", "low"
@@ -20,7 +22,8 @@ LARGEST, LOW = "1024k", "low"
 MANY = 16
 #: Fields that a reason names.
 SHOWN = 5
-NumberOf = Callable[[Filtering, Published], float | None]
+#: Times of a field, in the plane or in space.
+F = TypeVar("F", Filtering, WidthTimes)
 Wanted = Callable[[Record], bool]
 
 
@@ -45,7 +48,7 @@ class Measured(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Quantity:
+class Quantity(Generic[F]):
     """How a quantity is measured.
 
     Attributes
@@ -53,47 +56,51 @@ class Quantity:
     number
         Returns it of a field, None where it has none.
     wanted
-        Which of the paper's fields it is of, by their lines in `config/published`.
+        Which of the paper's fields it is of, by their lines in `config/published`, and in space by those of `CUBES`.
     statistic
         What is wanted of the numbers.
     at_most
         Whether less is better.
     why_not
         Returns why a field that was measured has none.
+    notes
+        Returns what is to be said of a field's number.
     """
 
-    number: NumberOf
+    number: Callable[[F, Published], float | None]
     wanted: Wanted
     statistic: Literal["median", "worst"] = "worst"
     at_most: bool = False
-    why_not: Callable[[Filtering], str] = lambda field: "not timed"
+    why_not: Callable[[F], str] = lambda field: "not timed"
+    notes: Callable[[F], tuple[str, ...]] = lambda field: ()
 
 
 def gather(campaign: Campaign, published: Published) -> dict[str, Measured]:
     """Return what was measured of each quantity, of the paper's fields alone."""
-    fields = {field.line.problem: field for field in all_fields(campaign, published)}
-    papers = published.tables.get("sizes", [])
+    plane = {field.line.problem: field for field in all_fields(campaign, published)}
+    space = {times.line.problem: times for times in width_times(campaign, published)}
+    triangles = published.tables.get("sizes", [])
+    tetrahedra = [{"problem": name, "degree": str(degree)} for degree, name in CUBES.items()]
     return {
-        name: _measure(quantity, [item for item in papers if quantity.wanted(item)], fields, published)
-        for name, quantity in QUANTITIES.items()
+        **{name: _measure(quantity, triangles, plane, published) for name, quantity in IN_PLANE.items()},
+        **{name: _measure(quantity, tetrahedra, space, published) for name, quantity in IN_SPACE.items()},
     }
 
 
 def _measure(
-    quantity: Quantity, papers: Sequence[Record], fields: Mapping[str, Filtering], published: Published
+    quantity: Quantity[F], papers: Sequence[Record], fields: Mapping[str, F], published: Published
 ) -> Measured:
     numbers: list[Number] = []
     missing: dict[str, str] = {}
-    for item in papers:
-        name = item["problem"]
+    for name in (item["problem"] for item in papers if quantity.wanted(item)):
         field = fields.get(name)
         value = quantity.number(field, published) if field else None
-        if value is not None:
-            numbers.append(Number(value, name))
-        elif field is None:
+        if field is None:
             missing[name] = "not in this campaign"
-        else:
+        elif value is None:
             missing[name] = quantity.why_not(field)
+        else:
+            numbers.append(Number(value, name, quantity.notes(field)))
     return Measured(numbers, missing)
 
 
@@ -164,9 +171,26 @@ def _applied(field: Filtering) -> str:
     return field.why_no_matrix("apply")
 
 
+def _over_papers(method: str) -> Callable[[WidthTimes, Published], float | None]:
+    """Return what gives the time of the paper's fastest kernel over that of our fastest of a method."""
+    return lambda times, _: ratio_of(times.of_method(VECTOR), times.of_method(method))
+
+
+def _gain(times: WidthTimes, published: Published) -> float | None:
+    return times.best_gain[1] if times.best_gain else None
+
+
+def _gaining(times: WidthTimes) -> tuple[str, ...]:
+    return (f"width {times.best_gain[0]} of {full_width(times.degree)}",) if times.best_gain else ()
+
+
+def _integrated(times: WidthTimes) -> str:
+    return "not timed" if times.case.measured else times.case.why_not()
+
+
 _RATIO = Quantity(_tests_ratio, _counted, why_not=_tests)
-#: By their names in `config/targets/dg_postprocessing.csv`.
-QUANTITIES: Mapping[str, Quantity] = {
+#: By their names in `config/targets/dg_postprocessing.csv`: those of triangles, and those of tetrahedra.
+IN_PLANE: Mapping[str, Quantity[Filtering]] = {
     "tests_apart": Quantity(_apart, _counted, at_most=True, why_not=_tests),
     "tests_ratio_least": _RATIO,
     "tests_ratio_most": Quantity(_tests_ratio, _counted, at_most=True, why_not=_tests),
@@ -192,3 +216,12 @@ QUANTITIES: Mapping[str, Quantity] = {
         lambda field, _: ratio_of(field.make, field.time(OURS)), _of_degree(*DEGREES), at_most=True, why_not=_made
     ),
 }
+IN_SPACE: Mapping[str, Quantity[WidthTimes]] = {
+    **{f"gain_p{degree}": Quantity(_gain, _of_degree(degree), why_not=_integrated, notes=_gaining) for degree in CUBES},
+    **{
+        f"{method}_over_paper_p{degree}": Quantity(_over_papers(method), _of_degree(degree), why_not=_integrated)
+        for method in (LANE, MATRIX)
+        for degree in CUBES
+    },
+}
+QUANTITIES: Mapping[str, Quantity[Filtering] | Quantity[WidthTimes]] = {**IN_PLANE, **IN_SPACE}

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from repro.bench.runnable import IncorrectError, Runnable, Unsupported
 from repro.bench.workspace import Workspace
 from repro.errors import ReproError
-from repro.galerkin.basis import equispaced, evaluate, exponents, mode_count, monomials
+from repro.galerkin.basis import equispaced, evaluate, exponents, monomials
 from repro.galerkin.quadrature import Rule, evaluation_rule, exact_for
 from repro.galerkin.symmetric import positive
 from repro.problems.field import Field
 from repro.studies.dg_postprocessing.lobatto_radau import papers_rule
-from repro.studies.dg_postprocessing.region_space import Method, element_points, full_width
+from repro.studies.dg_postprocessing.region_space import Method, full_width
+from repro.studies.dg_postprocessing.region_work import operations
 from repro.studies.dg_postprocessing.regions import NUMBERS, Regions
 
 Floats = NDArray[np.float64]
@@ -289,25 +290,3 @@ def _permanents(matrices: Floats) -> Floats:
     rolled = b * np.roll(c, 1, axis=1) + np.roll(b, 1, axis=1) * c
     sums: Floats = (a * np.roll(rolled, 1, axis=1)).sum(axis=1)
     return sums
-
-
-def operations(method: Method, degree: int) -> int:
-    """Return the additions, multiplications and divisions of a region, by counting the kernel's text.
-
-    A quadrature point of the paper's kernel: its place 18 and 9 for the edges; in each direction of the kernel 4 for
-    the coordinate, 2k for the polynomial, 1; 18 for the place in the element and 4 for the collapsed coordinates; for
-    each direction of n points 2n (n - 1) for Lagrange's polynomials; the sums over QX, QY, QZ; 3 to add it up. Of ours:
-    in each direction 6 for the coordinate, 2k, 1, and 2 for each place; for each place its coordinates and monomials.
-    """
-    modes = mode_count(degree, 3)
-    if method == "matrix":
-        return 2 * modes
-    if method == "lane":
-        points = len(positive(4 * degree, 3).weights)
-        place = 12 + 4 * modes
-        return points * (3 * (6 + 2 * degree + 1) + 2 * modes) + modes * place + 66
-    x, y, z = element_points(degree)
-    lagrange = sum(2 * n * (n - 1) for n in (x, y, z))
-    sums = y * z * (2 * x - 1) + z * (2 * y - 1) + 2 * z - 1
-    point = 27 + 3 * (5 + 2 * degree) + 22 + lagrange + sums + 3
-    return full_width(degree) * point + 54

@@ -21,8 +21,9 @@ from repro.devices.base import Argument, Buffer
 from repro.sparse.built import Built
 from repro.sparse.kernels import N_T
 from repro.sparse.verify import NAN_BYTE
-from repro.studies.dg_postprocessing.region_operands import RegionOperands, operations, region_operands_of
+from repro.studies.dg_postprocessing.region_operands import RegionOperands, region_operands_of
 from repro.studies.dg_postprocessing.region_space import SPACES, Method, RegionId, module_key, our_space, papers_space
+from repro.studies.dg_postprocessing.region_work import operations
 from repro.studies.dg_postprocessing.regions import NUMBERS
 
 #: Blocks for each multiprocessor of the kernel that adds up the regions of points.

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from repro.bench.rows import Row
 from repro.bench.runnable import Runnable
@@ -33,14 +29,12 @@ from repro.studies.dg_postprocessing.region_space import (
     papers_space,
     point_of,
 )
-from repro.studies.dg_postprocessing.regions import DEFAULT_COUNT, make_regions
+from repro.studies.dg_postprocessing.regions import PAPERS_CELLS, make_regions, regions_of
 from repro.studies.dg_postprocessing.render import region_keys, render_key
+from repro.studies.dg_postprocessing.searched_regions import features
 from repro.tuning.choose import pick
-from repro.tuning.recordings import Machine
 from repro.tuning.session import Session, fastest_yardsticks
 
-#: Tetrahedra of the paper's mesh. Of fewer the list is `SHORT` regions long, so that a CPU is done with it in time.
-PAPERS_CELLS, SHORT = 6000, 2**11
 #: The tuning of the paper's kernel with as many threads a region as it has quadrature points.
 FULL = "full"
 
@@ -69,11 +63,6 @@ def operands_of(problem: Field, precision: str, seed: int) -> RegionOperands:
         )
     count = regions_of(len(problem.cells))
     return RegionOperands(problem, make_regions(problem, count, seed), kernel(problem.degree).pieces)
-
-
-def regions_of(cells: int) -> int:
-    """Return how many regions the list of a mesh of so many tetrahedra has."""
-    return DEFAULT_COUNT if cells >= PAPERS_CELLS else SHORT
 
 
 def measure(session: Session, operands: RegionOperands, parts: Sequence[str]) -> Iterator[tuple[str, Given]]:
@@ -141,17 +130,3 @@ def workload(degree: int, space: str, target: Target, size: tuple[int, int] | No
     groups = len({(id.method, id.width) for id in offered})
     count = regions_of(size[0] if size else PAPERS_CELLS)
     return Workload(len(offered), groups, 4, bytes_of_list(count), bytes_of_list(count))
-
-
-def features(record: Mapping[str, Any], precision: str, machine: Machine) -> NDArray[np.float64]:
-    """Return what fields are compared by, by their records, `(4,)`.
-
-    Dimension, degree, and logarithms of regions per thread that the device can hold, and of the modes' bytes over those
-    of the cache.
-    """
-    regions = regions_of(record["cells"])
-    logarithms = np.log2([
-        regions / (machine.n_s * machine.threads_per_sm),
-        8 * record["cells"] * record["modes"] / machine.cache_bytes,
-    ])  # fmt: skip
-    return np.array([record["dimension"], record["degree"], *logarithms], np.float64)

@@ -57,6 +57,7 @@ class DgPostprocessing(Study):
     glance: Mapping[str, str] = {
         "table-filters": "every field, the paper’s ways beside ours",
         "figure-3-11": "per element over per point, and ours over per element",
+        "figure-4-6": "in space: what each vector width gains over the full one, beside the paper’s gains",
     }
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:

@@ -14,10 +14,10 @@ from repro.artifacts.document import Figure
 from repro.artifacts.lineup import measured_on, sentences
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
-from repro.studies.compound_spmv.judging import SEEDS, Array, Judged, judge
 from repro.studies.compound_spmv.paper import STUDY
-from repro.studies.compound_spmv.searched import SPACES, searched
+from repro.studies.compound_spmv.searched import SPACES, judged_searches
 from repro.studies.compound_spmv.tables.predicted import BUDGET, JUDGED
+from repro.tuning.judging import SEEDS, Array, Judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ LIMIT = 60.0  # percent; a search starts anywhere
 @figure(STUDY, "figure-predicted", title="Loss of a search over the variants that it has measured", numbering="ours")
 def progress(campaign: Campaign, published: Published) -> Figure:
     """Median and worst loss over all problems and precisions, after each variant."""
-    judged = {space: judge(searched(campaign, space), BUDGET) for space in SPACES}
+    judged = {space: judged_searches(campaign, space, BUDGET) for space in SPACES}
     judged = {space: replays for space, replays in judged.items() if replays}
     cases = ", ".join(f"{len(replays)} cases in {SPACES[space]}" for space, replays in judged.items())
     caption = [

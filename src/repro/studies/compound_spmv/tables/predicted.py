@@ -12,15 +12,15 @@ from repro.artifacts.lineup import PROBLEM, measured_on, ours, sentences
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.config.models import StudySettings
-from repro.studies.compound_spmv.judging import SEEDS, Array, Judged, judge
 from repro.studies.compound_spmv.paper import STUDY
-from repro.studies.compound_spmv.searched import SPACES, searched
+from repro.studies.compound_spmv.searched import SPACES, judged_searches
+from repro.tuning.judging import SEEDS, Array, Judged
 
 BUDGET = float(StudySettings.model_fields["budget"].default)
 #: What is judged: its column's key, its head, and its losses.
 JUDGED: dict[str, tuple[str, Callable[[Judged], Array | None]]] = {
     "problem_unknown": ("problem unknown", lambda one: one.problem_unknown),
-    "entry_unknown": ("entry unknown", lambda one: one.entry_unknown),
+    "entry_unknown": ("entry unknown", lambda one: one.family_unknown),
     "random": ("random", lambda one: one.random),
 }
 
@@ -28,7 +28,7 @@ JUDGED: dict[str, tuple[str, Callable[[Judged], Array | None]]] = {
 @table(STUDY, "table-predicted", title="Loss of the predicted search against the exhaustive one", numbering="ours")
 def losses(campaign: Campaign, published: Published) -> Table:
     """Loss in percent for each problem and precision, left out of what the search learns from."""
-    judged = {space: judge(searched(campaign, space), BUDGET) for space in SPACES}
+    judged = {space: judged_searches(campaign, space, BUDGET) for space in SPACES}
     judged = {space: replays for space, replays in judged.items() if replays}
     by_case = {space: {(j.recording.problem, j.recording.precision): j for j in judged[space]} for space in judged}
     columns = [PROBLEM, Column("precision", "precision", numeric=False)]

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.studies.compound_spmv.layout import REFERENCE
-from repro.studies.compound_spmv.variant_id import point_of
 from repro.tuning.recordings import Recording
+from repro.tuning.space import PointOf
 from repro.tuning.strategies import Strategy
 from repro.tuning.strategies.predicted import Predicted, covers
 from repro.tuning.strategies.random_sample import RandomSample
@@ -33,15 +32,15 @@ class Judged:
         The problem.
     problem_unknown
         Loss of the predicted search after each variant, learning from all other problems; None where there are none.
-    entry_unknown
-        The same without any problem of that entry: for a kind of matrix never seen before.
+    family_unknown
+        The same without any problem of that family: for a kind of problem never seen before.
     random
         Mean loss of random searches after each variant; an infinite one counts as `NOTHING`.
     """
 
     recording: Recording
     problem_unknown: Array | None
-    entry_unknown: Array | None
+    family_unknown: Array | None
     random: Array
 
     @property
@@ -63,7 +62,9 @@ def replay(strategy: Strategy, recording: Recording) -> list[str]:
     return tried
 
 
-def judge(recordings: Sequence[Recording], budget: float) -> list[Judged]:
+def judge(
+    recordings: Sequence[Recording], budget: float, point_of: PointOf, reference: str | None = None
+) -> list[Judged]:
     """Replay predicted and random searches on each recorded problem, as if it had not been recorded.
 
     Parameters
@@ -72,21 +73,25 @@ def judge(recordings: Sequence[Recording], budget: float) -> list[Judged]:
         Problems that were searched in full, of one space.
     budget
         Share of the space that may be measured.
+    point_of, reference
+        See `repro.tuning.strategies.predicted.Predicted`.
     """
-    return [_judged(one, recordings, budget) for one in recordings]
+    return [_judged(one, recordings, budget, point_of, reference) for one in recordings]
 
 
-def _judged(one: Recording, recordings: Sequence[Recording], budget: float) -> Judged:
+def _judged(
+    one: Recording, recordings: Sequence[Recording], budget: float, point_of: PointOf, reference: str | None
+) -> Judged:
     def predicted(learnable: Callable[[Recording], bool]) -> Array | None:
         others = [other for other in recordings if learnable(other) and covers(other, one.names)]
         if not others:
             return None
-        return one.losses(replay(Predicted(others, one.features, budget, point_of, str(REFERENCE)), one))
+        return one.losses(replay(Predicted(others, one.features, budget, point_of, reference), one))
 
     sampled = [one.losses(replay(RandomSample(budget, seed), one)) for seed in range(SEEDS)]
     return Judged(
         recording=one,
         problem_unknown=predicted(lambda other: other.problem != one.problem),
-        entry_unknown=predicted(lambda other: other.family != one.family),
+        family_unknown=predicted(lambda other: other.family != one.family),
         random=np.minimum(np.mean(sampled, axis=0), NOTHING),
     )
