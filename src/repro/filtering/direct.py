@@ -235,7 +235,7 @@ class Field:
 
     @cached_property
     def _given(self) -> Buffer:
-        return self._launches.numbers(self._modes * self.count, np.float64)
+        return self._launches.numbers(self._modes * len(self._stencil.mesh.triangles), np.float64)
 
     def set(self, modes: Floats) -> None:
         """Take the modes of all triangles, float64 `(t, m)`, in the mesh's order."""
@@ -370,6 +370,8 @@ class PerElement(Direct):
         How many; None: a multiprocessor has one.
     threads
         Of a block.
+    share
+        Which of how many shares of the patches are its own, each about as many: the first of one.
 
     Attributes
     ----------
@@ -386,10 +388,11 @@ class PerElement(Direct):
         *,
         patches: int | None = None,
         threads: int = 64,
+        share: tuple[int, int] = (0, 1),
     ) -> None:
         super().__init__(launches, points)
         device, grid = launches.device, points.cells.grid
-        self.patches: Patches = patches_of(stencil.mesh, grid, stencil.half, patches or device.n_s)
+        self.patches: Patches = patches_of(stencil.mesh, grid, stencil.half, patches or device.n_s, share)
         self.field = Field(launches, stencil, self.patches.order, basis)
         copies = launches.numbers(self.patches.copies, np.float64)
         count = len(self.patches.starts) - 1
