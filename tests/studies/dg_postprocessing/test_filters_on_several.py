@@ -28,10 +28,9 @@ from repro.problems.fields import generate_field
 from repro.sparse.built import Built
 from repro.studies.dg_postprocessing.filter_id import FilterId
 from repro.studies.dg_postprocessing.operands import make_operands
-from repro.studies.dg_postprocessing.paper import POINT_CELL
+from repro.studies.dg_postprocessing.paper import POINT_CELL, SEVERAL
 from repro.studies.dg_postprocessing.render import modules_of, render_key
 from repro.studies.dg_postprocessing.several import (
-    KIND,
     FilterParts,
     FilterPatches,
     GatherParts,
@@ -125,7 +124,7 @@ def test_everything_is_right_and_timed_on_two(halves, modules, make_bench, degre
         row = bench.try_once(runnable, "report", EFFORT)
         assert (row.name, row.status, row.message) == (runnable.name, "ok", None)
         assert row.error <= 1 and row.event_median > 0 and row.graph_median is None
-        assert (row.kind, row["devices"], row["what"]) == (KIND, 2, runnable.name.partition("-")[0])
+        assert (row.kind, row["devices"], row["what"]) == (SEVERAL, 2, runnable.name.partition("-")[0])
     assert row["copies"] > 2 * len(bench.operands.points) and row.space == "paper"
 
 

@@ -116,13 +116,22 @@ class OfField(Filters):
 
 
 class FieldFilter(OfField, Candidate):
-    """A way to filter, as a search tries it."""
+    """A way to filter, as a search tries it.
+
+    Parameters
+    ----------
+    built, id
+        The modules by name, and the way.
+    clocks
+        By which it is timed.
+    """
 
     kind = "variant"
     cold = False
 
-    def __init__(self, built: Mapping[str, Built], id: FilterId) -> None:
+    def __init__(self, built: Mapping[str, Built], id: FilterId, clocks: tuple[Clock, ...] = Candidate.clocks) -> None:
         super().__init__(built)
+        self.clocks = clocks
         self.id, self.space, self.name = id, id.space, str(id)
         self.packing, self.group = self.name, (id.way, id.space)
         self._direct: Direct | None = None

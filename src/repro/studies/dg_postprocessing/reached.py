@@ -10,14 +10,17 @@ from repro.artifacts.data import Campaign
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published, Record
 from repro.artifacts.targets import Number
-from repro.studies.dg_postprocessing.filter_times import DEGREES, ELEMENT, OURS, Filtering, all_fields
+from repro.studies.dg_postprocessing.filter_times import DEGREES, ELEMENT, FAMILIES, OURS, Filtering, all_fields
 from repro.studies.dg_postprocessing.paper import COUNTED_DEGREE
+from repro.studies.dg_postprocessing.several_times import over, speedup
 from repro.studies.dg_postprocessing.shared_cells import MILLI
 
-#: The mesh whose times are aimed at, as the text calls its size, and its family.
+#: The mesh whose times are aimed at, as the text calls its size, and the family of the times on one device.
 LARGEST, LOW = "1024k", "low"
 #: Fields of the product that is held against the product of one.
 MANY = 16
+#: Devices over which speed-ups are aimed at.
+SEVERAL = (2, 4)
 #: Fields that a reason names.
 SHOWN = 5
 NumberOf = Callable[[Filtering, Published], float | None]
@@ -128,6 +131,14 @@ def _ours_milli(field: Filtering, published: Published) -> float | None:
     return MILLI * timed.seconds if timed else None
 
 
+def _speedup(devices: int) -> NumberOf:
+    return lambda field, _: speedup(field, OURS, devices)
+
+
+def _not_over(devices: int) -> Callable[[Filtering], str]:
+    return lambda field: f"no time over {devices} devices" if over(field, OURS, 1) else _filtered(field)
+
+
 def _of_degree(*degrees: int) -> Wanted:
     return lambda item: int(item["degree"]) in degrees
 
@@ -136,8 +147,8 @@ def _counted(item: Record) -> bool:
     return item["variance"] == LOW and int(item["degree"]) == COUNTED_DEGREE
 
 
-def _largest(degree: int) -> Wanted:
-    return lambda item: (item["variance"], item["printed"], int(item["degree"])) == (LOW, LARGEST, degree)
+def _largest(*degrees: int, variance: str = LOW) -> Wanted:
+    return lambda item: (item["variance"], item["printed"]) == (variance, LARGEST) and int(item["degree"]) in degrees
 
 
 def _filtered(field: Filtering) -> str:
@@ -191,4 +202,11 @@ QUANTITIES: Mapping[str, Quantity] = {
     "make_over_direct": Quantity(
         lambda field, _: ratio_of(field.make, field.time(OURS)), _of_degree(*DEGREES), at_most=True, why_not=_made
     ),
+    **{
+        f"several_{variance}_{devices}": Quantity(
+            _speedup(devices), _largest(*DEGREES, variance=variance), why_not=_not_over(devices)
+        )
+        for variance in FAMILIES
+        for devices in SEVERAL
+    },
 }

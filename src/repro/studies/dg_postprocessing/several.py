@@ -1,4 +1,4 @@
-"""Filtering over several devices of one host (King 2017, section 3.4.2): by contours, and the paper's per element.
+"""Filtering over several devices of one host (King 2017, Figure 3.12): by contours, and the paper's per element.
 
 All have the whole field, which is small beside the work. By contours each device owns some points: those that follow
 each other cell by cell are cut into as many parts as there are devices, of equal work by the operations that are
@@ -28,15 +28,11 @@ from repro.sparse.verify import NAN_BYTE
 from repro.studies.dg_postprocessing.filter_id import FilterId
 from repro.studies.dg_postprocessing.filters import Guarded, OfField
 from repro.studies.dg_postprocessing.operands import DgOperands
-from repro.studies.dg_postprocessing.paper import POINT_CELL
+from repro.studies.dg_postprocessing.paper import FILTER, GATHER, POINT_CELL, SEVERAL, SEVERAL_CLOCK
 from repro.studies.dg_postprocessing.work import of_triangles
 from repro.tuning.choose import Choice
 
 Floats = NDArray[np.float64]
-KIND = "several"
-#: Launches are long: a graph of many would take longer and tell no more.
-CLOCK: Clock = "event"
-FILTER, GATHER = "filter", "gather"
 #: The tunings whose winners are run over several devices: ours, and the paper's.
 TUNINGS = ("edges", "paper/element")
 WORD = 8
@@ -55,8 +51,8 @@ class OverDevices(OfField):
         So many devices, the first ones.
     """
 
-    kind = KIND
-    clocks: tuple[Clock, ...] = (CLOCK,)
+    kind = SEVERAL
+    clocks: tuple[Clock, ...] = (SEVERAL_CLOCK,)
     cold = False
     what = FILTER
 
@@ -270,7 +266,7 @@ def runnables(built: Mapping[str, Built], choices: Sequence[Choice], count: int)
     count
         How many devices there are.
     """
-    chosen = {choice.tuning: FilterId.parse(choice.name) for choice in choices if choice.clock == CLOCK}
+    chosen = {choice.tuning: FilterId.parse(choice.name) for choice in choices if choice.clock == SEVERAL_CLOCK}
     made: list[Runnable] = []
     for number in numbers_of(count):
         for id in (chosen[tuning] for tuning in TUNINGS if tuning in chosen):
