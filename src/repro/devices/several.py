@@ -220,6 +220,11 @@ class Devices:
                 closing.callback(part._link.close)
 
 
+def numbers_of(count: int) -> list[int]:
+    """Return over how many of so many devices something is timed: 2, 4, 8, … and all; nothing where there is one."""
+    return sorted({*(1 << power for power in range(1, count.bit_length())), count}) if count > 1 else []
+
+
 def _link(devices: Sequence[Device], backend: str) -> Link:
     if backend == "cuda":
         from repro.devices.cuda import CudaDevice

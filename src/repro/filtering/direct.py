@@ -224,7 +224,7 @@ class Field:
 
     def __init__(self, launches: Launches, stencil: Stencil, order: NDArray[np.integer], basis: str) -> None:
         self._launches, self._stencil, self.order = launches, stencil, order
-        mesh, self.count = stencil.mesh, len(order)
+        self.count = len(order)
         self._modes = mode_count(stencil.degree, 2)
         self.corners = launches.upload(stencil.geometry(order))
         self._members = launches.upload(np.asarray(order, np.int32))
@@ -235,7 +235,7 @@ class Field:
 
     @cached_property
     def _given(self) -> Buffer:
-        return self._launches.numbers(self._modes * self.count, np.float64)
+        return self._launches.numbers(self._modes * len(self._stencil.mesh.triangles), np.float64)
 
     def set(self, modes: Floats) -> None:
         """Take the modes of all triangles, float64 `(t, m)`, in the mesh's order."""
@@ -346,7 +346,7 @@ class PerPoint(Direct):
         self.field = Field(launches, stencil, cells.grid.members, basis)
         kernels = Kernels(launches.device, launches.load(f"{way}-p{stencil.degree}"))
         blocks = blocks or launches.device.n_s * BLOCKS[launches.device.backend]
-        many = [np.int32(points.count)]
+        many: list[Argument] = [np.int32(points.count)]
         if way == "edges":
             many = points.tiles(rows_of_tiles(points.count, launches.device))
         self.launch = kernels.blocks(
@@ -370,6 +370,8 @@ class PerElement(Direct):
         How many; None: a multiprocessor has one.
     threads
         Of a block.
+    share
+        Which of how many shares of the patches are its own, each about as many: the first of one.
 
     Attributes
     ----------
@@ -386,10 +388,11 @@ class PerElement(Direct):
         *,
         patches: int | None = None,
         threads: int = 64,
+        share: tuple[int, int] = (0, 1),
     ) -> None:
         super().__init__(launches, points)
         device, grid = launches.device, points.cells.grid
-        self.patches: Patches = patches_of(stencil.mesh, grid, stencil.half, patches or device.n_s)
+        self.patches: Patches = patches_of(stencil.mesh, grid, stencil.half, patches or device.n_s, share)
         self.field = Field(launches, stencil, self.patches.order, basis)
         copies = launches.numbers(self.patches.copies, np.float64)
         count = len(self.patches.starts) - 1

@@ -122,8 +122,8 @@ def tiles_of(grid: Grid, rows: int) -> NDArray[np.int32]:
     Returns
     -------
     ndarray
-        int32 `(tiles + 1,)`, places in `grid.members`. A tile does not go on in the next row of cells, whose first cell is
-        far from the last one.
+        int32 `(tiles + 1,)`, places in `grid.members`. A tile does not go on in the next row of cells, whose first cell
+        is far from the last one.
     """
     begins = grid.starts[:: grid.shape[0]].astype(np.int64)
     tiles = -(-np.diff(begins) // rows)

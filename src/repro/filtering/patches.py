@@ -49,7 +49,7 @@ class Patches:
         return self.copies / points - 1.0
 
 
-def patches_of(mesh: Triangulation, grid: Grid, half: float, count: int) -> Patches:
+def patches_of(mesh: Triangulation, grid: Grid, half: float, count: int, share: tuple[int, int] = (0, 1)) -> Patches:
     """Cut a mesh into patches by recursive bisection, and lay out their copies.
 
     Parameters
@@ -62,10 +62,21 @@ def patches_of(mesh: Triangulation, grid: Grid, half: float, count: int) -> Patc
         Half of the support's width: how far from a triangle's box a point may be.
     count
         Patches; at most as many as triangles are made.
+    share
+        Which of how many shares of them are laid out, neighbours that follow each other: a device's.
+
+    Raises
+    ------
+    ValueError
+        There is no patch in that share.
     """
     # a device may round to the next cell what lies on the line between two of them
     half *= 1 + ROUNDING
     groups = bisected(mesh.corners.mean(axis=1), min(count, len(mesh.triangles)))
+    at, shares = share
+    groups = groups[len(groups) * at // shares : len(groups) * (at + 1) // shares]
+    if not groups:
+        raise ValueError(f"{min(count, len(mesh.triangles))} patches for {shares} shares")
     lengths = np.diff(grid.starts).reshape(grid.shape[1], grid.shape[0])
     tiles, offsets, cells = [], [], []
     entries = copies = 0

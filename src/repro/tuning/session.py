@@ -86,6 +86,10 @@ class Session:
         """Try every runnable; return a row each, of the full protocol where it got that far."""
         return self._search.exhaustive(runnables, what)
 
+    def screened(self, runnables: Sequence[Runnable], what: str) -> list[Row]:
+        """Try every runnable with a few launches; return a row each."""
+        return self._search.screened(runnables, what)
+
     def search(
         self,
         strategy: Strategy,

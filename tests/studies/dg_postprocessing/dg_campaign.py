@@ -110,7 +110,9 @@ class Maker(Recorder):
         self.write(problem, "double", "report", rows)
         there = {row.name for row in rows}
         chosen = {tuning: name for tuning, (name, _) in CHOSEN.items() if name in there}
-        self.choose(problem, "double", {(tuning, "graph"): (name, [name]) for tuning, name in chosen.items()})
+        clocks = ("event", "graph")
+        choices = {(tuning, clock): (name, [name]) for tuning, name in chosen.items() for clock in clocks}
+        self.choose(problem, "double", choices)
 
     def gone(self, problem: str) -> None:
         """Write a problem that could not be had."""

@@ -19,6 +19,7 @@ from repro.codegen.common import render_common
 from repro.codegen.compile import compile_module, manifest_path
 from repro.codegen.targets import CPU, get_target
 from repro.config.models import Config, StudySettings, Timing
+from repro.devices.opencl import OpenClDevice
 from repro.errors import ReproError
 from repro.problems.fields import generate_field
 from repro.problems.outline import Outline
@@ -28,6 +29,7 @@ from repro.studies.dg_postprocessing.regions import SHORT, regions_of
 from repro.studies.dg_postprocessing.study import STUDY
 
 FLAT, SOLID = "siac/flat", "siac/solid"
+WAY = "edges-t16-c1-b16"
 TIMING = Timing(**{**QUICK, "cpu_budget": 0.01})
 REPOSITORY = Path(__file__).parents[3]
 
@@ -38,8 +40,8 @@ def settings(**keys) -> StudySettings:
     )
 
 
-def config() -> Config:
-    return Config(campaign="f", device="opencl", studies={STUDY.name: settings()})
+def config(device: str = "opencl", **keys) -> Config:
+    return Config(campaign="f", device=device, studies={STUDY.name: settings(**keys)})
 
 
 def outline(kind: str, degree: int | None) -> Outline:
@@ -107,8 +109,8 @@ def field_campaign(field_modules, monkeypatch, tmp_path, templates):
         field.complete().save(Path(f"results/f/problems/{name}.npz"))
 
 
-def steps(name: str) -> dict[str, pd.DataFrame]:
-    paths = measure(config(), STUDY.name, name, "double", lambda *_: None)
+def steps(name: str, **keys) -> dict[str, pd.DataFrame]:
+    paths = measure(config(**keys), STUDY.name, name, "double", lambda *_: None)
     assert [path.stem for path in paths] == list(STUDY.outputs)
     return {path.stem: pd.read_parquet(path) for path in paths}
 
@@ -118,6 +120,35 @@ def test_ways_in_the_plane_are_searched_and_the_matrix_is_timed(field_campaign):
     assert set(tables["search"].way) == {"point", "element", "edges"} and set(tables["search"].status) == {"ok"}
     assert {"joint", "paper", "edges", "paper/point"} <= set(tables["choices"].tuning)
     assert {"matrix/make", "matrix/apply-4"} <= set(tables["report"].name)
+
+
+def test_a_named_way_is_run_over_two_devices_and_nothing_else(field_campaign):
+    if OpenClDevice().n_s < 2:
+        pytest.skip("the CPU has one core and cannot be split")
+    tables = steps(FLAT, device="opencl:0/2", layouts=(WAY,), parts=("devices",))
+    assert tables["search"].name.to_list() == [WAY] and set(tables["search"].protocol) == {"screen"}
+    report = tables["report"][tables["report"].kind.isin(["variant", "several"])]
+    assert sorted(report.name) == [WAY, f"filter-2/{WAY}", f"gather-2/{WAY}"]
+    assert (
+        set(report.status) == {"ok"}
+        and report.graph_median.isna().all()
+        and report.event_median.notna().all()
+        and (report.error <= 1).all()
+    )
+    assert report.set_index("name").devices.to_dict() == {
+        WAY: pytest.approx(np.nan, nan_ok=True), f"filter-2/{WAY}": 2, f"gather-2/{WAY}": 2
+    }  # fmt: skip
+
+
+def test_ways_that_there_are_not_are_refused():
+    named = settings(layouts=(WAY, "point-t16-c1-b1"))
+    STUDY.check_on(named, [], CPU)
+    assert STUDY.workload(named, outline("delaunay", 1), "double", CPU).variants == 2
+    for wrong in ({"layouts": ("edges-t32-c1-b16",)}, {"layouts": (WAY,), "space": "paper"}, {"layouts": ()}):
+        with pytest.raises(ReproError, match="no such way to filter"):
+            STUDY.check_on(settings(**wrong), [], CPU)
+    listed = dict(STUDY.layouts())
+    assert listed[WAY] == "extended on the CPU" and listed["element-t64-c0.5-b1"] == "paper"
 
 
 def test_widths_in_space_are_searched_and_shown(field_campaign):

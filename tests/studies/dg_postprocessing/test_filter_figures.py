@@ -13,8 +13,9 @@ from repro.studies.dg_postprocessing.paper import STUDY
 
 #: Those of the plane.
 NAMES = [
-    "table-3-1", "table-filters", "table-matrix", "table-memory", "table-targets", "table-work",
-    "figure-3-7", "figure-3-10", "figure-3-11", "figure-fields",
+    "table-3-1", "table-devices", "table-filters", "table-matrix", "table-memory", "table-targets", "table-work",
+    "figure-3-7", "figure-3-10", "figure-3-11", "figure-3-12",
+    "figure-fields",
 ]  # fmt: skip
 
 

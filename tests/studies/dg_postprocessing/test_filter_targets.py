@@ -35,7 +35,8 @@ def test_every_target_is_measured_and_nothing_else():
 
 
 def test_every_quantity_of_a_complete_campaign(complete):
-    by_name = reached(complete)
+    # over several devices nothing was measured: test_times_on_several.py
+    by_name = {name: line for name, line in reached(complete).items() if not name.startswith("several_")}
     least = OPERATIONS * 12 * TRIANGLES["4k"] / 3.2e-3 * 1e-9 / PEAK
     expected = {
         "tests_apart": 320 * 6 * TRIANGLES["16k"] / 26_492_809 - 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import log2
@@ -94,8 +94,12 @@ def point_of(text: str) -> Point:
     return FilterId.parse(text).point
 
 
-def ids(target: Target, space: str) -> Iterator[FilterId]:
-    """Give all ways of a space, the paper's first."""
+def ids(target: Target, space: str, named: Literal["all"] | Sequence[str] = "all") -> Iterator[FilterId]:
+    """Give all ways of a space, or those of some names, the paper's first."""
+    return (id for id in _all_ids(target, space) if named == "all" or str(id) in named)
+
+
+def _all_ids(target: Target, space: str) -> Iterator[FilterId]:
     on_gpu = target.dialect == "cuda"
     threads = THREADS["cuda"] if on_gpu else (CPU_THREADS,)
     for way, cell in (("point", CENTROID_CELL), ("element", POINT_CELL)):

@@ -123,7 +123,8 @@ class Filtering:
         """Say why a way has no time; nothing where it was not tried."""
         campaign, name, precision = self.case.campaign, self.case.problem, self.case.precision
         tried = [*self.rows, *campaign.search_rows(name, precision)]
-        rows = [row for row in tried if row["way"] == way.way and (not way.paper or row["space"] == "paper")]
+        variants = [row for row in tried if row["kind"] == "variant" and row["way"] == way.way]
+        rows = [row for row in variants if not way.paper or row["space"] == "paper"]
         return tuple(failure(row) for row in rows[:1])
 
     def gflops(self, timed: Timed | None) -> float | None:

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from repro.bench import guards
 from repro.bench.runnable import Candidate, Clock, Unsupported
 from repro.bench.workspace import Workspace
 from repro.devices.base import Buffer
+from repro.devices.several import Devices
 from repro.filtering.direct import Direct, PerElement, PerPoint, Points, Stencil
 from repro.filtering.rows import FilterMatrix, Layout, Rows
 from repro.sparse.built import Built
 from repro.sparse.launches import Launches
 from repro.sparse.verify import NAN_BYTE
-from repro.sparse.work import reserve
 from repro.studies.dg_postprocessing.filter_id import FilterId
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters
 from repro.studies.dg_postprocessing.paper import POINT_CELL
@@ -36,20 +37,39 @@ def _nothing() -> Floats:
 class Guarded(Launches):
     """Launches whose memory for results lies between guard zones.
 
+    Parameters
+    ----------
+    workspace, built, held
+        Whose devices and guards, the modules by name, and what gives memory back.
+    at
+        On which of the devices.
+
     Attributes
     ----------
     held
         Gives all of it back.
     """
 
-    def __init__(self, workspace: Workspace, built: Mapping[str, Built], held: ExitStack) -> None:
-        super().__init__(workspace.device, lambda module: built[module].program(workspace), held)
-        self._guards, self.held = workspace.guards, held
+    def __init__(self, workspace: Workspace, built: Mapping[str, Built], held: ExitStack, at: int = 0) -> None:
+        super().__init__(workspace.devices[at], lambda module: built[module].program(workspace, at), held)
+        self._workspace, self._built, self._guards, self.held = workspace, built, workspace.guards, held
+
+    @property
+    def devices(self) -> Devices:
+        """All devices there are."""
+        return self._workspace.devices
+
+    def on(self, at: int) -> Guarded:
+        """Return launches on another of the devices, whose memory is given back with this one's."""
+        return Guarded(self._workspace, self._built, self.held, at)
 
     def numbers(self, count: int, dtype: DTypeLike) -> Buffer:
         """Return memory for so many numbers of a type, between guard zones, until the end."""
-        nbytes = max(count, 1) * np.dtype(dtype).itemsize
-        return reserve(self.held, self.device, self._guards, nbytes, "what is filtered")
+        return self.guarded(max(count, 1) * np.dtype(dtype).itemsize).memory
+
+    def guarded(self, nbytes: int) -> guards.Guarded:
+        """Return so many bytes with their guard zones, until the end."""
+        return self.keep(self._guards.allocate(nbytes, "what is filtered", self.device))
 
 
 class OfField(Filters):
@@ -96,13 +116,22 @@ class OfField(Filters):
 
 
 class FieldFilter(OfField, Candidate):
-    """A way to filter, as a search tries it."""
+    """A way to filter, as a search tries it.
+
+    Parameters
+    ----------
+    built, id
+        The modules by name, and the way.
+    clocks
+        By which it is timed.
+    """
 
     kind = "variant"
     cold = False
 
-    def __init__(self, built: Mapping[str, Built], id: FilterId) -> None:
+    def __init__(self, built: Mapping[str, Built], id: FilterId, clocks: tuple[Clock, ...] = Candidate.clocks) -> None:
         super().__init__(built)
+        self.clocks = clocks
         self.id, self.space, self.name = id, id.space, str(id)
         self.packing, self.group = self.name, (id.way, id.space)
         self._direct: Direct | None = None

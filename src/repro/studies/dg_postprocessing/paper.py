@@ -1,5 +1,9 @@
 """What the text of this study is called, and what it prescribes."""
 
+from __future__ import annotations
+
+from repro.bench.runnable import Clock
+
 STUDY = "dg_postprocessing"
 PAPER = "King 2017, chapters 2 to 4"
 REFERENCE = (
@@ -13,9 +17,13 @@ PATCHES = 16
 CENTROID_CELL, POINT_CELL = 1.0, 0.5
 #: The degree that Table 3.1 counts tests of.
 COUNTED_DEGREE = 1
-#: What is timed beside what is searched, and can be left out: the filter as a matrix (in the plane); the sums of each
-#: point's regions; clipping on the device (in space).
-MATRIX, SUMS, CLIP = PARTS = ("matrix", "sums", "clip")
+#: What is timed beside what is searched, and can be left out: the filter as a matrix, and filtering over several
+#: devices (in the plane); the sums of each point's regions; clipping on the device (in space).
+MATRIX, DEVICES, SUMS, CLIP = PARTS = ("matrix", "devices", "sums", "clip")
+#: Of rows over several devices: their kind, what they do, and by which clock. Launches are long: a graph of many would
+#: take longer and tell no more.
+SEVERAL, FILTER, GATHER = "several", "filter", "gather"
+SEVERAL_CLOCK: Clock = "event"
 #: The tunings: of all that is tried, and of the paper's.
 JOINT, PAPERS = "joint", "paper"
 #: The GPU of chapter 4.

@@ -9,33 +9,43 @@ from repro.bench.rows import Row
 from repro.bench.runnable import Runnable
 from repro.codegen.compile import compile_module, manifest_path
 from repro.codegen.targets import Target
+from repro.config.models import StudySettings
 from repro.sparse.built import Built
 from repro.studies import Given, Workload
 from repro.studies.dg_postprocessing.filter_id import SPACES, FilterId, ids
 from repro.studies.dg_postprocessing.filters import FieldFilter, of_matrix
 from repro.studies.dg_postprocessing.operands import DgOperands
-from repro.studies.dg_postprocessing.paper import JOINT, MATRIX, PAPERS
+from repro.studies.dg_postprocessing.paper import DEVICES, JOINT, MATRIX, PAPERS, SEVERAL_CLOCK
 from repro.studies.dg_postprocessing.paper import STUDY as NAME
 from repro.studies.dg_postprocessing.render import PLANE, keys_of, modules_of, render_key
+from repro.studies.dg_postprocessing.several import runnables
 from repro.tuning.choose import pick
 from repro.tuning.session import Session, fastest_yardsticks
 
 
 def measure(session: Session, operands: DgOperands, parts: Sequence[str]) -> Iterator[tuple[str, Given]]:
-    """Search the ways, choose, and time the winners side by side, and the filter's matrix beside them."""
+    """Search the ways, choose, and time the winners side by side, and the filter's matrix beside them.
+
+    Where nothing is asked for but runs over several devices, ways are screened only, and timed by the clock of those
+    runs alone: on a large mesh a launch takes seconds.
+    """
     settings, target = session.settings, session.target
     built = built_modules(operands.degree, target)
-    tried = {str(id): FieldFilter(built, id) for id in ids(target, settings.space)}
+    alone = tuple(parts) == (DEVICES,)
+    clocks = (SEVERAL_CLOCK,) if alone else FieldFilter.clocks
+    tried = {str(id): FieldFilter(built, id, clocks) for id in ids(target, settings.space, settings.layouts)}
+    search = session.screened if alone else session.exhaustive
     rows: list[Row] = []
     for space in SPACES[: 1 + (settings.space == SPACES[1])]:
-        rows += session.exhaustive([way for way in tried.values() if way.space == space], f"{space} space")
+        rows += search([way for way in tried.values() if way.space == space], f"{space} space")
     yield "search", rows
     yardsticks = session.yardsticks()
     yield "baseline", [row for _, row in yardsticks]
     choices = pick(rows, settings.timing.tie, _asked)
     chosen: list[Runnable] = [tried[name] for name in dict.fromkeys(choice.name for choice in choices)]
     reported = session.rounds(fastest_yardsticks(yardsticks))
-    reported += session.rounds(chosen)
+    over_devices = runnables(built, choices, len(session.bench.devices)) if DEVICES in parts else []
+    reported += session.rounds([*chosen, *over_devices])
     if MATRIX in parts:
         for runnable in of_matrix(built):  # one at a time: each has a matrix of its own
             reported += session.rounds([runnable])
@@ -59,9 +69,9 @@ def find(templates: Path, degree: int | None, name: str, target: Target) -> Fiel
     return FieldFilter(built, id)
 
 
-def workload(space: str, target: Target) -> Workload:
+def workload(settings: StudySettings, target: Target) -> Workload:
     """Return how much measuring a field on triangles is."""
-    return Workload(len(list(ids(target, space))), len(SPACES) * 2, 4, 0, 0)
+    return Workload(len(list(ids(target, settings.space, settings.layouts))), len(SPACES) * 2, 4, 0, 0)
 
 
 def built_modules(degree: int, target: Target) -> dict[str, Built]:

@@ -10,16 +10,19 @@ from repro.artifacts.data import Campaign
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published, Record
 from repro.artifacts.targets import Number
-from repro.studies.dg_postprocessing.filter_times import DEGREES, ELEMENT, OURS, Filtering, all_fields
+from repro.studies.dg_postprocessing.filter_times import DEGREES, ELEMENT, FAMILIES, OURS, Filtering, all_fields
 from repro.studies.dg_postprocessing.paper import COUNTED_DEGREE, CUBES
 from repro.studies.dg_postprocessing.region_space import full_width
+from repro.studies.dg_postprocessing.several_times import over, speedup
 from repro.studies.dg_postprocessing.shared_cells import MILLI
 from repro.studies.dg_postprocessing.width_times import LANE, MATRIX, VECTOR, WidthTimes, width_times
 
-#: The mesh whose times are aimed at, as the text calls its size, and its family.
+#: The mesh whose times are aimed at, as the text calls its size, and the family of the times on one device.
 LARGEST, LOW = "1024k", "low"
 #: Fields of the product that is held against the product of one.
 MANY = 16
+#: Devices over which speed-ups are aimed at.
+SEVERAL = (2, 4)
 #: Fields that a reason names.
 SHOWN = 5
 #: Times of a field, in the plane or in space.
@@ -135,6 +138,14 @@ def _ours_milli(field: Filtering, published: Published) -> float | None:
     return MILLI * timed.seconds if timed else None
 
 
+def _speedup(devices: int) -> Callable[[Filtering, Published], float | None]:
+    return lambda field, _: speedup(field, OURS, devices)
+
+
+def _not_over(devices: int) -> Callable[[Filtering], str]:
+    return lambda field: f"no time over {devices} devices" if over(field, OURS, 1) else _filtered(field)
+
+
 def _of_degree(*degrees: int) -> Wanted:
     return lambda item: int(item["degree"]) in degrees
 
@@ -143,8 +154,8 @@ def _counted(item: Record) -> bool:
     return item["variance"] == LOW and int(item["degree"]) == COUNTED_DEGREE
 
 
-def _largest(degree: int) -> Wanted:
-    return lambda item: (item["variance"], item["printed"], int(item["degree"])) == (LOW, LARGEST, degree)
+def _largest(*degrees: int, variance: str = LOW) -> Wanted:
+    return lambda item: (item["variance"], item["printed"]) == (variance, LARGEST) and int(item["degree"]) in degrees
 
 
 def _filtered(field: Filtering) -> str:
@@ -215,6 +226,13 @@ IN_PLANE: Mapping[str, Quantity[Filtering]] = {
     "make_over_direct": Quantity(
         lambda field, _: ratio_of(field.make, field.time(OURS)), _of_degree(*DEGREES), at_most=True, why_not=_made
     ),
+    **{
+        f"several_{variance}_{devices}": Quantity(
+            _speedup(devices), _largest(*DEGREES, variance=variance), why_not=_not_over(devices)
+        )
+        for variance in FAMILIES
+        for devices in SEVERAL
+    },
 }
 IN_SPACE: Mapping[str, Quantity[WidthTimes]] = {
     **{f"gain_p{degree}": Quantity(_gain, _of_degree(degree), why_not=_integrated, notes=_gaining) for degree in CUBES},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from repro.bench.rows import ColumnType
 from repro.bench.runnable import Runnable
-from repro.codegen.targets import CPU, Target
+from repro.codegen.targets import CPU, Target, get_target
 from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.filtering.render import DEGREES as PLANE_DEGREES
@@ -17,7 +17,7 @@ from repro.problems.outline import Outline
 from repro.problems.problem import Problem
 from repro.studies import Given, Study, Workload
 from repro.studies.dg_postprocessing import plane, space
-from repro.studies.dg_postprocessing.filter_id import ID_COLUMNS
+from repro.studies.dg_postprocessing.filter_id import ID_COLUMNS, SPACES, ids
 from repro.studies.dg_postprocessing.operands import DgOperands, make_operands
 from repro.studies.dg_postprocessing.paper import JOINT, PARTS, REFERENCE
 from repro.studies.dg_postprocessing.paper import STUDY as NAME
@@ -45,6 +45,7 @@ class DgPostprocessing(Study):
         "subtriangles": int,
         "segments": int,
         "copies": int,
+        "devices": int,
         "fields": int,
         "matrix_pairs": int,
         "matrix_bytes": int,
@@ -75,6 +76,19 @@ class DgPostprocessing(Study):
             degree, degrees = degree_of(problem), SPACE_DEGREES if in_space(problem) else PLANE_DEGREES
             if degree is not None and degree not in degrees:
                 raise self.refusal(problem, f"a field of degree {', '.join(map(str, degrees))}", f"degree {degree}")
+
+    def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
+        """Refuse ways to filter that there are not in the space on the target."""
+        offered = [str(id) for id in ids(target, settings.space)]
+        unknown = [] if settings.layouts == "all" else [name for name in settings.layouts if name not in offered]
+        if unknown or not settings.layouts:
+            raise ReproError(
+                "no such way to filter a field in the plane",
+                where=f"studies.{NAME}.layouts",
+                expected=f"for `space: {settings.space}` some of {', '.join(offered)}",
+                actual=", ".join(unknown) or "none",
+                todo="name others, or leave the key out",
+            )
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
         """Return the modules of a problem on the CPU; see `modules_on`."""
@@ -122,12 +136,18 @@ class DgPostprocessing(Study):
             return space.find(templates, name, target)
         return plane.find(templates, degree_of(problem), name, target)
 
+    def layouts(self) -> list[tuple[str, str]]:
+        """Return all ways to filter in the plane, which `layouts` can name, the paper's and ours."""
+        targets = {"": get_target("sm_90"), " on the CPU": CPU}
+        ways = {str(id): f"{id.space}{where}" for where, target in targets.items() for id in ids(target, SPACES[1])}
+        return [*ways.items()]
+
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
         """Return how many ways or kernels there are to try."""
         degree = degree_of(problem)
         if degree is not None and in_space(problem):
             return space.workload(degree, settings.space, target, problem.size)
-        return plane.workload(settings.space, target)
+        return plane.workload(settings, target)
 
 
 STUDY = DgPostprocessing()

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.filtering.triangulation import Triangulation
 from repro.galerkin.basis import mode_count
 
 #: Additions and multiplications of a pair beside its segments, and of a segment beside its Gauss points: corners into
@@ -45,6 +49,17 @@ def operations(work: Work2D, degree: int) -> int:
     """Return the operations of contours: (28, 50, 78) an evaluation for P = 1, 2, 3, a fused one counted as two."""
     evaluations = work.segments * gauss_points(degree)
     return evaluations * of_evaluation(degree) + work.segments * OF_SEGMENT + work.pairs * OF_PAIR
+
+
+def of_triangles(mesh: Triangulation, degree: int, scale: float) -> NDArray[np.float64]:
+    """Return the operations of a pair of a point and each triangle that lies within its stencil, float64 `(t,)`.
+
+    An edge has a segment, and one more for each line that it crosses: on average over all points its extents along x
+    and y, in widths of a square.
+    """
+    sides = np.abs(mesh.corners - np.roll(mesh.corners, 1, axis=1)).sum(axis=(1, 2)) / scale
+    of_segment = gauss_points(degree) * of_evaluation(degree) + OF_SEGMENT
+    return np.asarray(OF_PAIR + (3 + sides) * of_segment, np.float64)
 
 
 def formula() -> str:

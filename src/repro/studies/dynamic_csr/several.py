@@ -18,7 +18,7 @@ from repro.bench.runnable import IncorrectError, Runnable, Unsupported, not_prep
 from repro.bench.workspace import Workspace
 from repro.bench.yardsticks import WORD
 from repro.devices.base import Argument, Buffer, Copy
-from repro.devices.several import Devices
+from repro.devices.several import Devices, numbers_of
 from repro.sparse.built import Built
 from repro.sparse.dynamic.product import Run
 from repro.sparse.dynamic.render import PEERS
@@ -291,8 +291,7 @@ def runnables(built: Mapping[str, Built], count: int) -> list[Runnable]:
     if count < 2:
         return []
     made: list[Runnable] = [Several(built, "product", "none", 1, steps) for steps in STEPS]
-    sizes = sorted({*(1 << power for power in range(1, count.bit_length())), count})
-    for devices in sizes:
+    for devices in numbers_of(count):
         for steps in STEPS:
             made += [Several(built, "product", way, devices, steps) for way in ("none", *WAYS, *OVERLAPPED)]
             made += [Several(built, "exchange", way, devices, steps) for way in WAYS]

@@ -11,7 +11,7 @@ from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
 from repro.artifacts.targets import rehearsal, target_columns, target_line
 from repro.studies.dg_postprocessing.filter_times import CLOCK, HOST, all_fields
-from repro.studies.dg_postprocessing.paper import STUDY
+from repro.studies.dg_postprocessing.paper import SEVERAL_CLOCK, STUDY
 from repro.studies.dg_postprocessing.reached import QUANTITIES, Measured, gather
 from repro.studies.dg_postprocessing.tables.filters import peak_words
 from repro.studies.dg_postprocessing.width_times import CLOCK as SPACE_CLOCK
@@ -34,7 +34,8 @@ def targets(campaign: Campaign, published: Published) -> Table:
         formula(),
         peak_words(all_fields(campaign, published)),
         measured_on(campaign, CLOCK),
-        f"Making the matrix by the {HOST} clock, 3D by the {SPACE_CLOCK} clock.",
+        f"Making the matrix by the {HOST} clock, over several devices by the {SEVERAL_CLOCK} clock, "
+        f"3D by the {SPACE_CLOCK} clock.",
         rehearsal(campaign),
         unavailable(campaign),
     ]

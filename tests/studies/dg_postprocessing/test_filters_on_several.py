@@ -1,0 +1,232 @@
+"""Filtering over a CPU that is split in two, and over contexts of their own: parts of points, and shares of patches."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from quick_timing import QUICK
+from repro.bench.runnable import IncorrectError
+from repro.bench.timing import Effort
+from repro.bench.trial import Bench
+from repro.bench.workspace import Workspace
+from repro.codegen.compile import compile_module
+from repro.codegen.targets import CPU
+from repro.config.models import Timing
+from repro.devices.open import open_devices
+from repro.devices.opencl import OpenClDevice
+from repro.devices.several import Devices, numbers_of
+from repro.filtering.grids import grid_of_points
+from repro.filtering.kernel import kernel
+from repro.filtering.parts import consecutive, work_of_cells
+from repro.filtering.patches import patches_of
+from repro.filtering.reference import count_work
+from repro.filtering.triangulation import evaluation_points, of_field
+from repro.problems.fields import generate_field
+from repro.sparse.built import Built
+from repro.studies.dg_postprocessing.filter_id import FilterId
+from repro.studies.dg_postprocessing.operands import make_operands
+from repro.studies.dg_postprocessing.paper import POINT_CELL, SEVERAL
+from repro.studies.dg_postprocessing.render import modules_of, render_key
+from repro.studies.dg_postprocessing.several import (
+    FilterParts,
+    FilterPatches,
+    GatherParts,
+    OverDevices,
+    runnables,
+)
+from repro.studies.dg_postprocessing.study import STUDY
+from repro.studies.dg_postprocessing.work import Work2D, of_triangles, operations
+from repro.tuning.choose import Choice
+from triangulations import graded, hexagonal, one_huge, structured
+
+EFFORT = Effort(3)
+EDGES, ELEMENT = FilterId("edges", 16, 0.5, 4), FilterId("element", 16, 0.5, 1)
+MADE = ((FilterParts, EDGES), (GatherParts, EDGES), (FilterPatches, ELEMENT))
+CHOICES = [
+    Choice("event", "edges", str(EDGES)), Choice("graph", "edges", "edges-t64-c1-b4"),
+    Choice("event", "paper/element", str(ELEMENT)), Choice("event", "point", "point-t16-c1-b1"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def halves():
+    """The CPU as two devices."""
+    if OpenClDevice().n_s < 2:
+        pytest.skip("the CPU has one core and cannot be split")
+    devices = open_devices("opencl:0/2")
+    yield devices
+    devices.close()
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory, templates):
+    """The modules of a degree, compiled at first use."""
+    folder, built = tmp_path_factory.mktemp("parts"), {}
+
+    def of(degree):
+        for name in () if degree in built else modules_of(degree):
+            manifest = folder / f"{name}.json"
+            compile_module(render_key(templates, f"plane/{name}", CPU), CPU, manifest)
+            built.setdefault(degree, {})[name] = Built.read(manifest)
+        return built[degree]
+
+    return of
+
+
+@pytest.fixture
+def make_bench(modules_folder):
+    """Open a bench on several devices for a field."""
+    benches = []
+
+    def make(devices, triangles=60, degree=1, variance="high"):
+        field = generate_field("delaunay", triangles=triangles, degree=degree, variance=variance)
+        object.__setattr__(field, "name", "field")
+        benches.append(
+            Bench(
+                Workspace(devices, make_operands(field, "double", 1), modules_folder, resident=8),
+                study=STUDY.name,
+                problem="field",
+                timing=Timing(**{**QUICK, "noise": 1e9, "cpu_budget": 0.01, "cpu_disturbed": 1e9}),
+                seed=1,
+                own=STUDY.columns,
+                environment="test",
+                driver="test",
+                code=str,
+            )
+        )
+        return benches[-1]
+
+    yield make
+    for bench in benches:
+        bench.release()
+
+
+def apart(count):
+    """Return a CPU as several devices with a context each, as far apart as its parts are."""
+    return Devices([OpenClDevice() for _ in range(count)])
+
+
+def test_what_was_chosen_is_run_over_2_4_and_all():
+    assert [numbers_of(count) for count in (1, 2, 3, 4, 6, 8)] == [[], [2], [2, 3], [2, 4], [2, 4, 6], [2, 4, 8]]
+    assert runnables({}, CHOICES, 1) == []
+    names = [runnable.name for runnable in runnables({}, CHOICES, 2)]
+    assert names == [f"filter-2/{EDGES}", f"gather-2/{EDGES}", f"filter-2/{ELEMENT}"]
+    assert [runnable.devices for runnable in runnables({}, CHOICES[:1], 4)] == [2, 2, 4, 4]
+
+
+@pytest.mark.parametrize(("degree", "variance"), [(1, "low"), (2, "high")])
+def test_everything_is_right_and_timed_on_two(halves, modules, make_bench, degree, variance):
+    bench = make_bench(halves, 60, degree, variance)
+    for runnable in runnables(modules(degree), CHOICES, 2):
+        row = bench.try_once(runnable, "report", EFFORT)
+        assert (row.name, row.status, row.message) == (runnable.name, "ok", None)
+        assert row.error <= 1 and row.event_median > 0 and row.graph_median is None
+        assert (row.kind, row["devices"], row["what"]) == (SEVERAL, 2, runnable.name.partition("-")[0])
+    assert row["copies"] > 2 * len(bench.operands.points) and row.space == "paper"
+
+
+@pytest.mark.parametrize("count", [3, 5])
+@pytest.mark.parametrize(("kind", "id"), MADE)
+def test_any_number_of_devices(modules, make_bench, count, kind, id):
+    bench = make_bench(apart(count), 40)
+    row = bench.try_once(kind(modules(1), id, count), "report", EFFORT)
+    assert (row.status, row.message) == ("ok", None)
+
+
+@pytest.mark.parametrize(("kind", "id"), MADE)
+def test_fewer_devices_than_asked_for_are_unsupported(modules, make_bench, kind, id):
+    row = make_bench(apart(1), 40).try_once(kind(modules(1), id, 2), "report", EFFORT)
+    assert (row.status, row.message) == ("unsupported", "there are 1 devices, not 2")
+
+
+@pytest.mark.parametrize(("kind", "id"), MADE)
+def test_a_device_that_does_nothing_is_found(modules, make_bench, monkeypatch, kind, id):
+    devices = apart(2)
+    bench = make_bench(devices, 40)
+    bind = devices[1].bind
+    monkeypatch.setattr(
+        devices[1],
+        "bind",
+        lambda kernel, *given: (
+            (lambda: None) if kernel.handle.function_name.startswith(id.way) else bind(kernel, *given)
+        ),
+    )
+    runnable = kind(modules(1), id, 2)
+    bench.prepare(runnable)
+    with pytest.raises(IncorrectError, match=r"wrong|differ"):
+        bench.check(runnable)
+
+
+@pytest.mark.parametrize("copies", ["second", "none"])
+def test_values_that_do_not_arrive_are_found(modules, make_bench, monkeypatch, copies):
+    devices = apart(3)
+    bench = make_bench(devices, 40)
+    exchange = devices.exchange
+    monkeypatch.setattr(devices, "exchange", lambda given: exchange(given[:1] if copies == "second" else []))
+    for kind, id in (MADE[1], MADE[2]):
+        runnable = kind(modules(1), id, 3)
+        bench.prepare(runnable)
+        with pytest.raises(IncorrectError, match=r"wrong|differ"):
+            bench.check(runnable)
+        runnable.release()
+
+
+@pytest.mark.parametrize("mesh", [graded(12), of_field(generate_field("delaunay", triangles=1000, variance="high"))])
+@pytest.mark.parametrize("count", [2, 4])
+def test_parts_have_equal_work_as_it_is_counted(mesh, count):
+    degree = 1
+    points = evaluation_points(mesh, degree)
+    half = kernel(degree).width * mesh.longest / 2
+    grid = grid_of_points(mesh, points, POINT_CELL * mesh.longest)
+    bounds = consecutive(grid, work_of_cells(mesh, grid, half, of_triangles(mesh, degree, mesh.longest)), count)
+    assert bounds[0] == 0 and bounds[-1] == len(points) and (np.diff(bounds) > 0).all()
+    drawn = np.arange(0, len(points), 20)  # of all of them it would take long
+    counted = count_work(mesh, points[grid.members[drawn]], degree, mesh.longest)
+
+    def most(bounds):
+        """Return the work of the part with the most over the mean."""
+        work = []
+        for begin, end in pairwise(bounds):
+            own = (begin <= drawn) & (drawn < end)
+            counts = counted.pairs[own], counted.triangles[own], counted.segments[own]
+            work.append(operations(Work2D(*(int(numbers.sum()) for numbers in counts)), degree))
+        return max(work) / np.mean(work)
+
+    assert most(bounds) <= 1.06 < most(np.linspace(0, len(points), count + 1))
+
+
+@pytest.mark.parametrize("mesh", [structured(1), one_huge()])
+def test_parts_of_few_cells_are_cut_within_them(mesh):
+    points = evaluation_points(mesh, 3)
+    grid = grid_of_points(mesh, points, POINT_CELL * mesh.longest)
+    work = work_of_cells(mesh, grid, 2 * mesh.longest, of_triangles(mesh, 3, mesh.longest))
+    assert (work > 0).all() and (np.diff(consecutive(grid, work, 4)) > 0).all()
+
+
+def test_fewer_points_than_parts_leave_some_empty():
+    mesh = structured(1)
+    grid = grid_of_points(mesh, np.array([[0.1, 0.1], [0.9, 0.9]]))
+    bounds = consecutive(grid, np.ones(len(grid.starts) - 1), 5)
+    assert bounds[0] == 0 and bounds[-1] == 2 and (np.diff(bounds) >= 0).all() and (np.diff(bounds) == 0).any()
+
+
+def test_shares_of_patches_are_all_triangles_once():
+    mesh, degree = hexagonal(8), 1
+    points = evaluation_points(mesh, degree)
+    grid = grid_of_points(mesh, points)
+    whole = patches_of(mesh, grid, 0.1, 13)
+    shares = [patches_of(mesh, grid, 0.1, 13, (at, 4)) for at in range(4)]
+    assert [len(share.starts) - 1 for share in shares] == [3, 3, 3, 4]
+    np.testing.assert_array_equal(np.concatenate([share.order for share in shares]), whole.order)
+    assert sum(share.copies for share in shares) == whole.copies
+    with pytest.raises(ValueError, match="2 patches for 4 shares"):
+        patches_of(mesh, grid, 0.1, 2, (0, 4))
+
+
+def test_names_tell_everything_apart():
+    every = runnables({}, CHOICES, 8)
+    assert len({runnable.name for runnable in every}) == len(every) == 9
+    assert all(isinstance(runnable, OverDevices) for runnable in every)

@@ -1,0 +1,97 @@
+"""Speed-ups over several devices as a table, as Figure 3.12 and as targets, of campaigns that were never measured."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import pytest
+from dg_campaign import CHOSEN, NUMBERS, Maker, lines, table, values
+
+from repro.artifacts import style
+from repro.artifacts.registry import get_artifact
+from repro.studies.dg_postprocessing.filter_id import FilterId
+from repro.studies.dg_postprocessing.paper import FILTER, GATHER, SEVERAL, STUDY
+
+LOW, HIGH, SMALL = "siac/low_1024k_p1", "siac/high_1024k_p2", "siac/low_4k_p1"
+#: Microseconds on one device, and of what is done over several, by their number.
+OURS, ELEMENT = CHOSEN["edges"][1], CHOSEN["paper/element"][1]
+GATHERS = {2: 100.0, 4: 150.0}
+
+
+def over(maker: Maker, problem: str, degree: int, triangles: int, speedups: dict[int, float]) -> None:
+    """Write a field with rows over several devices: ours faster by these factors, per element by half of them."""
+    rows = maker.rows(problem, degree, triangles)
+    for count, factor in speedups.items():
+        times = {
+            (FILTER, "edges"): OURS / factor, (GATHER, "edges"): GATHERS[count],
+            (FILTER, "paper/element"): ELEMENT / (factor / 2),
+        }  # fmt: skip
+        for (what, tuning), micro in times.items():
+            id = FilterId.parse(CHOSEN[tuning][0])
+            rows.append(
+                maker.row(problem, "double", SEVERAL, f"{what}-{count}/{id}", micro, ("event",), phase="report",
+                          what=what, devices=count, **id.columns)
+            )  # fmt: skip
+    maker.measured(problem, rows)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    maker = Maker(tmp_path_factory.mktemp("devices"))
+    maker.field(LOW, "low", 1, 1_048_576)
+    maker.field(HIGH, "high", 2, 1_048_576)
+    maker.field(SMALL, "low", 1, 4000)
+    over(maker, LOW, 1, 1_048_576, {2: 1.96, 4: 3.7})
+    over(maker, HIGH, 2, 1_048_576, {2: 1.9})
+    over(maker, SMALL, 1, 4000, {2: 1.2, 4: 1.3})
+    maker.case("tiny", "low", 1, 300)
+    return maker.load()
+
+
+def test_times_are_of_the_same_clock_on_one_and_on_several(shared):
+    by_name = lines(table(shared, "table-devices"))
+    line = by_name[LOW]
+    assert values(line, "ours_ms", "element_ms", "ours_2_ms") == pytest.approx([4, 20, 4 / 1.96])
+    assert values(line, "ours_2", "ours_4", "element_4") == pytest.approx([1.96, 3.7, 1.85])
+    assert values(line, "gather_4_ms", "gathered_4") == pytest.approx([0.15, 4 / (4 / 3.7 + 0.15)])
+    assert values(by_name[HIGH], "ours_4", "gathered_4", "element_4_ms") == [None, None, None]
+    assert "not measured over several devices" in by_name["tiny"]["problem"].notes
+    made = table(shared, "table-devices")
+    least = dict(zip([column.key for column in made.columns], made.summary[1], strict=True))
+    assert (least["ours_2"].value, least["ours_2_ms"].value) == (pytest.approx(1.2), None)
+
+
+def test_lines_are_of_the_largest_meshes(shared):
+    made = get_artifact(STUDY, "figure-3-12").make(shared, NUMBERS)
+    with mpl.rc_context(style.RC):
+        drawn = made.draw()
+        drawn.draw_without_rendering()
+    low, high = drawn.axes
+    marked = {
+        axes.get_title(): sorted(line.get_ydata()[-1] for line in axes.lines if line.get_marker() != "None")
+        for axes in (low, high)
+    }
+    assert marked == {
+        "low variance": pytest.approx([1.85, 3.7]),
+        "high variance": pytest.approx([0.95, 1.9]),
+    }
+    assert [text.get_text() for text in low.get_legend().get_texts()] == ["P = 1, 1.05M triangles"]
+
+
+def test_targets_are_of_the_largest_meshes_of_a_family(shared):
+    made = table(shared, "table-targets")
+    keys = [column.key for column in made.columns]
+    names = [item["quantity"] for item in NUMBERS.targets]
+    reached = {name: dict(zip(keys, row, strict=True)) for name, row in zip(names, made.rows, strict=True)}
+    measured = {name: reached[f"several_{name}"]["measured"].value for name in ("low_2", "low_4", "high_2", "high_4")}
+    assert measured == {"low_2": pytest.approx(1.96), "low_4": pytest.approx(3.7), "high_2": pytest.approx(1.9),
+                        "high_4": None}  # fmt: skip
+    verdicts = [reached[f"several_{name}"]["reached"].value for name in measured]
+    assert verdicts == ["yes", "no", "yes", None]
+    assert f"{HIGH}: no time over 4 devices" in str(reached["several_high_4"]["worst_case"].value)
+    assert reached["several_low_2"]["cases"].shown == "1 of 3"
+
+
+def test_one_device_has_no_speedup(dg_campaign_of_some):
+    made = table(dg_campaign_of_some, "table-devices")
+    assert [column.key for column in made.columns][-1] == "triangles" and "ran on one device" in made.caption
+    assert "ran on one device" in get_artifact(STUDY, "figure-3-12").make(dg_campaign_of_some, NUMBERS).caption
