@@ -7,7 +7,7 @@ from pathlib import Path
 
 from repro.bench.rows import ColumnType
 from repro.bench.runnable import Runnable
-from repro.codegen.targets import CPU, Target
+from repro.codegen.targets import Target
 from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.filtering.render import DEGREES as PLANE_DEGREES
@@ -75,11 +75,7 @@ class DgPostprocessing(Study):
             if degree is not None and degree not in degrees:
                 raise self.refusal(problem, f"a field of degree {', '.join(map(str, degrees))}", f"degree {degree}")
 
-    def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
-        """Return the modules of a problem on the CPU; see `modules_on`."""
-        return self.modules_on(settings, problem, precision, CPU)
-
-    def modules_on(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
+    def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return the modules of the problem's degree: of tetrahedra those of widths that fit on the target."""
         degree = degree_of(problem)
         if degree is not None and in_space(problem):
@@ -95,9 +91,8 @@ class DgPostprocessing(Study):
         assert isinstance(problem, Field)
         if problem.dimension == 2:
             return make_operands(problem, precision, seed)
-        if (
-            problem.origin.get("checksum", {}).get("state") == "own"
-        ):  # a file's dimension is not known when modules are compiled
+        # modules are compiled before a file is read: of one, those of triangles
+        if problem.origin.get("checksum", {}).get("state") == "own":
             raise ReproError(
                 "fields on tetrahedra are taken only where the registry makes them",
                 where=f"studies.{NAME}.problems: {problem.name}",
