@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from repro.artifacts.data import Campaign
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published, Record
-from repro.artifacts.targets import Number
+from repro.artifacts.targets import Measured, Missing, Number
 from repro.studies.dg_postprocessing.filter_times import DEGREES, ELEMENT, OURS, Filtering, all_fields
 from repro.studies.dg_postprocessing.paper import COUNTED_DEGREE
 from repro.studies.dg_postprocessing.shared_cells import MILLI
@@ -18,30 +18,8 @@ from repro.studies.dg_postprocessing.shared_cells import MILLI
 LARGEST, LOW = "1024k", "low"
 #: Fields of the product that is held against the product of one.
 MANY = 16
-#: Fields that a reason names.
-SHOWN = 5
 NumberOf = Callable[[Filtering, Published], float | None]
 Wanted = Callable[[Record], bool]
-
-
-class Measured(NamedTuple):
-    """What was measured of a quantity: numbers, and by name why a field has none."""
-
-    numbers: list[Number]
-    missing: dict[str, str]
-
-    @property
-    def cases(self) -> int:
-        """How many numbers are wanted."""
-        return len(self.numbers) + len(self.missing)
-
-    @property
-    def why_not(self) -> str:
-        """The fields without a number, those with the same reason together; empty where all have one."""
-        by_reason: dict[str, list[str]] = {}
-        for case, reason in self.missing.items():
-            by_reason.setdefault(reason, []).append(case)
-        return "; ".join(f"{_some(cases)}: {reason}" for reason, cases in by_reason.items())
 
 
 @dataclass(frozen=True)
@@ -83,7 +61,7 @@ def _measure(
     quantity: Quantity, papers: Sequence[Record], fields: Mapping[str, Filtering], published: Published
 ) -> Measured:
     numbers: list[Number] = []
-    missing: dict[str, str] = {}
+    missing: list[Missing] = []
     for item in papers:
         name = item["problem"]
         field = fields.get(name)
@@ -91,15 +69,10 @@ def _measure(
         if value is not None:
             numbers.append(Number(value, name))
         elif field is None:
-            missing[name] = "not in this campaign"
+            missing.append(Missing(name, "not in this campaign"))
         else:
-            missing[name] = quantity.why_not(field)
+            missing.append(Missing(name, quantity.why_not(field)))
     return Measured(numbers, missing)
-
-
-def _some(cases: Sequence[str]) -> str:
-    more = len(cases) - SHOWN
-    return ", ".join(cases[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def counts(field: Filtering | None) -> tuple[int, int] | None:
