@@ -422,4 +422,3 @@ class PerElement(Direct):
             reduce()
 
         self.launch = launch
-        self.copies: Buffer = copies
