@@ -27,5 +27,5 @@ def test_a_text_says_everything_of_a_way(target):
     ],
 )  # fmt: skip
 def test_what_is_no_way_is_refused(text):
-    with pytest.raises(ReproError, match="no way to filter\n  expected: such as edges-t64-c0.5-b16"):
+    with pytest.raises(ReproError, match="no way to filter"):
         FilterId.parse(text)
