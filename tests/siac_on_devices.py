@@ -64,6 +64,18 @@ def filtered(device, load, way, mesh, points, degree, modes, *, basis="dubiner",
         return first
 
 
+def several_filtered(device, load, way, mesh, points, degree, modes, *, basis="dubiner", scale=None):
+    """Return fields `(t, m, fields)` filtered at points one after the other: `(n, fields)`."""
+    results = []
+    with stencil_on(device, load, mesh, points, degree, scale) as given:
+        direct = WAYS[way](*given, basis)
+        for field in range(modes.shape[2]):
+            direct.field.set(np.ascontiguousarray(modes[:, :, field]))
+            direct.launch()
+            results.append(direct.result())
+    return np.stack(results, axis=1)
+
+
 def matrix_and_products(device, load, mesh, points, degree, modes, *, basis="dubiner", scale=None, **keys):
     """Return the filter's matrix as SciPy's, and its product with fields `(t, m, fields)`."""
     with stencil_on(device, load, mesh, points, degree, scale) as (launches, stencil, places), ExitStack() as own:

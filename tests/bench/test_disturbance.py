@@ -10,7 +10,7 @@ import pytest
 from shared_device import EVENT, GRAPH, Kernel, SharedDevice
 
 from repro.bench import timing
-from repro.bench.disturbance import ALONE, judge, outlying
+from repro.bench.disturbance import ALONE, WAKING, judge, outlying
 from repro.bench.neighbours import Neighbours
 from repro.bench.timing import Effort, Samples, full, screen, take_samples
 from repro.config.models import Timing
@@ -110,6 +110,16 @@ def test_rounds_by_the_hosts_clock_may_differ_by_more():
     rounds = [{"host": np.full(9, seconds)} for seconds in (19.7e-3, 27.8e-3)]
     assert outlying(rounds, TOLERANCE, 2.0) == {}
     assert outlying(rounds, TOLERANCE, 1.4) == {1: "host median 27,800 µs in one round and 19,700 µs in another"}
+
+
+def test_rounds_before_which_the_threads_of_a_cpu_slept_are_not_far():
+    """As the floor of a small problem: 6.6 µs in two rounds and 17.5 in three."""
+    rounds = [{"event": np.full(9, micro * MICRO)} for micro in (6.6, 17.5, 17.5, 6.7, 17.5)]
+    tolerance = Timing().cpu_disturbed
+    assert outlying(rounds, tolerance, tolerance, WAKING["opencl"]) == {}
+    assert [*outlying(rounds, tolerance, tolerance, WAKING["cuda"])] == [1, 2, 4]
+    far = [{"event": np.full(9, micro * MICRO)} for micro in (6.6, 35.0)]
+    assert [*outlying(far, tolerance, tolerance, WAKING["opencl"])] == [1]
 
 
 # taking samples again

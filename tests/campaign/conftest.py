@@ -21,7 +21,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory, templates: Path) -> Path:
     """All modules of the small case and the common one, for the CPU."""
     folder = tmp_path_factory.mktemp("measuring")
     study, settings = get_study(STUDY), config().studies[STUDY]
-    for key in study.modules(settings, Outline(NAME, "matrix", "complex"), "single"):
+    for key in study.modules(settings, Outline(NAME, "matrix", "complex"), "single", CPU):
         compile_module(study.render(templates, key, CPU), CPU, folder / manifest_path(CPU.name, STUDY, key))
     compile_module(render_common(templates, CPU), CPU, folder / "modules/cpu/common.json")
     return folder / "modules"

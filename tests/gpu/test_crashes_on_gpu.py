@@ -45,7 +45,7 @@ def test_a_lost_context_and_a_hang_cost_a_row_each(
     small_problem("complex").save(Path(f"results/c/problems/{NAME}.npz"))
     study, target = get_study(STUDY), gpu.target
     compile_module(render_common(templates, target), target, Path("modules", target.name, "common.json"))
-    for key in study.modules(settings, Outline(NAME, "matrix", "complex"), "single"):
+    for key in study.modules(settings, Outline(NAME, "matrix", "complex"), "single", target):
         source = study.render(templates, key, target)
         for schedule, statement in STATEMENTS.items() if key.endswith(SPOILT) else ():
             kernel = f" spmv_{schedule.replace('-', '_')}("

@@ -17,6 +17,7 @@ from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin.basis import evaluate, mode_count
 from repro.operators.runtime import open_runtime
 from repro.problems.field import Field
+from repro.sparse.launches import Launches
 from triangulations import hexagonal, project, structured
 
 DEVICE = "opencl:0"
@@ -295,6 +296,18 @@ def test_where_the_matrix_does_not_fit_it_filters_without(mesh, points, smooth, 
     assert repro.siac(pair(mesh), 1, points, device=DEVICE).kind == "contours"
     with pytest.raises(ReproError, match="the device has no room"):
         repro.siac(pair(mesh), 1, points, matrix=True, device=DEVICE)
+
+
+def test_a_matrix_of_more_entries_than_31_bits_count_is_predicted(mesh, monkeypatch):
+    points = np.random.default_rng(2).random((500, 2))
+    with monkeypatch.context() as patch:
+        patch.setattr(Launches, "download", lambda self, buffer, count, dtype: np.full(count, 1 << 30, dtype))
+        made = repro.siac(pair(mesh), 1, points, device=DEVICE)
+        with pytest.raises(ReproError, match=f"{made.nbytes:,} bytes: {made.pairs:,} triangles at 500 points"):
+            repro.siac(pair(mesh), 1, points, matrix=True, device=DEVICE)
+    assert made.kind == "contours" and made.pairs % (1 << 30) == 0 and made.pairs >= 1 << 32
+    assert made.nbytes > 24 * made.pairs
+    np.testing.assert_allclose(made @ np.ones(made.shape[1]), contour_rows(mesh, points, 1) @ np.ones(made.shape[1]))
 
 
 @pytest.mark.parametrize("nth", [0, 1, 2])

@@ -23,7 +23,7 @@ from siac_on_devices import (
     siac_loader,
     stencil_on,
 )
-from triangulations import exact_modes, graded, hexagonal, one_huge, structured
+from triangulations import graded, hexagonal, one_huge, structured
 
 MESHES = {
     "structured": structured(6),
@@ -71,22 +71,6 @@ def test_the_matrix_is_that_of_numpy(any_device, load, degree, name):
     difference = np.abs(products - rows @ modes.reshape(-1, 7))
     for field in range(7):
         assert (difference[:, field] <= bound_of(rows, modes[:, :, field], mesh, degree)).all()
-
-
-@degrees
-@ways
-def test_polynomials_come_out_as_they_went_in(any_device, load, way, degree):
-    """filter(project(p)) = p for every p of total degree 2k + 1 on a structured mesh with h = 1/N (exact fields only up
-    to k: what a field of degree k can hold)."""
-    n = 3 * degree + 3
-    mesh, points = structured(n), 0.5 + np.random.default_rng(3).uniform(-0.5 / n, 0.5 / n, (6, 2))
-    for a in range(degree + 1):
-        for b in range(degree + 1 - a):
-            modes = np.zeros((len(mesh.triangles), mode_count(degree, 2)))
-            exact = exact_modes(mesh, a, b)
-            modes[:, : exact.shape[1]] = exact
-            result = filtered(any_device, load, way, mesh, points, degree, modes, basis="monomial", scale=1 / n)
-            np.testing.assert_allclose(result, points[:, 0] ** a * points[:, 1] ** b, rtol=0, atol=1e-13)
 
 
 @degrees

@@ -13,6 +13,7 @@ from triangulations import graded, hexagonal, structured
 
 SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
 TWO = np.array([[0, 1, 2], [0, 2, 3]])
+CROSSED = np.concatenate([SQUARE, [[0.5, 0.5]]])
 
 
 def test_what_a_mesh_says_of_itself():
@@ -50,6 +51,9 @@ def test_clockwise_triangles_are_flipped_and_counted():
         (SQUARE, TWO[:1], "gaps or overlaps"),
         (SQUARE, TWO[[0, 1, 1]], "gaps or overlaps"),
         (np.concatenate([SQUARE, [[2.0, 2.0]]]), TWO, "gaps or overlaps"),
+        (np.concatenate([SQUARE, [[0.5, 1e-16]]]), [[0, 1, 2], [0, 2, 3], [0, 1, 4]], "triangle 2"),
+        (SQUARE * [3, 1] - 1, TWO[[0, 0]], r"overlaps of the same area\n(.|\n)*actual: 0.666667, 0.333333"),
+        (CROSSED, [[0, 1, 4], [0, 1, 4], [2, 3, 4], [2, 3, 4]], "overlaps of the same area"),
     ],
 )
 def test_what_is_no_mesh_is_refused(vertices, triangles, message):
@@ -117,3 +121,6 @@ def test_the_meshes_of_these_tests_are_what_they_say():
     assert hexagonal(20).longest * 20 < 1.7
     mesh = graded(20)
     assert mesh.areas.max() / mesh.areas.min() > 100
+    for mesh in (graded(8), hexagonal(8)):  # what lies at the bottom does not match what lies at the top
+        bottom, top = (np.sort(mesh.vertices[mesh.vertices[:, 1] == side, 0]) for side in (0, 1))
+        assert len(bottom) > 3 and not np.array_equal(bottom, top)

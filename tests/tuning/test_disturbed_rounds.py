@@ -94,6 +94,12 @@ def test_a_round_far_from_the_others_is_taken_again(bench, script, store):
     assert left["other"] == [20]
 
 
+def test_a_round_before_which_threads_slept_is_not_far(bench, script, store):
+    script(one=[6.6, 17.5, 17.5, 17.5])
+    (one,) = shuffled_rounds(bench, [Fake("one")], store, seed=1)
+    assert (one.status, one.discarded, one.event_launches, bench.rests) == ("ok", 0, 4 * LAUNCHES, [])
+
+
 def test_the_first_round_may_be_the_far_one(bench, script, store):
     script(one=[158, 6.4, 6.4, 6.5, 6.4])
     (one,) = shuffled_rounds(bench, [Fake("one")], store, seed=1)

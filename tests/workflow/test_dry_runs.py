@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("dry-runs")]
 @pytest.mark.parametrize(
     ("words", "problems", "scalar", "entries", "graphs", "poisson", "fields"),
     [
-        ([], 6, 6, 3, 4, 4, 5),
+        ([], 6, 4, 3, 4, 4, 5),
         (["--configfile", "config/paper.yaml"], 13, 0, 3, 0, 0, 0),
         (["--configfile", "config/mirror.yaml"], 7, 6, 3, 0, 0, 0),
     ],

@@ -9,6 +9,9 @@ from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column
 from repro.artifacts.published import Record
 
+#: Cases that are named of those without a number for the same reason.
+SHOWN = 5
+
 
 class Number(NamedTuple):
     """What was measured of one case: the number, the case's name, and what is to be said of it."""
@@ -16,6 +19,39 @@ class Number(NamedTuple):
     value: float
     case: str
     notes: tuple[str, ...] = ()
+
+
+class Missing(NamedTuple):
+    """A case without a number, why it has none, and how many numbers it would have."""
+
+    case: str
+    reason: str
+    numbers: int = 1
+
+
+class Measured(NamedTuple):
+    """What was measured of a quantity: numbers, and the cases without one."""
+
+    numbers: list[Number]
+    missing: list[Missing]
+
+    @property
+    def cases(self) -> int:
+        """How many numbers are wanted."""
+        return len(self.numbers) + sum(item.numbers for item in self.missing)
+
+    @property
+    def why_not(self) -> str:
+        """The cases without a number, the first few of those with the same reason; empty where all have one."""
+        by_reason: dict[str, list[str]] = {}
+        for item in self.missing:
+            by_reason.setdefault(item.reason, []).append(item.case)
+        return "; ".join(f"{_some(cases)}: {reason}" for reason, cases in by_reason.items())
+
+
+def _some(cases: Sequence[str]) -> str:
+    more = len(cases) - SHOWN
+    return ", ".join(cases[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def target_columns(campaign: Campaign) -> tuple[Column, ...]:

@@ -26,7 +26,8 @@ ALONE = {"cuda": 10e-6, "opencl": 1e-3}
 #: Seconds that the clock of a GPU resolves: two readings of a few microseconds differ by that.
 STEP = 0.5e-6
 #: Seconds that a launch may take longer because a core's threads have to be woken: of an empty one 5 or 12 µs, either
-#: of them for minutes, on a CPU that nothing else uses.
+#: of them for minutes, on a CPU that nothing else uses. So looks and rounds differ by that; the clocks of one sample,
+#: which takes less than a second, do not.
 WAKING = {"cuda": 0.0, "opencl": 20e-6}
 
 
@@ -100,7 +101,9 @@ def _contradiction(seconds: Mapping[str, Seconds], tolerance: float, alone: floa
     return []
 
 
-def outlying(rounds: Sequence[Mapping[str, Seconds]], tolerance: float, of_host: float) -> dict[int, str]:
+def outlying(
+    rounds: Sequence[Mapping[str, Seconds]], tolerance: float, of_host: float, waking: float = 0.0
+) -> dict[int, str]:
     """Return which rounds of a runnable are far from the best of its own rounds by any clock, with the numbers.
 
     Parameters
@@ -109,13 +112,15 @@ def outlying(rounds: Sequence[Mapping[str, Seconds]], tolerance: float, of_host:
         The factor by which a median may be off.
     of_host
         The same by the clock `host`.
+    waking
+        Seconds that a launch may take longer because threads have to be woken.
     """
     far: dict[int, str] = {}
     for clock in dict.fromkeys(clock for seconds in rounds for clock in seconds):
         medians = {i: float(np.median(seconds[clock])) for i, seconds in enumerate(rounds) if clock in seconds}
         least = min(medians.values())
         for i, median in medians.items():
-            if is_far(median, least, of_host if clock == "host" else tolerance):
+            if is_far(median, least, of_host if clock == "host" else tolerance, waking):
                 far.setdefault(i, f"{clock} median {micro(median)} in one round and {micro(least)} in another")
     return far
 

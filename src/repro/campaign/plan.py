@@ -151,11 +151,10 @@ class Plan:
         ]
 
     def modules(self, study: str, problem: str, precision: str) -> list[str]:
-        """Return the keys of the modules that measuring a problem needs."""
-        settings, of = self.studies[study].settings, get_study(study)
+        """Return the keys of the modules that measuring a problem needs; none in a replay."""
         if self.target is None:
-            return of.modules(settings, self.problems[problem], precision)
-        return of.modules_on(settings, self.problems[problem], precision, self.target)
+            return []
+        return get_study(study).modules(self.studies[study].settings, self.problems[problem], precision, self.target)
 
     @cached_property
     def module_groups(self) -> list[ModuleGroup]:

@@ -425,4 +425,3 @@ class PerElement(Direct):
             reduce()
 
         self.launch = launch
-        self.copies: Buffer = copies

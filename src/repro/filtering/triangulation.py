@@ -15,8 +15,10 @@ from repro.problems.field import Field
 from repro.problems.meshes import DEGENERATE, longest_edges
 
 Floats = NDArray[np.float64]
-#: By how much of the box's area the sum of the triangles' may differ from it.
+#: By how much of the box's area the sum of the triangles' may differ from it, and their means from the box's.
 COVERED = 1e-10
+#: The means over the unit square of x, y, x², x y, y².
+MEANS = np.array([1 / 2, 1 / 2, 1 / 3, 1 / 4, 1 / 3])
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +89,8 @@ class Triangulation:
 def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the mesh") -> Triangulation:
     """Check a mesh and turn its triangles counterclockwise.
 
-    Hanging nodes are allowed where no area is missing: a field needs no common edges. Gaps and overlaps of the same
-    area together are not noticed here; rows of the filter near them do not add up to 1.
+    Hanging nodes are allowed where no area is missing: a field needs no common edges. Gaps and overlaps are noticed by
+    areas, and by means where gaps are as large as overlaps; near others rows of the filter do not add up to 1.
 
     Parameters
     ----------
@@ -103,7 +105,7 @@ def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the m
     ------
     ReproError
         Shapes that do not fit, no triangles, coordinates that are not finite, vertices that do not exist, degenerate
-        triangles, or triangles whose areas do not add up to the box's.
+        triangles, or triangles whose areas do not add up to the box's or lie twice where others are missing.
     """
     points, cells = np.asarray(vertices, np.float64), np.asarray(triangles)
     if points.ndim != 2 or points.shape[1] != 2:
@@ -133,6 +135,15 @@ def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the m
             where=where,
             expected=f"areas that add up to {box:.17g}, the area of the box around all vertices",
             actual=f"{covered:.17g}",
+        )
+    means = _means(mesh)
+    if (np.abs(means - MEANS) > COVERED).any():
+        raise ReproError(
+            "the triangles do not cover their box once: there are gaps, and overlaps of the same area",
+            where=where,
+            expected=f"means of x, y, x², x y, y² over all triangles, on the unit square, of {_listed(MEANS)}",
+            actual=_listed(means),
+            todo="look for triangles that are there twice, and for others that are missing",
         )
     return mesh
 
@@ -174,6 +185,25 @@ def _signed(corners: Floats) -> Floats:
     a, b = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     areas: Floats = (a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]) / 2
     return areas
+
+
+def _means(mesh: Triangulation) -> Floats:
+    """Return the integrals of x, y, x², x y, y² over all triangles, where the box is the unit square: `(5,)`."""
+    places = (mesh.corners - mesh.lower) / mesh.period
+    areas = mesh.areas / mesh.period.prod()
+    x, y = ([places[:, i, axis] for i in range(3)] for axis in range(2))
+    along_x, along_y = x[0] + x[1] + x[2], y[0] + y[1] + y[2]
+
+    def second(one: list[Floats], other: list[Floats], sums: Floats) -> float:
+        return float(areas @ (one[0] * other[0] + one[1] * other[1] + one[2] * other[2] + sums)) / 12
+
+    first = areas @ along_x / 3, areas @ along_y / 3
+    squares = second(x, x, along_x**2), second(x, y, along_x * along_y), second(y, y, along_y**2)
+    return np.array([*first, *squares])
+
+
+def _listed(numbers: Floats) -> str:
+    return ", ".join(f"{number:.6g}" for number in numbers)
 
 
 def _vertex(number: int) -> str:

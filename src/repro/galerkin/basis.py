@@ -14,7 +14,6 @@ from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import eval_jacobi
 
 Floats = NDArray[np.float64]
 
@@ -83,6 +82,8 @@ def _dubiner(points: Floats, degree: int) -> Floats:
     """Orthonormal on the reference simplex; the index of the last coordinate runs fastest (Dubiner 1991)."""
     dimension = points.shape[1]
     columns = []
+    from scipy.special import eval_jacobi  # slow to import: every command reads the names of the bases
+
     for powers in product(range(degree + 1), repeat=dimension):
         if sum(powers) > degree:
             continue

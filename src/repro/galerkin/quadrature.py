@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import roots_jacobi
 
 Floats = NDArray[np.float64]
 
@@ -34,6 +33,8 @@ def collapsed(*counts: int) -> Rule:
 
     A rule of n points in each direction is exact for total degree 2 n - 1.
     """
+    from scipy.special import roots_jacobi  # slow to import, as in `repro.galerkin.basis`
+
     axes = []
     for axis, count in enumerate(counts):
         roots, weights = roots_jacobi(count, axis, 0)  # the weight of what collapses there

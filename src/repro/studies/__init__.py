@@ -136,16 +136,12 @@ class Study:
             todo="leave it out, or name it in another study",
         )
 
-    def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
-        """Return the keys of the modules that measuring a problem needs, `group/name`; a job compiles a group.
+    def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
+        """Return the keys of the modules that measuring a problem on a target needs, `group/name`.
 
-        A module's manifest is `modules/<target>/<study>/<key>.json`.
+        A job compiles a group; a module's manifest is `modules/<target>/<study>/<key>.json`.
         """
         return []
-
-    def modules_on(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
-        """Return those of `modules` that a target has room for: all, unless a study knows better."""
-        return self.modules(settings, problem, precision)
 
     def render(self, templates: Path, key: str, target: Target) -> str:
         """Return the source of the module of a key.

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 Array = NDArray[np.float64]
 
@@ -54,6 +53,8 @@ class Belief:
 
     def most_promising(self) -> int:
         """Return the untried variant whose improvement on the best time so far is expected to be largest."""
+        from scipy.special import ndtr  # slow to import, and needed by one strategy alone
+
         failed = self._failed[self._groups]
         if self._best is None:
             return self.fastest(failed == failed[~self._tried].min(initial=np.inf))

@@ -10,7 +10,7 @@ from functools import reduce
 
 import numpy as np
 
-from repro.bench.disturbance import outlying
+from repro.bench.disturbance import WAKING, outlying
 from repro.bench.rows import TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
@@ -157,11 +157,11 @@ class _Stage:
                     taken[name][number] = _instead(_unless(why, samples), taken[name][number])
                 far = {name: numbers for name, numbers in far.items() if name in todo}
 
-    def _tolerances(self, runnable: Runnable) -> tuple[float, float]:
-        """Return the factors by which rounds of a runnable may differ, by the devices' clocks and by the host's."""
+    def _tolerances(self, runnable: Runnable) -> tuple[float, float, float]:
+        """Return by how much rounds of a runnable may differ: `tolerance`, `of_host` and `waking` of `far_rounds`."""
         timing, devices = self._bench.timing, self._bench.devices
         tolerance = timing.tolerance(devices.backend, runnable.devices or len(devices))
-        return tolerance, max(tolerance, timing.cpu_disturbed)
+        return tolerance, max(tolerance, timing.cpu_disturbed), WAKING[devices.backend]
 
     def _round(
         self, names: Iterable[str], todo: dict[str, Runnable], effort: Effort, rows: dict[str, Row]
@@ -190,9 +190,9 @@ class _Stage:
             runnable.release()
 
 
-def join_rounds(rounds: Sequence[Samples], tolerance: float, of_host: float) -> Samples:
+def join_rounds(rounds: Sequence[Samples], tolerance: float, of_host: float, waking: float = 0.0) -> Samples:
     """Return the samples of all rounds that count; of all, disturbed, where fewer than half of them do."""
-    far = far_rounds(rounds, tolerance, of_host)
+    far = far_rounds(rounds, tolerance, of_host, waking)
     kept = [samples for number, samples in enumerate(rounds) if number not in far]
     if 2 * len(kept) < len(rounds):
         why = f"{next(iter(far.values()))} in {len(far)} of {len(rounds)} rounds"
@@ -202,17 +202,19 @@ def join_rounds(rounds: Sequence[Samples], tolerance: float, of_host: float) -> 
     return replace(joined, discarded=joined.discarded + dropped)
 
 
-def far_rounds(rounds: Sequence[Samples], tolerance: float, of_host: float) -> dict[int, str]:
+def far_rounds(rounds: Sequence[Samples], tolerance: float, of_host: float, waking: float = 0.0) -> dict[int, str]:
     """Return which rounds of a runnable do not count, and why: disturbed, or far from the best of the others.
 
     Parameters
     ----------
     tolerance, of_host
         By which factor they may differ, by the devices' clocks and by the host's.
+    waking
+        Seconds by which they may differ beside, because threads have to be woken.
     """
     disturbed = {number: samples.disturbed for number, samples in enumerate(rounds) if samples.disturbed}
     calm = [number for number in range(len(rounds)) if number not in disturbed]
-    far = outlying([rounds[number].seconds for number in calm], tolerance, of_host)
+    far = outlying([rounds[number].seconds for number in calm], tolerance, of_host, waking)
     return disturbed | {calm[number]: why for number, why in far.items()}
 
 

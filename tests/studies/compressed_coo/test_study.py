@@ -40,7 +40,7 @@ def config(**keys) -> Config:
 def modules(tmp_path_factory, templates):
     """All modules of the study, the solver's and the common one, for the CPU."""
     folder = tmp_path_factory.mktemp("coordinates")
-    for key in STUDY.modules(settings(), Outline(NAME, "matrix", entry="real"), "double"):
+    for key in STUDY.modules(settings(), Outline(NAME, "matrix", entry="real"), "double", CPU):
         compile_module(STUDY.render(templates, key, CPU), CPU, manifest_path(CPU.name, STUDY.name, key, folder))
     compile_module(render_common(templates, CPU), CPU, folder / "cpu/common.json")
     return folder

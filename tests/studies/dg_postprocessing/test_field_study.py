@@ -62,14 +62,14 @@ def test_degrees_without_kernels_are_refused(kind, degree):
 
 
 def test_modules_are_those_of_the_dimension_and_of_the_target():
-    flat = STUDY.modules_on(settings(), outline("delaunay", 2), "double", CPU)
+    flat = STUDY.modules(settings(), outline("delaunay", 2), "double", CPU)
     assert flat and all(key.startswith("plane/") and key.endswith("p2") for key in flat)
-    on_gpu = STUDY.modules_on(settings(), outline("cubes", 2), "double", get_target("sm_90"))
+    on_gpu = STUDY.modules(settings(), outline("cubes", 2), "double", get_target("sm_90"))
     assert {f"p2/vector-w{width}" for width in WIDTHS[2]} | {"p2/ours", "p2/clip", "double/sort"} == set(on_gpu)
-    on_cpu = STUDY.modules_on(settings(), outline("cubes", 2), "double", CPU)
+    on_cpu = STUDY.modules(settings(), outline("cubes", 2), "double", CPU)
     assert set(on_cpu) < set(on_gpu) and "p2/vector-w150" not in on_cpu
-    assert "p2/clip" not in STUDY.modules_on(settings(parts=("sums",)), outline("cubes", 2), "double", CPU)
-    of_a_file = STUDY.modules_on(settings(), outline("field", None), "double", CPU)
+    assert "p2/clip" not in STUDY.modules(settings(parts=("sums",)), outline("cubes", 2), "double", CPU)
+    of_a_file = STUDY.modules(settings(), outline("field", None), "double", CPU)
     assert set(flat) < set(of_a_file) and {key.partition("/")[0] for key in of_a_file} == {"plane"}
 
 
@@ -89,7 +89,7 @@ def field_modules(tmp_path_factory, templates):
     """All modules of both problems, and the common one, for the CPU."""
     folder = tmp_path_factory.mktemp("fields")
     for item in (outline("delaunay", 1), outline("cubes", 1)):
-        for key in STUDY.modules_on(settings(), item, "double", CPU):
+        for key in STUDY.modules(settings(), item, "double", CPU):
             compile_module(STUDY.render(templates, key, CPU), CPU, manifest_path(CPU.name, STUDY.name, key, folder))
     compile_module(render_common(templates, CPU), CPU, folder / "cpu/common.json")
     return folder

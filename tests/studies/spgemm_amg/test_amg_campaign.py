@@ -108,7 +108,7 @@ def test_the_plan_of_the_default_problems(templates, monkeypatch):
     monkeypatch.chdir(templates.parent)
     plan = make_plan(resolve({"device": "opencl", "studies": {STUDY: {}}}))
     study = plan.studies[STUDY]
-    assert study.problems == ("poisson/5pt_24", "poisson/9pt_24", "poisson/7pt_12", "poisson/27pt_12")
+    assert study.problems == ("poisson/5pt_24", "poisson/9pt_24", "poisson/7pt_12", "poisson/27pt_8")
     assert study.settings.precisions == ("double",)
     [group] = plan.module_groups
     assert group.keys == tuple(f"double/{module}" for module in MODULES)

@@ -109,7 +109,7 @@ def test_shapes_that_a_bin_is_tried_in_fit_its_rows(target, scalar_bytes, mode):
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_every_kernel_is_in_its_module(templates, target, precision):
     study = get_study(STUDY)
-    keys = study.modules(StudySettings(), Outline("any", "matrix", "real"), precision)
+    keys = study.modules(StudySettings(), Outline("any", "matrix", "real"), precision, target)
     assert keys == [f"{precision}/{module}" for module in MODULES]
     sources = {}
     for key in keys:

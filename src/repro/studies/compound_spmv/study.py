@@ -81,7 +81,7 @@ class CompoundSpmv(Study):
         """Refuse baselines that there are not."""
         check_names(NAME, settings.baselines, {_entry(problem): None for problem in problems}, target.dialect)
 
-    def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
+    def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return `space/entry-precision/layout` of every layout to try; none for what is known to be no operand."""
         if not problem.multiplies:
             return []

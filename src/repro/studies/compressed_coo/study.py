@@ -81,7 +81,7 @@ class CompressedCoo(Study):
         """Refuse baselines that there are not."""
         check_names(NAME, settings.baselines, [ENTRY], target.dialect)
 
-    def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
+    def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return `space/precision/layout` of every layout to try, and `solvers/solver-precision`.
 
         There are none for what is known to be no operand.

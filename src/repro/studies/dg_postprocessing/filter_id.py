@@ -25,7 +25,7 @@ CELLS: dict[Way, tuple[float, ...]] = {"point": (0.5, 1.0), "element": (0.25, 0.
 BLOCKS: dict[Way, tuple[int, ...]] = {"point": (8, 32), "element": (2, 4), "edges": (4, 16, 64)}
 #: Of the CPU, where a launch takes long and the study is a rehearsal: threads, and what is tried beside the paper's.
 CPU_THREADS, CPU_OURS = 16, ("edges", 1.0, 16)
-_TEXT = re.compile(r"(?P<way>\w+)-t(?P<threads>\d+)-c(?P<cell>[\d.]+)-b(?P<blocks>\d+)")
+_TEXT = re.compile(r"(?P<way>\w+)-t(?P<threads>\d+)-c(?P<cell>\d+(\.\d+)?)-b(?P<blocks>\d+)")
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,10 @@ class FilterId:
             It is none.
         """
         match = _TEXT.fullmatch(text)
-        if match and match["way"] in get_args(Way) and all(float(match[name]) for name in ("threads", "cell")):
-            return cls(match["way"], int(match["threads"]), float(match["cell"]), int(match["blocks"]))  # type: ignore[arg-type]
+        if match and match["way"] in get_args(Way):
+            id = cls(match["way"], int(match["threads"]), float(match["cell"]), int(match["blocks"]))  # type: ignore[arg-type]
+            if all((id.threads, id.cell, id.blocks)) and str(id) == text:
+                return id
         raise ReproError("no way to filter", expected="such as edges-t64-c0.5-b16", actual=text)
 
     @property

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from repro.artifacts.data import Campaign
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published, Record
-from repro.artifacts.targets import Number
+from repro.artifacts.targets import Measured, Missing, Number
 from repro.studies.dg_postprocessing.filter_times import DEGREES, ELEMENT, FAMILIES, OURS, Filtering, all_fields
 from repro.studies.dg_postprocessing.paper import COUNTED_DEGREE, CUBES
 from repro.studies.dg_postprocessing.region_space import full_width
@@ -23,31 +23,9 @@ LARGEST, LOW = "1024k", "low"
 MANY = 16
 #: Devices over which speed-ups are aimed at.
 SEVERAL = (2, 4)
-#: Fields that a reason names.
-SHOWN = 5
 #: Times of a field, in the plane or in space.
 F = TypeVar("F", Filtering, WidthTimes)
 Wanted = Callable[[Record], bool]
-
-
-class Measured(NamedTuple):
-    """What was measured of a quantity: numbers, and by name why a field has none."""
-
-    numbers: list[Number]
-    missing: dict[str, str]
-
-    @property
-    def cases(self) -> int:
-        """How many numbers are wanted."""
-        return len(self.numbers) + len(self.missing)
-
-    @property
-    def why_not(self) -> str:
-        """The fields without a number, those with the same reason together; empty where all have one."""
-        by_reason: dict[str, list[str]] = {}
-        for case, reason in self.missing.items():
-            by_reason.setdefault(reason, []).append(case)
-        return "; ".join(f"{_some(cases)}: {reason}" for reason, cases in by_reason.items())
 
 
 @dataclass(frozen=True)
@@ -94,22 +72,17 @@ def _measure(
     quantity: Quantity[F], papers: Sequence[Record], fields: Mapping[str, F], published: Published
 ) -> Measured:
     numbers: list[Number] = []
-    missing: dict[str, str] = {}
+    missing: list[Missing] = []
     for name in (item["problem"] for item in papers if quantity.wanted(item)):
         field = fields.get(name)
         value = quantity.number(field, published) if field else None
         if field is None:
-            missing[name] = "not in this campaign"
+            missing.append(Missing(name, "not in this campaign"))
         elif value is None:
-            missing[name] = quantity.why_not(field)
+            missing.append(Missing(name, quantity.why_not(field)))
         else:
             numbers.append(Number(value, name, quantity.notes(field)))
     return Measured(numbers, missing)
-
-
-def _some(cases: Sequence[str]) -> str:
-    more = len(cases) - SHOWN
-    return ", ".join(cases[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def counts(field: Filtering | None) -> tuple[int, int] | None:

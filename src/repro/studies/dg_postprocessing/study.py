@@ -90,11 +90,7 @@ class DgPostprocessing(Study):
                 todo="name others, or leave the key out",
             )
 
-    def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
-        """Return the modules of a problem on the CPU; see `modules_on`."""
-        return self.modules_on(settings, problem, precision, CPU)
-
-    def modules_on(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
+    def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return the modules of the problem's degree: of tetrahedra those of widths that fit on the target."""
         degree = degree_of(problem)
         if degree is not None and in_space(problem):
@@ -110,9 +106,8 @@ class DgPostprocessing(Study):
         assert isinstance(problem, Field)
         if problem.dimension == 2:
             return make_operands(problem, precision, seed)
-        if (
-            problem.origin.get("checksum", {}).get("state") == "own"
-        ):  # a file's dimension is not known when modules are compiled
+        # modules are compiled before a file is read: of one, those of triangles
+        if problem.origin.get("checksum", {}).get("state") == "own":
             raise ReproError(
                 "fields on tetrahedra are taken only where the registry makes them",
                 where=f"studies.{NAME}.problems: {problem.name}",

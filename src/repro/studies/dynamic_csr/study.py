@@ -80,7 +80,7 @@ class DynamicCsr(Study):
         operations = precision == precision_of_operations(settings.precisions)
         return tuple(name for name in asked if operations or name not in OPERATIONS)
 
-    def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
+    def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return `precision/module` of every module."""
         return [f"{precision}/{module}" for module in MODULES]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from repro.artifacts.case import Timed
 from repro.artifacts.data import Campaign
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
-from repro.artifacts.targets import Number
+from repro.artifacts.targets import Measured, Missing, Number
 from repro.studies.spgemm_amg.paper import PRODUCTS
 from repro.studies.spgemm_amg.shared_cells import MILLI
 from repro.studies.spgemm_amg.times import (
@@ -28,34 +28,6 @@ from repro.studies.spgemm_amg.times import (
 LARGEST = ("poisson/27pt_128",)
 LARGE = ("poisson/5pt_1024", "poisson/9pt_1024", "poisson/7pt_128")
 SMALL = ("poisson/5pt_512", "poisson/9pt_512", "poisson/7pt_64", "poisson/27pt_64")
-
-
-class Missing(NamedTuple):
-    """A case without a number, why it has none, and how many numbers it would have."""
-
-    case: str
-    reason: str
-    numbers: int = 1
-
-
-class Measured(NamedTuple):
-    """What was measured of a quantity: numbers, and the cases without one."""
-
-    numbers: list[Number]
-    missing: list[Missing]
-
-    @property
-    def cases(self) -> int:
-        """How many numbers are wanted."""
-        return len(self.numbers) + sum(item.numbers for item in self.missing)
-
-    @property
-    def why_not(self) -> str:
-        """The cases without a number, those with the same reason together; empty where all have one."""
-        by_reason: dict[str, list[str]] = {}
-        for item in self.missing:
-            by_reason.setdefault(item.reason, []).append(item.case)
-        return "; ".join(f"{', '.join(cases)}: {reason}" for reason, cases in by_reason.items())
 
 
 @dataclass(frozen=True)

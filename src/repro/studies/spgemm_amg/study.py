@@ -82,7 +82,7 @@ class SpgemmAmg(Study):
             if problem.entry not in ("real", "block3"):
                 raise self.refusal(problem, "a matrix of real numbers or of blocks", problem.entry)
 
-    def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
+    def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return `precision/module` of every module."""
         return [f"{precision}/{module}" for module in MODULES]
 

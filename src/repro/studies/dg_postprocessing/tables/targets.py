@@ -9,10 +9,10 @@ from repro.artifacts.document import Cell, Table
 from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
-from repro.artifacts.targets import rehearsal, target_columns, target_line
+from repro.artifacts.targets import Measured, rehearsal, target_columns, target_line
 from repro.studies.dg_postprocessing.filter_times import CLOCK, HOST, all_fields
 from repro.studies.dg_postprocessing.paper import SEVERAL_CLOCK, STUDY
-from repro.studies.dg_postprocessing.reached import QUANTITIES, Measured, gather
+from repro.studies.dg_postprocessing.reached import QUANTITIES, gather
 from repro.studies.dg_postprocessing.tables.filters import peak_words
 from repro.studies.dg_postprocessing.width_times import CLOCK as SPACE_CLOCK
 from repro.studies.dg_postprocessing.work import formula

@@ -8,9 +8,9 @@ from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.numbers import geometric_mean
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
-from repro.artifacts.targets import rehearsal, target_columns, target_line
+from repro.artifacts.targets import Measured, rehearsal, target_columns, target_line
 from repro.studies.spgemm_amg.paper import STUDY
-from repro.studies.spgemm_amg.reached import QUANTITIES, Measured, gather
+from repro.studies.spgemm_amg.reached import QUANTITIES, gather
 from repro.studies.spgemm_amg.times import EVENT, HOST, precision_of
 
 #: Letters of a note that names cases without a number.

@@ -222,7 +222,7 @@ class Small(Study):
     columns: Mapping[str, ColumnType] = {"way": str, "parts": int, "stage_count": float, "stage_take": float}
     outputs = ("search", "report", "choices")
 
-    def modules(self, settings: StudySettings, problem: Outline, precision: str) -> list[str]:
+    def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return the one module of a precision."""
         return [f"take/{precision}"]
 
