@@ -12,7 +12,7 @@
 #include <ucontext.h>
 #include <vector>
 
-#define __CUDA_ARCH__ 900
+#define __CUDA_ARCH__ 750
 #define __global__
 #define __device__
 #define __constant__ static
@@ -26,7 +26,6 @@ struct int2 { int x, y; };
 struct alignas(16) int4 { int x, y, z, w; };
 struct uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
-struct alignas(16) double2 { double x, y; };
 struct dim3 { unsigned x; };
 
 static dim3 threadIdx, blockIdx, gridDim;

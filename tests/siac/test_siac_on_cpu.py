@@ -120,6 +120,17 @@ def test_contours_refuse_a_stencil_finer_than_the_triangles(any_device, load):
             rows.make(starts, held)
 
 
+def test_nan_in_one_of_many_fields_reaches_its_values_alone(any_device, load):
+    mesh, points = MESHES["delaunay"], anywhere(60)
+    modes = random_modes(mesh, 1, 9)
+    modes[5, 1, 3] = np.nan
+    matrix, products = matrix_and_products(any_device, load, mesh, points, 1, modes)
+    meets = np.diff(matrix[:, 15:18].indptr) > 0
+    assert 0 < meets.sum() < len(points)
+    np.testing.assert_array_equal(np.isnan(products[:, 3]), meets)
+    assert np.isfinite(np.delete(products, 3, axis=1)).all()
+
+
 @ways
 def test_points_on_vertices_edges_and_knot_lines(any_device, load, way):
     mesh = MESHES["structured"]

@@ -64,7 +64,6 @@ def render_siac(templates: Path, module: str, target: Target, owner: str) -> str
         "tile_rows": SUM_ROWS if kernels == "edges" else TILE_ROWS,
         "threads": (CONTOUR_THREADS if kernels in ("edges", "rows") else THREADS)[target.dialect],
         "n_t": N_T[target.dialect],
-        # pairs of fields are loaded at once where they begin at such a pair
-        "products": [(fields, paired) for fields in FIELDS for paired in (False, True) if fields > 2 or not paired],
+        "field_counts": FIELDS,
     }
     return render_template(templates, f"filtering/{kernels}.j2", **names)

@@ -233,13 +233,12 @@ class FilterMatrix:
         done = 0
         while done < fields:
             at_once = max(number for number in FIELDS if number <= fields - done)
-            paired = "_paired" if at_once > 2 and fields % 2 == 0 else ""
             arguments: list[Argument] = [
                 np.int32(self.size.tiles), self.row_starts, self.column_starts, self.entry_starts,
                 np.int64(self.size.pairs), self.columns, self.masks, self.values, self.order,
                 np.int32(fields), np.int32(done), modes, result,
             ]  # fmt: skip
-            runs.append(kernels.blocks(f"apply_f{at_once}{paired}", blocks, arguments))
+            runs.append(kernels.blocks(f"apply_f{at_once}", blocks, arguments))
             done += at_once
         return in_order(runs)
 
