@@ -10,6 +10,7 @@ from emulated_cuda import EmulatedCuda, compile_kernels
 from repro.codegen.compile import compile_module
 from repro.devices.base import Program
 from repro.filtering.direct import Direct, PerElement, PerPoint, Points, Stencil
+from repro.filtering.local import LocalPerPoint
 from repro.filtering.pairs import predicted_pairs
 from repro.filtering.render import render_siac
 from repro.filtering.rows import Rows
@@ -74,6 +75,16 @@ def several_filtered(device, load, way, mesh, points, degree, modes, *, basis="d
             direct.launch()
             results.append(direct.result())
     return np.stack(results, axis=1)
+
+
+def filtered_locally(device, load, mesh, points, degree, modes, scales, *, basis="dubiner", derivative=(0, 0), **keys):
+    """Return a field filtered with an h of each point, and how many triangles meet the squares of all stencils."""
+    with ExitStack() as held:
+        launches, stencil = Launches(device, load, held), Stencil(mesh, degree, float(scales.max()), derivative)
+        local = LocalPerPoint(launches, stencil, Points(launches, mesh, points), scales, basis, **keys)
+        local.field.set(modes)
+        local.launch()
+        return local.result(), local.count()
 
 
 def matrix_and_products(device, load, mesh, points, degree, modes, *, basis="dubiner", scale=None, **keys):

@@ -205,7 +205,9 @@ def test_registered_meshes_are_the_pinned_ones(name: str, make_config: Any) -> N
     field = build(name, make_config(seed=7))
     assert isinstance(field, Field) and field.name == name
     assert field.origin["checksum"] == {"sha256": mesh_checksum(field.vertices, field.cells), "state": "pinned"}
-    assert field.origin["address"] == f"generated: {'cubes' if 'cubes' in name else 'delaunay'}"
+    kind = "cubes" if "cubes" in name else "delaunay"
+    assert field.origin["address"] == f"generated: {kind}"
+    assert (field.origin["kind"], field.origin["function"]) == (kind, "sine")
     assert f"p{field.degree}" == name[-2:]
     if "k_" not in name and "cubes_10" not in name:
         assert len(field.cells) < 200, "the default campaign's are small"

@@ -14,8 +14,10 @@ from repro.galerkin.basis import exponents, mode_count
 from repro.galerkin.quadrature import exact_for
 from repro.sparse.kernels import N_T
 
-#: Per point and per element, as the paper's; by contours; the filter as a matrix, and products with it.
-KERNELS = ("point", "element", "edges", "rows", "apply")
+#: Per point with an h of each point: the kernel per point but for that.
+LOCAL = "local"
+#: Per point and per element, as the paper's; by contours; the filter as a matrix, and products with it; with local h.
+KERNELS = ("point", "element", "edges", "rows", "apply", LOCAL)
 #: Degrees that modules are rendered for.
 DEGREES = (0, 1, 2, 3)
 #: Of each of them one: `edges-p2`.
@@ -54,6 +56,8 @@ def render_siac(templates: Path, module: str, target: Target, owner: str) -> str
     names: dict[str, Any] = {
         "dialect": target.dialect,
         "title": f"{owner}: {module}",
+        "kernels": kernels,
+        LOCAL: kernels == LOCAL,
         "degree": degree,
         "width": 3 * degree + 1,
         "mode_count": mode_count(degree, 2),
@@ -66,4 +70,5 @@ def render_siac(templates: Path, module: str, target: Target, owner: str) -> str
         "n_t": N_T[target.dialect],
         "field_counts": FIELDS,
     }
-    return render_template(templates, f"filtering/{kernels}.j2", **names)
+    template = "point" if kernels == LOCAL else kernels
+    return render_template(templates, f"filtering/{template}.j2", **names)

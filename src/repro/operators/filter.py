@@ -16,8 +16,9 @@ from scipy.sparse import csr_array
 
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
-from repro.filtering.direct import PerPoint, Points, Stencil
+from repro.filtering.direct import Direct, PerPoint, Points, Stencil
 from repro.filtering.kernel import kernel
+from repro.filtering.local import LocalPerPoint
 from repro.filtering.pairs import predicted_pairs, scales
 from repro.filtering.render import render_siac
 from repro.filtering.rows import FilterMatrix, Rows, Size
@@ -44,7 +45,7 @@ def siac(
     mesh: Any,
     degree: int | None = None,
     points: Any = None,
-    scale: float | None = None,
+    scale: float | NDArray[np.floating[Any]] | Literal["local"] | None = None,
     *,
     basis: str | None = None,
     derivative: tuple[int, int] = (0, 0),
@@ -69,15 +70,18 @@ def siac(
         triangle, (P + 2)(P + 1) of each.
     scale
         h; None: the longest edge (King 2017, section 3.2). On a mesh of squares cut in half the side of a square gives
-        the most accurate result.
+        the most accurate result. Or `(n,)`, an h of each point. `local`: at a vertex the longest edge of the triangles
+        around it, linear between the three of a triangle, so that it is small where triangles are (ours).
     basis
         Which the modes belong to, on the reference triangle with corner i at 0, (1, 0), (0, 1): `dubiner`, `lagrange`
         or `monomial`; None: that of a `Field`, else `dubiner`.
     derivative
-        Which derivative of the filtered field along x and y, each 0 to P.
+        Which derivative of the filtered field along x and y, each 0 to P; where points have an h each, as if that of
+        a point were the same everywhere.
     matrix
         Whether the filter is made a sparse matrix on the device, with which filtering takes a product; else integrals
-        are computed each time. `auto`: where it fits into the memory that is free, and no triangle is wider than h.
+        are computed each time. `auto`: where it fits into the memory that is free, no triangle is wider than h, and h
+        is the same at all points.
     device
         `auto` (a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
 
@@ -85,7 +89,7 @@ def siac(
     ------
     ReproError
         There is no such filter, or not on that device; a matrix was asked for and does not fit, or a triangle is wider
-        than h.
+        than h, or points have an h each.
 
     Warns
     -----
@@ -96,21 +100,23 @@ def siac(
         raise ReproError("unknown wish", where="matrix", expected="True, False or 'auto'", actual=repr(matrix))
     triangles, clockwise = as_triangulation(mesh)
     degree, basis = as_polynomials(mesh, degree, basis)
-    there = evaluation_points(triangles, degree) if points is None else as_points(points, triangles)
+    given = None if points is None else as_points(points, triangles)
+    there = evaluation_points(triangles, degree) if given is None else given
     for what, count in (("points", len(there)), ("triangles", len(triangles.triangles))):
         whole_number(count, what, 1, MOST)
-    h = scales(triangles, 1, kernel(degree).width, None if scale is None else as_scale(scale))
-    met = predicted_pairs(triangles, kernel(degree).width, float(h[0]))
+    h = scales(triangles, len(there), kernel(degree).width, as_scale(scale, triangles, degree, given))
+    typical = float(np.sqrt(np.mean(h**2)))  # a stencil meets about as many triangles as its area holds
+    met = predicted_pairs(triangles, kernel(degree).width, typical)
     if met > MANY:
         warnings.warn(
-            f"a stencil meets {met:,.0f} triangles on average, since h = {h[0]:.3g} is large beside most of them: "
+            f"a stencil meets {met:,.0f} triangles on average, since h = {typical:.3g} is large beside most of them: "
             "this takes long; give a smaller scale",
             RuntimeWarning,
             stacklevel=2,
         )
-    stencil = Stencil(triangles, degree, float(h[0]), as_orders(derivative), clockwise)
+    stencil = Stencil(triangles, degree, float(h.max()), as_orders(derivative), clockwise)
     runtime = open_runtime(device)
-    return SiacFilter(runtime, stencil, there, basis, matrix)
+    return SiacFilter(runtime, stencil, there, basis, matrix, None if np.ptp(h) == 0 else h)
 
 
 class SiacFilter(StrictOperator):
@@ -126,33 +132,47 @@ class SiacFilter(StrictOperator):
     degree, basis, derivative
         As it was made.
     scale
-        h.
+        h; float64 `(n,)` where points have different ones.
     kind
-        `matrix`; or, computed anew each time, `contours` or, where a triangle is wider than h, `clipping`.
+        `matrix`; or, computed anew each time, `contours` or, where a triangle is wider than h or points have different
+        ones, `clipping`.
     pairs
         Triangles that meet the bounding square of a point's stencil, over all points, an image each.
     nbytes
-        Bytes of the matrix on the device, or what they would be.
+        Bytes of the matrix on the device, or what they would be; 0 where points have an h each, of which none is made.
     device_name
         What it runs on.
     """
 
     def __init__(
-        self, runtime: Runtime, stencil: Stencil, points: Floats, basis: str, matrix: bool | Literal["auto"]
+        self,
+        runtime: Runtime,
+        stencil: Stencil,
+        points: Floats,
+        basis: str,
+        matrix: bool | Literal["auto"],
+        local: Floats | None = None,
     ) -> None:
         modes = mode_count(stencil.degree, 2)
         super().__init__(runtime, Kind("real", "double"), (len(points), len(stencil.mesh.triangles) * modes))
-        self.points, self.basis, self.degree, self.scale = points, basis, stencil.degree, stencil.scale
+        self.points, self.basis, self.degree = points, basis, stencil.degree
+        self.scale: float | Floats = stencil.scale if local is None else local
         self.derivative = stencil.derivative
         self._lock, self._closed = RLock(), False
+        self._filter: FilterMatrix | Direct
         try:
             with ExitStack() as held, runtime.after():
-                self._filter, size = _made(runtime, stencil, points, basis, matrix, held)
+                if local is None:
+                    self._filter, size = _made(runtime, stencil, points, basis, matrix, held)
+                    self.pairs, self.nbytes = size.pairs, size.nbytes
+                else:
+                    self._filter = _made_local(runtime, stencil, points, basis, matrix, local, held)
+                    self.pairs, self.nbytes = self._filter.count(), 0
                 self._held = held.pop_all()
         except OutOfDeviceMemory as error:
             raise runtime.no_room(error) from None
-        self.pairs, self.nbytes = size.pairs, size.nbytes
-        self.kind = "matrix" if isinstance(self._filter, FilterMatrix) else _way(stencil)
+        way = _way(stencil) if local is None else "clipping"
+        self.kind = "matrix" if isinstance(self._filter, FilterMatrix) else way
 
     def matmat(self, X: Any) -> Any:
         """Return the filtered values of several fields, `(n, fields)`.
@@ -271,10 +291,10 @@ class SiacFilter(StrictOperator):
         size = "x".join(map(str, self.shape))
         made = f"a matrix of {self.nbytes / 1e6:.3g} MB" if self.kind == "matrix" else f"by {self.kind}"
         order = f", derivative {self.derivative}" if any(self.derivative) else ""
-        return (
-            f"<{size} {type(self).__name__}: degree {self.degree}{order}, h = {self.scale:.6g}, {self.pairs:,} pairs, "
-            f"{made} on {self.device_name}>"
-        )
+        least, most = np.min(self.scale), np.max(self.scale)
+        h = f"h = {least:.6g}" if least == most else f"h = {least:.6g} to {most:.6g}"
+        what = f"degree {self.degree}{order}, {h}, {self.pairs:,} pairs, {made} on {self.device_name}"
+        return f"<{size} {type(self).__name__}: {what}>"
 
 
 def _made(
@@ -302,6 +322,28 @@ def _made(
     launches = Launches(runtime.device, load, held)
     there = Points(launches, stencil.mesh, points)
     return PerPoint(launches, stencil, there, basis, way=_WAYS[_way(stencil)]), size
+
+
+def _made_local(
+    runtime: Runtime,
+    stencil: Stencil,
+    points: Floats,
+    basis: str,
+    matrix: bool | Literal["auto"],
+    scales: Floats,
+    held: ExitStack,
+) -> LocalPerPoint:
+    """Return the filter with an h of each point, whose memory `held` gives back."""
+    if matrix is True:
+        raise ReproError(
+            "the filter is made a matrix only with one h, since its rows are integrated by contours",
+            where="scale",
+            expected="the same h at all points",
+            actual=f"{scales.min():.6g} to {scales.max():.6g}",
+            todo="filter without a matrix (matrix=False), or with one h",
+        )
+    launches = Launches(runtime.device, _load(runtime), held)
+    return LocalPerPoint(launches, stencil, Points(launches, stencil.mesh, points), scales, basis)
 
 
 def _as_matrix(runtime: Runtime, stencil: Stencil, size: Size, matrix: bool | Literal["auto"]) -> bool:

@@ -8,14 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.errors import ReproError
+from repro.filtering.local_scales import at_points, within_triangles
 from repro.filtering.render import DEGREES
 from repro.filtering.triangulation import Triangulation, of_field, triangulation
 from repro.galerkin.basis import BASES
+from repro.galerkin.quadrature import evaluation_rule
 from repro.operators.room import one_of, whole_number
 from repro.problems.field import Field
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+#: The word for an h of each point, as long as the edges around it.
+LOCAL = "local"
 #: Cells of a mesh that have no area, which are passed over.
 WITHOUT_AREA = ("vertex", "line", "line3")
 
@@ -87,17 +91,26 @@ def as_points(points: Any, mesh: Triangulation) -> Floats:
     return there
 
 
-def as_scale(scale: Any) -> float:
-    """Return the scale of a filter as a number.
+def as_scale(scale: Any, mesh: Triangulation, degree: int, points: Floats | None) -> Floats | None:
+    """Return the scale of a filter, `()`, or those of its points, `(n,)`; None: the longest edge.
+
+    Parameters
+    ----------
+    scale
+        As it was given.
+    mesh, degree, points
+        What is filtered, and where; None: at the quadrature points.
 
     Raises
     ------
     ReproError
     """
-    number = _numbers(scale, "scale")
-    if number.ndim:
-        raise ReproError("there is more than one scale", where="scale", expected="a number", actual=number.shape)
-    return float(number)
+    if scale is None:
+        return None
+    if not isinstance(scale, str):
+        return _numbers(scale, "scale")
+    one_of(scale, "scale", (LOCAL,))
+    return within_triangles(mesh, evaluation_rule(degree, 2).points) if points is None else at_points(mesh, points)
 
 
 def as_orders(derivative: Any) -> tuple[int, int]:

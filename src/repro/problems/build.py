@@ -60,8 +60,8 @@ def build(problem: str | OwnProblem, config: Config) -> Problem:
     -------
     Problem
         Validated, with its statistics, and with the `origin`: source, address, checksum and its state, counts,
-        parameters, licence, credit, notes, `rebuilt` or `stand_in` where it is one, and of what grows `updates`: how
-        the batches were drawn.
+        parameters, licence, credit, notes, `rebuilt` or `stand_in` where it is one; of what grows `updates`: how the
+        batches were drawn; of a generated field its `kind` and the `function` that it is the projection of.
 
     Raises
     ------
@@ -162,6 +162,8 @@ def _field(item: Spec | OwnProblem, name: str, config: Config) -> Field:
             state = "pinned" if item.checksum else "unpinned"
             origin = {
                 "address": f"generated: {item.kind}",
+                "kind": item.kind,
+                **field.origin,
                 "checksum": {"sha256": sha256, "state": state},
                 "counts": {"vertices": len(field.vertices), "cells": len(field.cells)},
                 "parameters": parameters,

@@ -70,6 +70,8 @@ FIELD_KINDS: dict[str, FieldKind] = {}
 def generate_field(kind: str, **parameters: Any) -> Field:
     """Compute a generated field, periodic on the unit square or cube, its name that of the kind.
 
+    Its `origin` has the name of its `function`, a key of `FUNCTIONS`.
+
     Parameters
     ----------
     kind
@@ -144,4 +146,4 @@ def cubes(
 def _projected(name: str, mesh: Mesh, degree: int, function: str) -> Field:
     vertices, cells = mesh
     modes = project(FUNCTIONS[function], vertices, cells, degree, BASIS)
-    return Field(name, vertices, cells, degree, BASIS, modes, periodic=True)
+    return Field(name, vertices, cells, degree, BASIS, modes, periodic=True, origin={"function": function})

@@ -3,9 +3,18 @@
 import numpy as np
 import pytest
 
+from repro.filtering.local_scales import at_points
 from repro.filtering.reference import contour_rows
 from repro.filtering.render import THREADS
-from siac_on_devices import WAYS, bound_of, filtered, matrix_and_products, random_modes, siac_loader
+from siac_on_devices import (
+    WAYS,
+    bound_of,
+    filtered,
+    filtered_locally,
+    matrix_and_products,
+    random_modes,
+    siac_loader,
+)
 from triangulations import graded, hexagonal, one_huge, structured
 
 pytestmark = pytest.mark.gpu
@@ -51,3 +60,14 @@ def test_the_matrix_is_that_of_numpy(gpu, load, degree, threads, name):
     difference = np.abs(products - rows @ modes.reshape(-1, 7))
     for field in range(7):
         assert (difference[:, field] <= bound_of(rows, modes[:, :, field], mesh, degree)).all()
+
+
+@degrees
+@pytest.mark.parametrize("threads", THREADS["cuda"])
+@pytest.mark.parametrize("name", MESHES)
+def test_points_with_an_h_of_their_own_are_filtered_as_by_numpy(gpu, load, degree, threads, name):
+    mesh, points = MESHES[name], anywhere(300)
+    scales, modes = at_points(mesh, points), random_modes(mesh, degree)
+    rows = contour_rows(mesh, points, degree, scale=scales)
+    result, _ = filtered_locally(gpu, load, mesh, points, degree, modes, scales, threads=threads)
+    assert (np.abs(result - rows @ modes.ravel()) <= bound_of(rows, modes, mesh, degree)).all()

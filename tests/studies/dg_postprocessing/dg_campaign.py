@@ -45,8 +45,21 @@ MAKE = 4_000.0
 #: The device's copy, and what it moves.
 COPY, COPY_BYTES = 100.0, 400_000_000
 MATRIX_BYTES = 1_600_000_000
+#: Of local h: microseconds, pairs at a point, the mean of h in mean edges, and by what its errors are smaller.
+LOCAL, LOCAL_PAIRS, LOCAL_SCALE, LOCAL_GAIN = 10_000.0, 40, 1.2, 4.0
 #: Of 132 multiprocessors with 64 lanes at 1980 MHz.
 PEAK = 2 * 132 * 64 * 1.98
+
+
+def mean_edge(triangles: int) -> float:
+    """Return the mean edge of a mesh; its longest one is half as long again."""
+    return (2 / triangles) ** 0.5
+
+
+def errors(degree: int, triangles: int) -> dict[str, float]:
+    """Return the errors of a field and of the filtered one: of order P + 1 and 2P + 2 in the mean edge."""
+    before, after = mean_edge(triangles) ** (degree + 1), 10 * mean_edge(triangles) ** (2 * degree + 2)
+    return {"dg_l2_error": before, "dg_max_error": 3 * before, "l2_error": after, "max_error": 5 * after}
 
 
 class Maker(Recorder):
@@ -69,10 +82,11 @@ class Maker(Recorder):
         """Write the record of a field; tests are counted of degree 1 as 320 and 170 a point."""
         points = POINTS_OF_TRIANGLE[degree] * triangles
         counted = {"tests_per_point": 320 * points, "tests_per_element": 170 * points} if degree == 1 else {}
-        counts = {"triangles": triangles, "points": points, "degree": degree, "longest_edge": 0.03, "mean_edge": 0.02,
-                  "overhead": {"16": 1.75, "132": 7.5}, **counted, **facts}  # fmt: skip
+        edge = mean_edge(triangles)
+        counts = {"triangles": triangles, "points": points, "degree": degree, "longest_edge": 1.5 * edge,
+                  "mean_edge": edge, "overhead": {"16": 1.75, "132": 7.5}, **counted, **facts}  # fmt: skip
         self.record(problem, kind="field", dimension=2, cells=triangles, degree=degree,
-                    origin={"source": "field", "parameters": {"variance": variance}},
+                    origin={"source": "field", "function": "sine", "parameters": {"variance": variance}},
                     facts={STUDY: counts})  # fmt: skip
 
     def rows(self, problem: str, degree: int, triangles: int, weight: float = 1.0) -> list[Row]:
@@ -86,11 +100,18 @@ class Maker(Recorder):
             columns = {"phase": "report", **shared, **own}
             return self.row(problem, "double", kind, name, micro, clocks, **columns)
 
+        both = errors(degree, triangles)
+        before = {name: value for name, value in both.items() if name.startswith("dg_")}
+        shared |= before
+        after = {name: value for name, value in both.items() if name not in before}
         filters = [
-            row("variant", name, micro * weight, what="filter", space=FilterId.parse(name).space,
+            row("variant", name, micro * weight, what="filter", space=FilterId.parse(name).space, **after,
                 **FilterId.parse(name).columns, **({"copies": COPIES * points} if name.startswith("element") else {}))
             for name, micro in CHOSEN.values()
         ]  # fmt: skip
+        local = row("variant", "local-t64", LOCAL * weight, what="local", local_pairs=LOCAL_PAIRS * points,
+                    mean_scale=LOCAL_SCALE * mean_edge(triangles),
+                    **{name: value / LOCAL_GAIN for name, value in after.items()})  # fmt: skip
         size = {"matrix_pairs": PAIRS * points, "matrix_bytes": MATRIX_BYTES}
         products = [
             row("variant", f"matrix/apply-{number}", micro, what="apply", fields=number, bytes=MATRIX_BYTES, **size)
@@ -98,7 +119,7 @@ class Maker(Recorder):
         ]
         make = row("variant", "matrix/make", MAKE, ("host",), what="make", **size)
         bounds = [row("copy", "copy/64-1", COPY, bytes=COPY_BYTES), row("empty", "empty", 1.0)]
-        return [*filters, make, *products, *bounds]
+        return [*filters, local, make, *products, *bounds]
 
     def case(self, problem: str, variance: str, degree: int, triangles: int, weight: float = 1.0) -> None:
         """Write everything of a field that was measured, its direct ways slower by a factor."""

@@ -119,7 +119,15 @@ def test_ways_in_the_plane_are_searched_and_the_matrix_is_timed(field_campaign):
     tables = steps(FLAT)
     assert set(tables["search"].way) == {"point", "element", "edges"} and set(tables["search"].status) == {"ok"}
     assert {"joint", "paper", "edges", "paper/point"} <= set(tables["choices"].tuning)
-    assert {"matrix/make", "matrix/apply-4"} <= set(tables["report"].name)
+    report = tables["report"].set_index("name")
+    assert {"matrix/make", "matrix/apply-4"} <= set(report.index)
+    # all ways with one h give the same, local h another
+    filtered = report[report.what.isin(["filter", "make", "apply"])]
+    assert filtered.l2_error.notna().all() and np.ptp(filtered.l2_error) < 1e-12 * filtered.l2_error.max()
+    local = report.loc["local-t64"]
+    assert local.status == "ok" and local.error <= 1 and local.local_pairs < local.pairs
+    assert local.l2_error != pytest.approx(filtered.l2_error.iloc[0])
+    assert (tables["report"].dg_l2_error < tables["report"].dg_max_error).all()
 
 
 def test_a_named_way_is_run_over_two_devices_and_nothing_else(field_campaign):

@@ -13,9 +13,9 @@ from repro.studies.dg_postprocessing.paper import STUDY
 
 #: Those of the plane.
 NAMES = [
-    "table-3-1", "table-devices", "table-filters", "table-matrix", "table-memory", "table-targets", "table-work",
-    "figure-3-7", "figure-3-10", "figure-3-11", "figure-3-12",
-    "figure-fields",
+    "table-3-1", "table-devices", "table-errors", "table-filters", "table-local", "table-matrix", "table-memory",
+    "table-targets", "table-work", "figure-3-7", "figure-3-10", "figure-3-11", "figure-3-12",
+    "figure-errors", "figure-fields", "figure-picture",
 ]  # fmt: skip
 
 
@@ -44,6 +44,9 @@ def test_rates_over_triangles_with_what_is_published(dg_campaign_of_some):
     assert marks(figure.axes[1], "s") == {}
     assert "345 for P = 1" in caption and "30 to 60 for P = 3" in caption
     assert {"P = 1", "P = 2", "P = 3", "GFLOPS, high variance"} <= set(texts)
+    # of high variance there is degree 2 alone
+    assert texts.count("no such field in this campaign") == 2 and not marks(figure.axes[3], "s")
+    assert len(marks(figure.axes[4], "s")) == 1
 
 
 def test_speedups_over_triangles_with_what_is_published(dg_campaign_of_some):

@@ -15,13 +15,14 @@ from repro.bench.workspace import Workspace
 from repro.devices.base import Buffer
 from repro.devices.several import Devices
 from repro.filtering.direct import Direct, PerElement, PerPoint, Points, Stencil
+from repro.filtering.local import LocalPerPoint
 from repro.filtering.rows import FilterMatrix, Layout, Rows
 from repro.sparse.built import Built
 from repro.sparse.launches import Launches
 from repro.sparse.verify import NAN_BYTE
 from repro.studies.dg_postprocessing.filter_id import FilterId
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters
-from repro.studies.dg_postprocessing.paper import POINT_CELL
+from repro.studies.dg_postprocessing.paper import LOCAL, POINT_CELL
 
 Floats = NDArray[np.float64]
 #: The share of a device's free memory that the filter's matrix may take.
@@ -88,8 +89,9 @@ class OfField(Filters):
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """What it found out when it was prepared."""
-        return self._said
+        """What it found out when it was prepared, and how far its result is from the exact function."""
+        errors = self.errors
+        return {**self._said, **({"l2_error": errors.l2, "max_error": errors.largest} if errors else {})}
 
     def prepare(self, workspace: Workspace) -> None:
         """Bring mesh and points to the device, and bind.
@@ -101,7 +103,7 @@ class OfField(Filters):
         operands = workspace.operands
         assert isinstance(operands, DgOperands)
         self.release()
-        self.moved = sum(operands.least_bytes)
+        self.moved, self.errors = sum(operands.least_bytes), None
         with ExitStack() as held:
             self.bind(Guarded(workspace, self._built, held), operands)
             self._held = held.pop_all()
@@ -178,6 +180,41 @@ class FieldFilter(OfField, Candidate):
         """Wait, and return the filtered field."""
         assert self._direct is not None
         return self._direct.result()
+
+
+class LocalFilter(OfField):
+    """The paper's per-point way with an h of each point, which gives another result: it is in no space."""
+
+    kind = "variant"
+    cold = False
+    local = True
+    threads = 64
+    name = f"{LOCAL}-t{threads}"
+
+    @property
+    def identity(self) -> str:
+        """The hashes of the modules that it uses."""
+        return " ".join(module.module.hash for name, module in self._built.items() if name.startswith((LOCAL, "rows")))
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """What it is."""
+        return {**super().columns, "what": LOCAL}
+
+    def bind(self, launches: Guarded, operands: DgOperands) -> None:
+        """Bind the kernel, with each point's h."""
+        scales = operands.local_scales
+        stencil = Stencil(operands.mesh, operands.degree, float(scales.max()))
+        points = Points(launches, operands.mesh, operands.points, POINT_CELL * operands.mesh.longest)
+        filtering = LocalPerPoint(launches, stencil, points, scales, operands.basis, threads=self.threads)
+        self._said = {"mean_scale": float(scales.mean()), "local_pairs": operands.local_expected.work.pairs}
+        filtering.field.set(operands.modes)
+        launches.device.fill(filtering.values, NAN_BYTE)  # so that what is left out is seen
+        self.launch, self._read = filtering.launch, filtering.result
+
+    def result(self) -> Floats:
+        """Wait, and return the filtered field."""
+        return self._read()
 
 
 class OfMatrix(OfField):

@@ -15,10 +15,13 @@ from repro.bench.runnable import IncorrectError, Runnable
 from repro.bench.workspace import Workspace
 from repro.errors import ReproError
 from repro.filtering.direct import Stencil
+from repro.filtering.local_scales import within_triangles
 from repro.filtering.reference import contour_rows, count_work
 from repro.filtering.triangulation import Triangulation, evaluation_points, of_field
 from repro.galerkin.basis import mode_count
+from repro.galerkin.quadrature import evaluation_rule
 from repro.problems.field import Field
+from repro.studies.dg_postprocessing.accuracy import Errors, Exact, exact, unfiltered
 from repro.studies.dg_postprocessing.work import Work2D, operations
 
 Floats = NDArray[np.float64]
@@ -27,7 +30,18 @@ CHECKED = 256
 
 
 class Filters(Runnable):
-    """A runnable that leaves the filtered field at all points."""
+    """A runnable that leaves the filtered field at all points.
+
+    Attributes
+    ----------
+    local
+        Whether each point has an h of its own.
+    errors
+        How far a result that was right is from the exact function; None before, or where that is not known.
+    """
+
+    local: bool = False
+    errors: Errors | None = None
 
     def result(self) -> Floats:
         """Wait, and return it: float64 `(n,)`, or `(n, fields)`, of which each is the field itself."""
@@ -68,6 +82,8 @@ class DgOperands:
         Of what is drawn.
     checksum
         Of the problem and of the seed.
+    function
+        The name of the function that the field is the projection of; None: not known.
     """
 
     name: str
@@ -78,7 +94,8 @@ class DgOperands:
     modes: Floats
     seed: int
     checksum: str
-    _agreed: list[Floats] = field(default_factory=list, repr=False)
+    function: str | None = None
+    _agreed: dict[bool, Floats] = field(default_factory=dict, repr=False)
 
     @property
     def scale(self) -> float:
@@ -103,8 +120,8 @@ class DgOperands:
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """How much there is to do."""
-        work = self.expected.work
+        """How much there is to do, and how far the field itself is from the function that it is the projection of."""
+        work, errors = self.expected.work, self._unfiltered
         return {
             "triangles": len(self.mesh.triangles),
             "points": len(self.points),
@@ -113,19 +130,41 @@ class DgOperands:
             "pairs": work.pairs,
             "segments": work.segments,
             "subtriangles": work.subtriangles,
+            **({"dg_l2_error": errors.l2, "dg_max_error": errors.largest} if errors else {}),
         }
+
+    @cached_property
+    def local_scales(self) -> Floats:
+        """An h of each point, as long as the edges around it, float64 `(n,)`."""
+        return within_triangles(self.mesh, evaluation_rule(self.degree, 2).points)
+
+    @cached_property
+    def _exact(self) -> Exact | None:
+        return exact(self.mesh, self.degree, self.function)
+
+    @cached_property
+    def _unfiltered(self) -> Errors | None:
+        return self._exact.errors(unfiltered(self.degree, self.basis, self.modes)) if self._exact else None
 
     @cached_property
     def expected(self) -> Expected:
         """What must come out at points drawn at random, by NumPy."""
+        return self._expect(np.broadcast_to(self.scale, len(self.points)))
+
+    @cached_property
+    def local_expected(self) -> Expected:
+        """The same with an h of each point."""
+        return self._expect(self.local_scales)
+
+    def _expect(self, scales: Floats) -> Expected:
         generator = np.random.default_rng(self.seed)
         total = len(self.points)
         places = np.sort(generator.choice(total, min(CHECKED, total), replace=False))
-        there = self.points[places]
-        rows = contour_rows(self.mesh, there, self.degree, self.basis, self.scale)
+        there, scales = self.points[places], scales[places]
+        rows = contour_rows(self.mesh, there, self.degree, self.basis, scales)
         modes = self.modes.ravel()
         loss = Stencil(self.mesh, self.degree, self.scale).loss
-        counts = count_work(self.mesh, there, self.degree, self.scale)
+        counts = count_work(self.mesh, there, self.degree, scales)
         terms = counts.pairs * mode_count(self.degree, 2)
         bound = terms * loss * np.finfo(np.float64).eps * (abs(rows) @ np.abs(modes))
         share = total / len(places)
@@ -147,18 +186,18 @@ class DgOperands:
         runnable.before()
         runnable.launch()
         result = runnable.result().reshape(len(self.points), -1)
-        expected = self.expected
+        expected = self.local_expected if runnable.local else self.expected
         error = np.abs(result[expected.places] - expected.values[:, None]) / expected.bound[:, None]
         largest = float(np.max(error))
         if not largest <= 1:
             raise IncorrectError(f"{np.count_nonzero(~(error <= 1))} of {error.size} checked values are wrong", largest)
-        if not self._agreed:
-            self._agreed.append(result[:, 0].copy())
+        agreed = self._agreed.setdefault(runnable.local, result[:, 0].copy())
         # bounds of points are alike: the largest of those that were drawn, and as much again
-        apart = np.abs(result - self._agreed[0][:, None]) / (2 * float(expected.bound.max()))
+        apart = np.abs(result - agreed[:, None]) / (2 * float(expected.bound.max()))
         if not float(np.max(apart)) <= 1:
             wrong = np.count_nonzero(~(apart <= 1))
             raise IncorrectError(f"{wrong} of {apart.size} values differ from those of another way", float(apart.max()))
+        runnable.errors = self._exact.errors(result[:, 0]) if self._exact else None
         return largest
 
 
@@ -179,4 +218,7 @@ def make_operands(problem: Field, precision: str, seed: int) -> DgOperands:
         )
     mesh = of_field(problem)
     checksum = hashlib.sha256(f"{problem.checksum()} {seed}".encode()).hexdigest()
-    return DgOperands(problem.name, precision, mesh, problem.degree, problem.basis, problem.modes, seed, checksum)
+    function = problem.origin.get("function")
+    return DgOperands(
+        problem.name, precision, mesh, problem.degree, problem.basis, problem.modes, seed, checksum, function
+    )

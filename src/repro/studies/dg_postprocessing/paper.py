@@ -17,9 +17,11 @@ PATCHES = 16
 CENTROID_CELL, POINT_CELL = 1.0, 0.5
 #: The degree that Table 3.1 counts tests of.
 COUNTED_DEGREE = 1
-#: What is timed beside what is searched, and can be left out: the filter as a matrix, and filtering over several
-#: devices (in the plane); the sums of each point's regions; clipping on the device (in space).
-MATRIX, DEVICES, SUMS, CLIP = PARTS = ("matrix", "devices", "sums", "clip")
+#: What is timed beside what is searched, and can be left out: the filter as a matrix, with an h of each point, and
+#: over several devices (in the plane); the sums of each point's regions; clipping on the device (in space).
+MATRIX, LOCAL, DEVICES, SUMS, CLIP = PARTS = ("matrix", "local", "devices", "sums", "clip")
+#: Triangles of the largest mesh that is filtered with an h of each point.
+LOCAL_MOST = 20_000
 #: Of rows over several devices: their kind, what they do, and by which clock. Launches are long: a graph of many would
 #: take longer and tell no more.
 SEVERAL, FILTER, GATHER = "several", "filter", "gather"

@@ -13,9 +13,9 @@ from repro.config.models import StudySettings
 from repro.sparse.built import Built
 from repro.studies import Given, Workload
 from repro.studies.dg_postprocessing.filter_id import SPACES, FilterId, ids
-from repro.studies.dg_postprocessing.filters import FieldFilter, of_matrix
+from repro.studies.dg_postprocessing.filters import FieldFilter, LocalFilter, of_matrix
 from repro.studies.dg_postprocessing.operands import DgOperands
-from repro.studies.dg_postprocessing.paper import DEVICES, JOINT, MATRIX, PAPERS, SEVERAL_CLOCK
+from repro.studies.dg_postprocessing.paper import DEVICES, JOINT, LOCAL, LOCAL_MOST, MATRIX, PAPERS, SEVERAL_CLOCK
 from repro.studies.dg_postprocessing.paper import STUDY as NAME
 from repro.studies.dg_postprocessing.render import PLANE, keys_of, modules_of, render_key
 from repro.studies.dg_postprocessing.several import runnables
@@ -24,7 +24,7 @@ from repro.tuning.session import Session, fastest_yardsticks
 
 
 def measure(session: Session, operands: DgOperands, parts: Sequence[str]) -> Iterator[tuple[str, Given]]:
-    """Search the ways, choose, and time the winners side by side, and the filter's matrix beside them.
+    """Search the ways, choose, and time the winners side by side, and local h and the matrix beside them.
 
     Where nothing is asked for but runs over several devices, ways are screened only, and timed by the clock of those
     runs alone: on a large mesh a launch takes seconds.
@@ -46,6 +46,8 @@ def measure(session: Session, operands: DgOperands, parts: Sequence[str]) -> Ite
     reported = session.rounds(fastest_yardsticks(yardsticks))
     over_devices = runnables(built, choices, len(session.bench.devices)) if DEVICES in parts else []
     reported += session.rounds([*chosen, *over_devices])
+    if LOCAL in parts and len(operands.mesh.triangles) <= LOCAL_MOST:
+        reported += session.rounds([LocalFilter(built)])
     if MATRIX in parts:
         for runnable in of_matrix(built):  # one at a time: each has a matrix of its own
             reported += session.rounds([runnable])
@@ -71,7 +73,7 @@ def find(templates: Path, degree: int | None, name: str, target: Target) -> Fiel
 
 def workload(settings: StudySettings, target: Target) -> Workload:
     """Return how much measuring a field on triangles is."""
-    return Workload(len(list(ids(target, settings.space, settings.layouts))), len(SPACES) * 2, 4, 0, 0)
+    return Workload(len(list(ids(target, settings.space, settings.layouts))), len(SPACES) * 2, 5, 0, 0)
 
 
 def built_modules(degree: int, target: Target) -> dict[str, Built]:

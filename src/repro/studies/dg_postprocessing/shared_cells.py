@@ -41,6 +41,16 @@ def three_digits(value: float | None) -> Cell:
     return Cell() if value is None else Cell(value, digits(value))
 
 
+def scientific(value: float | None) -> Cell:
+    """Return a number of any size, with three significant digits and an exponent."""
+    return Cell() if value is None else Cell(value, f"{value:.2e}")
+
+
+def gain(value: float | None) -> Cell:
+    """Return an order, or the ratio of two errors, which may be far from 1 or below."""
+    return Cell() if value is None else Cell(value, f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}")
+
+
 def heads(field: Filtering, why: str = "") -> tuple[Cell, ...]:
     """Return the cells of `FIELD`; of one that could be had also why it has no numbers."""
     cell = field.line.cell

@@ -47,6 +47,12 @@ class DgPostprocessing(Study):
         "copies": int,
         "devices": int,
         "fields": int,
+        "dg_l2_error": float,
+        "dg_max_error": float,
+        "l2_error": float,
+        "max_error": float,
+        "mean_scale": float,
+        "local_pairs": int,
         "matrix_pairs": int,
         "matrix_bytes": int,
         **{f"stage_{name}": float for name in ("count", "scan", "write")},
@@ -58,6 +64,7 @@ class DgPostprocessing(Study):
     glance: Mapping[str, str] = {
         "table-filters": "every field, the paper’s ways beside ours",
         "figure-3-11": "per element over per point, and ours over per element",
+        "table-errors": "what the filter gains in accuracy",
         "figure-4-6": "in space: what each vector width gains over the full one, beside the paper’s gains",
     }
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 HEIGHT = 2.3
+#: How much of the axis lies below 1, as a part of what lies above: the legend's lines, without that at 1 through them.
+ROOM = 0.55
 #: The fields, one after the other, that the making of the matrix is divided among: 1, 2, 4, … of them.
 SHARED = tuple(2**power for power in range(11))
 
@@ -90,6 +92,9 @@ def draw(fields: Sequence[Filtering]) -> Canvas:
         axes.grid(axis="both")
         axes.set_xlabel("fields")
         axes.legend(loc="lower right")
+    least, most = panels[0].get_ylim()
+    if most > 1:
+        panels[0].set_ylim(bottom=min(least, most**-ROOM))
     panels[0].set_ylabel("direct over matrix")
     handles = [
         Line2D([], [], color=style.GREY, label="with its making"),

@@ -23,6 +23,7 @@ from repro.studies.dg_postprocessing.figures.panels import (
     line_look,
     of_family,
     over_triangles,
+    say_empty,
 )
 from repro.studies.dg_postprocessing.filter_times import (
     CLOCK,
@@ -106,8 +107,23 @@ def draw(fields: Sequence[Filtering], ranges: Ranges) -> Canvas:
         return style.empty("no field was filtered in this campaign")
     drawn = style.canvas(style.TEXT, style.height(0, extra=0.25) + ROW * len(families))
     panels = drawn.subplots(len(families), len(degrees), sharex=True, sharey="row", squeeze=False)
+
+    def full(family: str, degree: int) -> bool:
+        return (family, degree) in ranges or any(
+            fastest(field) is not None for field in of_family(fields, family, degree)
+        )
+
+    lowest = {
+        degree: max((row for row, family in enumerate(families) if full(family, degree)), default=0)
+        for degree in degrees
+    }
     for row, family in enumerate(families):
         for degree, axes in zip(degrees, panels[row], strict=True):
+            if row == 0:
+                axes.set_title(f"P = {degree}")
+            if not full(family, degree):
+                say_empty(axes)
+                continue
             those = of_family(fields, family, degree)
             for way, look in LOOKS.items():
                 draw_line(axes, those, partial(rate, way), look)
@@ -117,11 +133,10 @@ def draw(fields: Sequence[Filtering], ranges: Ranges) -> Canvas:
                     axes.plot([LARGEST_MESH], [most], marker="*", markersize=7, color=style.ACCENT, zorder=4)
                 else:
                     axes.axhspan(least, most, color=BAND, zorder=1)
-            if row == 0:
-                axes.set_title(f"P = {degree}")
-            over_triangles(
-                axes, fields, f"GFLOPS, {family} variance" * (degree == degrees[0]), last=row == len(families) - 1
-            )
+            first = next(item for item in degrees if full(family, item))
+            last = row == lowest[degree]
+            over_triangles(axes, fields, f"GFLOPS, {family} variance" if degree == first else "", last=last)
+            axes.tick_params(labelbottom=last, labelleft=degree == first)
     handles: list[Line2D | Patch] = [Line2D([], [], label=way.title, **line_look(*look)) for way, look in LOOKS.items()]
     if ranges:
         star: dict[str, Any] = {"marker": "*", "markersize": 7, "linestyle": "", "color": style.ACCENT}

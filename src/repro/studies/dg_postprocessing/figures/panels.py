@@ -93,6 +93,15 @@ def over_triangles(
         axes.set_xlabel("triangles")
 
 
+def say_empty(axes: Axes) -> None:
+    """Say in a panel that there is nothing to draw, instead of axes without a mark."""
+    axes.set_axis_off()
+    axes.text(
+        0.5, 0.5, "no such field in this campaign", transform=axes.transAxes, ha="center", va="center",
+        color=style.GREY, style="italic",
+    )  # fmt: skip
+
+
 def ticks_of(sizes: Sequence[int]) -> list[int]:
     """Return the sizes of meshes that have a tick, growing: those that lie apart from the one before."""
     ticks: list[int] = []
