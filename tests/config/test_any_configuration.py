@@ -96,6 +96,7 @@ few = settings(max_examples=150, deadline=None, suppress_health_check=[HealthChe
 @example({"studies": {"x" * 5000: {}}})
 @example({"studies": {None: {}}})
 @example({"studies": {"compound_spmv": {"problems": {"a": 1}}}})
+@example({"studies": {"compound_spmv": {"layouts": ["\ud800"] * 2}}})
 @example({1: 2, "studies": {"compound_spmv": {}}})
 def test_any_configuration(data: dict[str, Any]) -> None:
     try:

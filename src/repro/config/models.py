@@ -68,7 +68,8 @@ def _once(words: W) -> W:
     if isinstance(words, tuple):
         twice = [word for index, word in enumerate(words) if word in words[:index]]
         if twice:
-            raise ValueError(f"named twice: {', '.join(map(str, twice))}")
+            text = ", ".join(map(str, twice)).encode(errors="backslashreplace").decode()  # half a character is no text
+            raise ValueError(f"named twice: {text}")
     return words
 
 
