@@ -50,6 +50,19 @@ class _Allocation:
         del self._device.live[int(self)]
 
 
+class _Part:
+    """Some of an allocation's memory, which goes with it."""
+
+    def __init__(self, at):
+        self._at = at
+
+    def __int__(self):
+        return self._at
+
+    def free(self):
+        pass
+
+
 class HostDevice:
     """A GPU whose memory is the host's, with room for so many allocations."""
 
@@ -63,6 +76,9 @@ class HostDevice:
             raise OutOfDeviceMemory("it is full")
         self.room -= 1
         return CudaBuffer(_Allocation(self, nbytes), nbytes)
+
+    def part(self, buffer, offset, nbytes):
+        return CudaBuffer(_Part(buffer.pointer + offset), nbytes)
 
     def write(self, buffer, array):
         assert array.nbytes <= buffer.nbytes
@@ -85,11 +101,14 @@ class HostLibrary:
     Operation = IntEnum("Operation", {"NON_TRANSPOSE": 0})
     IndexType = IntEnum("IndexType", {"INDEX_32I": 2})
     IndexBase = IntEnum("IndexBase", {"ZERO": 0})
+    Order = IntEnum("Order", {"ROW": 2})
+    SpMVAlg = IntEnum("SpMVAlg", {"CSR_ALG1": 2, "CSR_ALG2": 3})
+    SpMMAlg = IntEnum("SpMMAlg", {"CSR_ALG1": 4, "CSR_ALG2": 6, "CSR_ALG3": 12})
     SpGEMMAlg = IntEnum("SpGEMMAlg", {"DEFAULT": 0, "ALG1": 3, "ALG2": 4, "ALG3": 5})
 
     def __init__(self, device):
         self.device, self.made, self.matrices, self.calls, self.failing = device, {}, {}, [], {}
-        self.missing, self.extra_entries = set(), 0
+        self.missing, self.extra_entries, self.dense = set(), 0, {}
 
     def _make(self, what):
         handle = (len(self.made) + 1) << 32  # of which 32 bits hold nothing
@@ -118,6 +137,50 @@ class HostLibrary:
 
     def destroy_sp_mat(self, handle):
         self._destroy("matrix", handle)
+
+    def create_dn_vec(self, count, at, kind):
+        handle = self._make("vector")
+        self.dense[handle] = _numbers(at, (count,), kind)
+        return handle
+
+    def destroy_dn_vec(self, handle):
+        self._destroy("vector", handle)
+
+    def create_dn_mat(self, rows, columns, stride, at, kind, order):
+        assert (stride, order) == (columns, self.Order.ROW)
+        handle = self._make("vectors")
+        self.dense[handle] = _numbers(at, (rows, columns), kind)
+        return handle
+
+    def destroy_dn_mat(self, handle):
+        self._destroy("vectors", handle)
+
+    def sp_mv_buffer_size(self, *arguments):
+        return 700 + len(arguments)
+
+    def sp_mv_preprocess(self, *arguments):
+        self.calls.append("sp_mv_preprocess")
+
+    def sp_mv(self, handle, operation, *rest):
+        self._multiply_dense(self.SpMVAlg, "vector", handle, *rest)
+
+    def sp_mm_buffer_size(self, *arguments):
+        return 900 + len(arguments)
+
+    def sp_mm_preprocess(self, *arguments):
+        raise HostError(self.Status.NOT_SUPPORTED)
+
+    def sp_mm(self, handle, operation, other_operation, *rest):
+        self._multiply_dense(self.SpMMAlg, "vectors", handle, *rest)
+
+    def _multiply_dense(self, algorithms, what, handle, one, a, x, zero, y, kind, algorithm, memory):
+        """y = A x of vectors, or of several side by side."""
+        assert [self.made[given] for given in (handle, a, x, y)] == ["handle", "matrix", what, what]
+        assert (kind, memory != 0) == (1, True)
+        self.calls.append(algorithms(algorithm).name)
+        if status := self.failing.get(algorithms(algorithm).name, 0):
+            raise HostError(status)
+        self.dense[y][...] = self._matrix(a) @ self.dense[x]
 
     def sp_mat_get_size(self, handle):
         shape, nnz, *_ = self.matrices[handle]
@@ -189,6 +252,11 @@ class HostLibrary:
                 else:
                     assert self.device.live[memory] == size._obj.value == needed
         return asks
+
+
+def _numbers(at, shape, kind):
+    assert kind == 1
+    return np.ctypeslib.as_array(ctypes.cast(at, ctypes.POINTER(ctypes.c_double)), shape)
 
 
 def _pointer(at, dtype):

@@ -95,6 +95,11 @@ class GpuCsr:
         values = self._read(self.values, self.nnz, self.dtype)
         return sp.csr_array((values, columns, offsets), shape=self.shape)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays."""
+        return sum(buffer.nbytes for buffer in (self.offsets, self.columns, self.values))
+
     def release(self) -> None:
         """Give its memory back."""
         for buffer in (self.offsets, self.columns, self.values):
