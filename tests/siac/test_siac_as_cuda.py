@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
-from repro.filtering.direct import PerElement, PerPoint, Points, Stencil
+from repro.filtering.direct import PerPoint, Points, Stencil
+from repro.filtering.per_element import PerElement, PerElementAtomic
 from repro.filtering.reference import contour_rows
 from repro.filtering.render import render_siac
 from repro.filtering.rows import Rows
+from repro.filtering.sorted import Sorted
 from repro.galerkin.basis import evaluate
 from repro.sparse.launches import Launches
 from triangulations import hexagonal
@@ -46,7 +48,7 @@ def case():
 
 
 @needs_compiler
-@pytest.mark.parametrize("way", ["edges", "point", "element", "matrix"])
+@pytest.mark.parametrize("way", ["edges", "point", "element", "atomic", "matrix"])
 @pytest.mark.parametrize("derivative", [(0, 0), (1, 0), (0, 1)])
 def test_values_are_those_of_the_rows(load, case, way, derivative):
     mesh, points, clockwise, modes, turned = case
@@ -54,12 +56,12 @@ def test_values_are_those_of_the_rows(load, case, way, derivative):
     stencil = Stencil(mesh, DEGREE, mesh.longest, derivative, clockwise)
     with ExitStack() as held:
         launches = Launches(EmulatedCuda(), load, held)
-        there = Points(launches, mesh, points)
+        there = Points(launches, Sorted(mesh, points))
         if way == "matrix":
             rows = Rows(launches, stencil, there, threads=32)
             made = rows.make(rows.count(), held)
-        elif way == "element":
-            made = PerElement(launches, stencil, there, threads=32)
+        elif way in ("element", "atomic"):
+            made = (PerElement if way == "element" else PerElementAtomic)(launches, stencil, there, threads=32)
         else:
             made = PerPoint(launches, stencil, there, way=way, threads=32, blocks=2)
         for fields in (FIELDS, 3):  # all numbers that are taken at a time: 16, 8, 4 and 1; 2 and 1

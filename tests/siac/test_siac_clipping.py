@@ -189,5 +189,4 @@ def test_counts_are_those_of_one_point_at_a_time():
     for i in range(5):
         alone = count_work(mesh, points[[i]], 2, h[i])
         assert [count[i] for count in counts] == [count[0] for count in alone]
-    assert (counts.pairs < counts.triangles).all() and (counts.pairs < counts.strips).all()
-    assert counts.strips.sum() < counts.segments.sum()
+    assert (counts.pairs < counts.triangles).all() and (counts.pairs < counts.segments).all()

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from emulated_cuda import EmulatedCuda, needs_compiler
+from repro.bench.runnable import Unsupported
 from repro.errors import ReproError
 from repro.filtering.direct import Stencil
 from repro.filtering.grids import grid_of_points
-from repro.filtering.patches import bisected, patches_of
+from repro.filtering.patches import bisected, parts_of, patches_of
 from repro.filtering.reference import clipped_rows, contour_rows
 from repro.filtering.rows import Rows
 from repro.filtering.triangulation import evaluation_points
@@ -167,6 +168,13 @@ def test_a_smaller_table_of_threads_changes_nothing_but_the_order_of_sums(any_de
         np.testing.assert_array_equal(result, results[0])
 
 
+def test_a_device_without_atomic_sums_is_told(cpu_device, load, monkeypatch):
+    mesh = MESHES["two"]
+    monkeypatch.setattr(cpu_device, "extensions", frozenset({"cl_khr_fp64"}))
+    with pytest.raises(Unsupported, match="lacks cl_khr_int64_base_atomics"):
+        filtered(cpu_device, load, "atomic", mesh, anywhere(3), 1, random_modes(mesh, 1))
+
+
 # patches
 
 
@@ -191,7 +199,7 @@ def test_there_are_no_more_patches_than_triangles_and_copies_cover_the_points():
     mesh = MESHES["two"]
     points = anywhere(9)
     grid = grid_of_points(mesh, points)
-    patches = patches_of(mesh, grid, Stencil(mesh, 1, mesh.longest).half, 100)
+    patches = patches_of(mesh, grid, Stencil(mesh, 1, mesh.longest).half, parts_of(mesh, 100))
     assert len(patches.starts) == 3
     assert patches.copies >= 2 * len(points)
     assert patches.overhead(len(points)) == patches.copies / len(points) - 1

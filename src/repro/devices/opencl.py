@@ -119,6 +119,7 @@ class OpenClDevice:
         if part is not None:
             self.uuid += f"/{part.index}of{part.count}"
         self.n_s = int(self._device.max_compute_units)
+        self.extensions = frozenset(self._device.extensions.split())
         self.l2_bytes = _last_level_cache() or _FALLBACK_CACHE
 
     def beside(self) -> OpenClDevice:

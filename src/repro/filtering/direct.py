@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device
 from repro.errors import ReproError
-from repro.filtering.grids import Grid, grid_of_points, grid_of_triangles, tiles_of
+from repro.filtering.grids import Grid
 from repro.filtering.kernel import kernel
-from repro.filtering.patches import Patches, patches_of
 from repro.filtering.render import SUM_ROWS
+from repro.filtering.sorted import Sorted
 from repro.filtering.triangulation import Triangulation
 from repro.galerkin.basis import exponents, mode_count, to_monomials
 from repro.sparse.kernels import Kernels, in_order
@@ -110,13 +110,17 @@ class Stencil:
         kernel coordinates, is multiplied by for the share of the edge at which that coordinate is 0, along x and y; the
         middle of the box, x and y, and half of its sides. An edge along an axis has no such share: 0.
         """
-        corners = self.mesh.corners[order]
+        return np.ascontiguousarray(self._geometry[order].T)
+
+    @cached_property
+    def _geometry(self) -> Floats:
+        """The same in the mesh's order, `(t, 16)`: all ways to filter have it in orders of their own."""
+        corners = self.mesh.corners
         falls = corners - np.roll(corners, -1, axis=1)
         shares = np.divide(self.scale, falls, out=np.zeros_like(falls), where=falls != 0)
         low, high = corners.min(axis=1), corners.max(axis=1)
         box = np.stack([(high + low) / 2, (high - low) / 2], axis=1)
-        parts = [part.reshape(len(corners), -1) for part in (corners, shares, box)]
-        return np.ascontiguousarray(np.concatenate(parts, axis=1).T)
+        return np.concatenate([part.reshape(len(corners), -1) for part in (corners, shares, box)], axis=1)
 
     @cached_property
     def _widest(self) -> float:
@@ -128,7 +132,7 @@ class Stencil:
         """Whether no triangle is wider than a square of the lattice, as contours on a device need it."""
         return self._widest <= self.scale * (1 + ROUNDING)
 
-    @property
+    @cached_property
     def loss(self) -> float:
         """By how much contours are less exact than clipping: they follow u out of a triangle as far as its box goes.
 
@@ -187,23 +191,33 @@ class Points:
     ----------
     launches
         Keeps their memory.
-    mesh, points
-        float64 `(n, 2)`; those outside the box are wrapped.
+    host
+        The points and their mesh, sorted on the host.
     size
         Of a cell; None: as the paper's.
+
+    Attributes
+    ----------
+    host, size
+        As given.
+    cells
+        Their grid.
+    order
+        `(n,)`, the point at each place.
+    x, y
+        float64 `(n,)`, in that order.
     """
 
-    def __init__(self, launches: Launches, mesh: Triangulation, points: Floats, size: float | None = None) -> None:
-        self.cells = Cells(launches, grid_of_points(mesh, points, size))
+    def __init__(self, launches: Launches, host: Sorted, size: float | None = None) -> None:
+        self.host, self.size, self.count = host, size, host.count
+        self.cells = Cells(launches, host.points(size))
         self.order = self.cells.grid.members
-        there = mesh.wrapped(points)[self.order]
-        self.count = len(there)
-        self.x, self.y = (launches.upload(np.ascontiguousarray(there[:, axis])) for axis in range(2))
+        self.x, self.y = map(launches.upload, host.positions(size))
         self._launches = launches
 
     def tiles(self, rows: int) -> list[Argument]:
         """Return what kernels are told of tiles of so many points: how many there are, and where they begin."""
-        starts = tiles_of(self.cells.grid, rows)
+        starts = self.host.tiles(rows, self.size)
         return [np.int32(len(starts) - 1), self._launches.upload(starts)]
 
 
@@ -342,7 +356,7 @@ class PerPoint(Direct):
         super().__init__(launches, points)
         if way == "edges":
             stencil.for_contours()
-        cells = Cells(launches, grid_of_triangles(stencil.mesh, size))
+        cells = Cells(launches, points.host.triangles(size))
         self.field = Field(launches, stencil, cells.grid.members, basis)
         kernels = Kernels(launches.device, launches.load(f"{way}-p{stencil.degree}"))
         blocks = blocks or launches.device.n_s * BLOCKS[launches.device.backend]
@@ -359,69 +373,3 @@ class PerPoint(Direct):
             ],
             threads,
         )  # fmt: skip
-
-
-class PerElement(Direct):
-    """A block has a patch of triangles, its threads a point each, in the patch's own copy of the solution: the paper's.
-
-    Parameters
-    ----------
-    patches
-        How many; None: a multiprocessor has one.
-    threads
-        Of a block.
-    share
-        Which of how many shares of the patches are its own, each about as many: the first of one.
-
-    Attributes
-    ----------
-    patches
-        How triangles and copies lie.
-    """
-
-    def __init__(
-        self,
-        launches: Launches,
-        stencil: Stencil,
-        points: Points,
-        basis: str = "dubiner",
-        *,
-        patches: int | None = None,
-        threads: int = 64,
-        share: tuple[int, int] = (0, 1),
-    ) -> None:
-        super().__init__(launches, points)
-        device, grid = launches.device, points.cells.grid
-        self.patches: Patches = patches_of(stencil.mesh, grid, stencil.half, patches or device.n_s, share)
-        self.field = Field(launches, stencil, self.patches.order, basis)
-        copies = launches.numbers(self.patches.copies, np.float64)
-        count = len(self.patches.starts) - 1
-        kernels = Kernels(device, launches.load(f"element-p{stencil.degree}"))
-        add = kernels.blocks(
-            f"element_t{threads}",
-            count,
-            [
-                np.int32(count), launches.upload(self.patches.starts), launches.upload(self.patches.tiles),
-                launches.upload(self.patches.offsets), points.x, points.y, *stencil.arguments,
-                *points.cells.arguments, np.int32(self.field.count), self.field.corners, self.field.coefficients,
-                launches.upload(stencil.pieces), copies,
-            ],
-            threads,
-        )  # fmt: skip
-        cell_of_point = np.repeat(np.arange(len(grid.starts) - 1, dtype=np.int32), np.diff(grid.starts))
-        reduce = kernels.over(
-            "reduce",
-            points.count,
-            [
-                np.int32(points.count), launches.upload(cell_of_point), points.cells.starts,
-                launches.upload(self.patches.copy_starts), launches.upload(self.patches.copy_offsets), copies,
-                self.values,
-            ],
-        )  # fmt: skip
-
-        def launch() -> None:
-            device.fill(copies, 0)
-            add()
-            reduce()
-
-        self.launch = launch

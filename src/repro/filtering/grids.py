@@ -7,10 +7,12 @@ triangle for points in a grid of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_array
 
 from repro.errors import ReproError
 from repro.filtering.kernel import kernel
@@ -53,6 +55,11 @@ class Grid:
     starts: NDArray[np.signedinteger[Any]]
     members: NDArray[np.signedinteger[Any]]
     reach: Floats
+
+    @cached_property
+    def cell_of_member(self) -> NDArray[np.int32]:
+        """int32, the cell of each of `members`."""
+        return np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
 
     def cells_of(self, positions: Floats) -> Integers:
         """Return the numbers along both axes of the cells `(n, 2)` of positions `(n, 2)`, not wrapped."""
@@ -107,12 +114,16 @@ def _grid(mesh: Triangulation, positions: Floats, size: float, reach: Floats) ->
     # the text's ⌈period / size⌉ makes cells smaller than what its halo is made for, or a last one that is cut off
     shape = np.maximum(np.floor(mesh.period / size), 1).astype(np.int64)
     inverse = shape / mesh.period
-    cells = np.clip(np.floor((positions - mesh.lower) * inverse).astype(np.int64), 0, shape - 1)
-    number = cells[:, 1] * shape[0] + cells[:, 0]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(number, minlength=int(shape.prod())))])
-    members = np.argsort(number, kind="stable")
-    if len(positions) < 2**31:
-        starts, members = starts.astype(np.int32), members.astype(np.int32)
+    # axis by axis, and counted into cells instead of compared: a third of the time that sorting takes
+    number = np.zeros(len(positions), np.int32)
+    for axis in (1, 0):
+        cells = ((positions[:, axis] - mesh.lower[axis]) * inverse[axis]).astype(np.int32)
+        number = number * np.int32(shape[axis]) + np.clip(cells, 0, int(shape[axis]) - 1)
+    count = len(positions)
+    index = np.int32 if count < 2**31 else np.int64
+    columns = np.zeros(count, np.bool_), number, np.arange(count + 1, dtype=index)
+    by_cell = csc_array(columns, shape=(int(shape.prod()), count)).tocsr()
+    starts, members = (array.astype(index, copy=False) for array in (by_cell.indptr, by_cell.indices))
     return Grid(mesh.lower, (int(shape[0]), int(shape[1])), inverse, starts, members, reach)
 
 

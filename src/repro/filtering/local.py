@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Argument
 from repro.filtering.direct import BLOCKS, Cells, Direct, Field, Points, Stencil
-from repro.filtering.grids import grid_of_triangles
 from repro.filtering.render import LOCAL
 from repro.sparse.kernels import Kernels
 from repro.sparse.launches import Launches
@@ -51,7 +50,7 @@ class LocalPerPoint(Direct):
         threads: int = 64,
     ) -> None:
         super().__init__(launches, points)
-        cells = Cells(launches, grid_of_triangles(stencil.mesh, float(scales.mean())))
+        cells = Cells(launches, points.host.triangles(float(scales.mean())))
         self.field = Field(launches, stencil, cells.grid.members, basis)
         self._kernels = Kernels(launches.device, launches.load(f"{LOCAL}-p{stencil.degree}"))
         self._blocks = launches.device.n_s * BLOCKS[launches.device.backend]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,8 +50,24 @@ class Patches:
         return self.copies / points - 1.0
 
 
-def patches_of(mesh: Triangulation, grid: Grid, half: float, count: int, share: tuple[int, int] = (0, 1)) -> Patches:
-    """Cut a mesh into patches by recursive bisection, and lay out their copies.
+def parts_of(mesh: Triangulation, count: int) -> list[NDArray[np.int64]]:
+    """Cut a mesh into so many parts, at most as many as it has triangles, by recursive bisection."""
+    return bisected(mesh.corners.mean(axis=1), min(count, len(mesh.triangles)))
+
+
+def begins_of(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int32]:
+    """Return where each of some parts begins and the last one ends, one behind the other, int32 `(parts + 1,)`."""
+    return np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int32)
+
+
+def patches_of(
+    mesh: Triangulation,
+    grid: Grid,
+    half: float,
+    parts: Sequence[NDArray[np.int64]],
+    share: tuple[int, int] = (0, 1),
+) -> Patches:
+    """Lay out the copies of a mesh's patches.
 
     Parameters
     ----------
@@ -60,8 +77,8 @@ def patches_of(mesh: Triangulation, grid: Grid, half: float, count: int, share: 
         Of the points.
     half
         Half of the support's width: how far from a triangle's box a point may be.
-    count
-        Patches; at most as many as triangles are made.
+    parts
+        The triangles of each patch, such as those of `parts_of`.
     share
         Which of how many shares of them are laid out, neighbours that follow each other: a device's.
 
@@ -72,16 +89,16 @@ def patches_of(mesh: Triangulation, grid: Grid, half: float, count: int, share: 
     """
     # a device may round to the next cell what lies on the line between two of them
     half *= 1 + ROUNDING
-    groups = bisected(mesh.corners.mean(axis=1), min(count, len(mesh.triangles)))
     at, shares = share
-    groups = groups[len(groups) * at // shares : len(groups) * (at + 1) // shares]
-    if not groups:
-        raise ValueError(f"{min(count, len(mesh.triangles))} patches for {shares} shares")
+    own = parts[len(parts) * at // shares : len(parts) * (at + 1) // shares]
+    if not own:
+        raise ValueError(f"{len(parts)} patches for {shares} shares")
+    parts = own
     lengths = np.diff(grid.starts).reshape(grid.shape[1], grid.shape[0])
     tiles, offsets, cells = [], [], []
     entries = copies = 0
-    for group in groups:
-        corners = mesh.corners[group]
+    for part in parts:
+        corners = mesh.corners[part]
         first, last = grid.cells_of(np.stack([corners.min(axis=(0, 1)) - half, corners.max(axis=(0, 1)) + half]))
         across = np.arange(first[0], last[0] + 1) % grid.shape[0]
         along = np.arange(first[1], last[1] + 1) % grid.shape[1]
@@ -95,10 +112,9 @@ def patches_of(mesh: Triangulation, grid: Grid, half: float, count: int, share: 
     cell, offset = np.concatenate(cells), np.concatenate(offsets)
     by_cell = np.argsort(cell, kind="stable")
     counts = np.bincount(cell, minlength=len(grid.starts) - 1)
-    begins = np.concatenate([[0], np.cumsum([len(group) for group in groups])])
     return Patches(
-        np.concatenate(groups).astype(np.int32),
-        begins.astype(np.int32),
+        np.concatenate(parts).astype(np.int32),
+        begins_of(parts),
         np.array(tiles, np.int32),
         offset.astype(np.int32),
         copies,

@@ -40,14 +40,11 @@ class Counts(NamedTuple):
     segments
         Parts of edges that integration by contour goes along from a line; where a triangle is crossed by several
         vertical lines of the lattice, one for each unit strip between.
-    strips
-        The same from an edge.
     """
 
     pairs: Integers
     triangles: Integers
     segments: Integers
-    strips: Integers
 
 
 def clipped_rows(
@@ -161,7 +158,6 @@ def count_work(mesh: Triangulation, points: ArrayLike, degree: int, scale: Array
             np.add.at(counts.pairs, chunk.point, 1)
             np.add.at(counts.triangles, chunk.point[fans(corners, width).pair], 1)
             np.add.at(counts.segments, chunk.point[strips_from_line(corners, width).pair], 1)
-            np.add.at(counts.strips, chunk.point[strips_from_edge(corners, width).pair], 1)
     return counts
 
 

@@ -16,8 +16,9 @@ from repro.sparse.kernels import N_T
 
 #: Per point with an h of each point: the kernel per point but for that.
 LOCAL = "local"
-#: Per point and per element, as the paper's; by contours; the filter as a matrix, and products with it; with local h.
-KERNELS = ("point", "element", "edges", "rows", "apply", LOCAL)
+#: Per point and per element, as the paper's; by contours; the filter as a matrix, products with it, and what these are
+#: held against; with local h.
+KERNELS = ("point", "element", "edges", "rows", "apply", "stored", LOCAL)
 #: Degrees that modules are rendered for.
 DEGREES = (0, 1, 2, 3)
 #: Of each of them one: `edges-p2`.
@@ -31,6 +32,9 @@ TILE_ROWS = 16
 SUM_ROWS = 8
 #: Fields that a product takes at a time.
 FIELDS = (1, 2, 4, 8, 16)
+#: What the kernels read that stream a matrix's bytes, and how many words of it a thread has in flight.
+STREAMS = ("values", "columns", "masks", "row_starts", "column_starts", "entry_starts", "modes")
+UNROLLS = (1, 2, 4, 8)
 
 
 def render_siac(templates: Path, module: str, target: Target, owner: str) -> str:
@@ -69,6 +73,8 @@ def render_siac(templates: Path, module: str, target: Target, owner: str) -> str
         "threads": (CONTOUR_THREADS if kernels in ("edges", "rows") else THREADS)[target.dialect],
         "n_t": N_T[target.dialect],
         "field_counts": FIELDS,
+        "streams": STREAMS,
+        "unrolls": UNROLLS,
     }
     template = "point" if kernels == LOCAL else kernels
     return render_template(templates, f"filtering/{template}.j2", **names)

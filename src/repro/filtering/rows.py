@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 
 from repro.devices.base import Argument, Buffer
 from repro.filtering.direct import BLOCKS, Cells, Points, Stencil
-from repro.filtering.grids import grid_of_triangles, tiles_of
 from repro.filtering.render import FIELDS, TILE_ROWS
 from repro.galerkin.basis import mode_count
 from repro.sparse.kernels import Kernels, in_order
@@ -109,7 +108,7 @@ class Rows:
         size: float | None = None,
     ) -> None:
         self._launches, self._stencil, self._points, self._threads = launches, stencil, points, threads
-        cells = Cells(launches, grid_of_triangles(stencil.mesh, size))
+        cells = Cells(launches, points.host.triangles(size))
         order = cells.grid.members
         self._triangles = len(order)
         self._members = launches.upload(order)
@@ -119,7 +118,7 @@ class Rows:
         self._pieces = launches.upload(stencil.pieces)
         self._kernels = Kernels(launches.device, launches.load(f"rows-p{stencil.degree}"))
         self._blocks = launches.device.n_s * BLOCKS[launches.device.backend]
-        self._tiles = tiles_of(points.cells.grid, TILE_ROWS)
+        self._tiles = points.host.tiles(TILE_ROWS, points.size)
         self._search: list[Argument] = [
             np.int32(len(self._tiles) - 1), launches.upload(self._tiles), points.x, points.y, *stencil.arguments,
             *cells.arguments, *map(float, cells.grid.reach), np.int32(self._triangles), self._geometry,
@@ -153,7 +152,7 @@ class Rows:
         OutOfDeviceMemory
         """
         self._stencil.for_contours()
-        own = Launches(self._launches.device, self._launches.load, held)
+        own = self._launches.within(held)
         size = layout.size
         matrix = FilterMatrix(
             size,

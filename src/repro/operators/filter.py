@@ -22,6 +22,7 @@ from repro.filtering.local import LocalPerPoint
 from repro.filtering.pairs import predicted_pairs, scales
 from repro.filtering.render import render_siac
 from repro.filtering.rows import FilterMatrix, Rows, Size
+from repro.filtering.sorted import Sorted
 from repro.filtering.triangulation import evaluation_points
 from repro.galerkin.basis import mode_count
 from repro.operators.arrays import Kind, on_device
@@ -301,12 +302,12 @@ def _made(
     runtime: Runtime, stencil: Stencil, points: Floats, basis: str, matrix: bool | Literal["auto"], held: ExitStack
 ) -> tuple[FilterMatrix | PerPoint, Size]:
     """Return the filter, whose memory `held` gives back, and the size that its matrix has or would have."""
-    load = _load(runtime)
+    load, there = _load(runtime), Sorted(stencil.mesh, points)
     if matrix is True:
         stencil.for_contours()
     with ExitStack() as passing:
         launches = Launches(runtime.device, load, passing)
-        rows = Rows(launches, stencil, Points(launches, stencil.mesh, points), basis)
+        rows = Rows(launches, stencil, Points(launches, there), basis)
         layout = rows.count()
         size = layout.size
         if _as_matrix(runtime, stencil, size, matrix):
@@ -320,8 +321,7 @@ def _made(
                 if matrix is True:
                     raise
     launches = Launches(runtime.device, load, held)
-    there = Points(launches, stencil.mesh, points)
-    return PerPoint(launches, stencil, there, basis, way=_WAYS[_way(stencil)]), size
+    return PerPoint(launches, stencil, Points(launches, there), basis, way=_WAYS[_way(stencil)]), size
 
 
 def _made_local(
@@ -343,7 +343,7 @@ def _made_local(
             todo="filter without a matrix (matrix=False), or with one h",
         )
     launches = Launches(runtime.device, _load(runtime), held)
-    return LocalPerPoint(launches, stencil, Points(launches, stencil.mesh, points), scales, basis)
+    return LocalPerPoint(launches, stencil, Points(launches, Sorted(stencil.mesh, points)), scales, basis)
 
 
 def _as_matrix(runtime: Runtime, stencil: Stencil, size: Size, matrix: bool | Literal["auto"]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.bench.guards import Guards
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.sparse.kernels import Kernels
 from repro.sparse.scan import Scan, read_total
@@ -28,18 +29,27 @@ class Launches:
         The device, and what gives a module of it, `sort` among others.
     held
         What gives memory back once it is closed.
+    guards
+        What looks after memory that kernels write; None: nobody does.
     """
 
-    def __init__(self, device: Device, load: Load, held: ExitStack) -> None:
-        self.device, self.load, self._held = device, load, held
+    def __init__(self, device: Device, load: Load, held: ExitStack, guards: Guards | None = None) -> None:
+        self.device, self.load, self.held, self.guards = device, load, held, guards
+
+    def within(self, held: ExitStack) -> Launches:
+        """Return launches of the same modules whose memory another stack gives back."""
+        return Launches(self.device, self.load, held, self.guards)
 
     def keep(self, thing: R) -> R:
         """Return what holds memory, which is given back at the end."""
-        return keep(self._held, thing)
+        return keep(self.held, thing)
 
     def numbers(self, count: int, dtype: Any) -> Buffer:
         """Return memory for so many numbers of a type, until the end."""
-        return self.keep(self.device.allocate(max(count, 1) * np.dtype(dtype).itemsize))
+        nbytes = max(count, 1) * np.dtype(dtype).itemsize
+        if self.guards is None:
+            return self.keep(self.device.allocate(nbytes))
+        return self.keep(self.guards.allocate(nbytes, "what is passed on", self.device)).memory
 
     def zeros(self, count: int, dtype: Any) -> Buffer:
         """Return zeros, until the end."""

@@ -33,7 +33,7 @@ NOTHING_PUBLISHED = Published({}, [])
 CHOSEN = {
     "paper/point": ("point-t64-c1-b1", 30_000.0), "paper/element": ("element-t64-c0.5-b1", 20_000.0),
     "point": ("point-t128-c1-b8", 25_000.0), "element": ("element-t128-c0.5-b4", 16_000.0),
-    "edges": ("edges-t64-c0.5-b16", 4_000.0),
+    "atomic": ("atomic-t64-c0.5-b4", 8_000.0), "edges": ("edges-t64-c0.5-b16", 4_000.0),
 }  # fmt: skip
 POINTS_OF_TRIANGLE = {1: 6, 2: 12, 3: 20}
 #: Numbers of a point: pairs, sub-triangles, segments, operations.
@@ -42,8 +42,10 @@ COPIES = 2
 #: Times of products by the fields at once, and of making the matrix by the host's clock, which reads three times that.
 APPLIES = {1: 500.0, 4: 600.0, 16: 900.0}
 MAKE = 4_000.0
-#: The device's copy, and what it moves.
-COPY, COPY_BYTES = 100.0, 400_000_000
+#: Of streaming a product's bytes, by the words in flight, and of the library's products, by routine and fields.
+STREAMS = {1: 450.0, 4: 400.0}
+LIBRARY = {("spmv-csr-alg1", 1): 900.0, ("spmv-csr-alg2", 1): 800.0, ("spmm-csr-alg2", 4): 1200.0,
+           ("spmm-csr-alg3", 16): 1080.0}  # fmt: skip
 MATRIX_BYTES = 1_600_000_000
 #: Of local h: microseconds, pairs at a point, the mean of h in mean edges, and by what its errors are smaller.
 LOCAL, LOCAL_PAIRS, LOCAL_SCALE, LOCAL_GAIN = 10_000.0, 40, 1.2, 4.0
@@ -118,8 +120,23 @@ class Maker(Recorder):
             for number, micro in APPLIES.items()
         ]
         make = row("variant", "matrix/make", MAKE, ("host",), what="make", **size)
-        bounds = [row("copy", "copy/64-1", COPY, bytes=COPY_BYTES), row("empty", "empty", 1.0)]
-        return [*filters, local, make, *products, *bounds]
+        streams = [
+            row("variant", f"matrix/stream-u{unroll}", micro, what="stream", fields=1, bytes=MATRIX_BYTES, **size)
+            for unroll, micro in STREAMS.items()
+        ]
+        library = [
+            row(
+                "baseline",
+                f"cusparse/{routine}-{number}",
+                micro,
+                what="library",
+                fields=number,
+                routine=routine,
+                **size,
+            )
+            for (routine, number), micro in LIBRARY.items()
+        ]
+        return [*filters, local, make, *products, *streams, *library, row("empty", "empty", 1.0)]
 
     def case(self, problem: str, variance: str, degree: int, triangles: int, weight: float = 1.0) -> None:
         """Write everything of a field that was measured, its direct ways slower by a factor."""

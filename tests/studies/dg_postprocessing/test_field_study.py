@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ from repro.errors import ReproError
 from repro.problems.fields import generate_field
 from repro.problems.outline import Outline
 from repro.studies import load_artifacts
+from repro.studies.dg_postprocessing.filter_id import Way
 from repro.studies.dg_postprocessing.region_space import WIDTHS, full_width
 from repro.studies.dg_postprocessing.regions import SHORT, regions_of
 from repro.studies.dg_postprocessing.study import STUDY
@@ -117,17 +119,33 @@ def steps(name: str, **keys) -> dict[str, pd.DataFrame]:
 
 def test_ways_in_the_plane_are_searched_and_the_matrix_is_timed(field_campaign):
     tables = steps(FLAT)
-    assert set(tables["search"].way) == {"point", "element", "edges"} and set(tables["search"].status) == {"ok"}
+    assert set(tables["search"].way) == set(get_args(Way)) and set(tables["search"].status) == {"ok"}
     assert {"joint", "paper", "edges", "paper/point"} <= set(tables["choices"].tuning)
     report = tables["report"].set_index("name")
-    assert {"matrix/make", "matrix/apply-4"} <= set(report.index)
+    assert set(report.status) == {"ok"}
+    assert {"matrix/make", "matrix/apply-4", "matrix/stream-u4", "scipy/csr-16"} <= set(report.index)
+    products = report[report.what.isin(["make", "apply", "library"])]
+    assert (products.error <= 1).all() and set(products.fields.dropna()) == {1, 4, 16}
+    sizes = report[report.what.isin(["make", "apply", "stream", "library"])]
+    assert sizes.matrix_bytes.nunique() == 1 and sizes.matrix_bytes.notna().all()
+    # the floor of a product with one field streams its bytes, but for what is no whole word
+    assert 0 <= report.bytes["matrix/apply-1"] - report.bytes["matrix/stream-u4"] < 8 * 4
     # all ways with one h give the same, local h another
-    filtered = report[report.what.isin(["filter", "make", "apply"])]
+    filtered = report[report.what.isin(["filter", "make", "apply", "library"])]
     assert filtered.l2_error.notna().all() and np.ptp(filtered.l2_error) < 1e-12 * filtered.l2_error.max()
     local = report.loc["local-t64"]
     assert local.status == "ok" and local.error <= 1 and local.local_pairs < local.pairs
     assert local.l2_error != pytest.approx(filtered.l2_error.iloc[0])
     assert (tables["report"].dg_l2_error < tables["report"].dg_max_error).all()
+
+
+def test_a_routine_that_there_is_not_is_refused():
+    with pytest.raises(
+        ReproError, match=r"unknown baseline.*\n.*\n  expected: on this device among csr\n  actual: dense"
+    ):
+        STUDY.check_on(settings(baselines=("dense",)), [], CPU)
+    STUDY.check_on(settings(baselines=("csr",)), [], CPU)
+    STUDY.check_on(settings(baselines=("spmv-csr-alg1", "spmm-csr-alg3")), [], get_target("sm_90"))
 
 
 def test_a_named_way_is_run_over_two_devices_and_nothing_else(field_campaign):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from dg_campaign import (
     APPLIES,
-    COPY,
-    COPY_BYTES,
     MATRIX_BYTES,
     NOTHING_PUBLISHED,
     NUMBERS,
@@ -67,8 +65,10 @@ def test_ways_beside_ours(dg_campaign_of_some):
     ]  # fmt: skip
     line = by_name["siac/low_4k_p1"]
     assert values(line, "variance", "degree", "triangles") == ["low", 1, 4000]
-    times = values(line, "point_ms", "element_ms", "point_tuned_ms", "element_tuned_ms", "ours_ms")
-    assert times == pytest.approx([24.0, 16.0, 20.0, 12.8, 3.2])
+    times = values(line, "point_ms", "element_ms", "point_tuned_ms", "element_tuned_ms", "atomic_ms", "ours_ms")
+    assert times == pytest.approx([24.0, 16.0, 20.0, 12.8, 6.4, 3.2])
+    assert line["atomic_over_ours"].value == pytest.approx(2.0)
+    assert "differ from launch to launch" in made.caption
     assert line["chosen"].value == "edges-t64-c0.5-b16"
     overs = values(line, "element_over_point", "point_over_ours", "element_over_ours", "element_tuned_over_ours")
     assert overs == pytest.approx([1.5, 7.5, 5.0, 4.0])
@@ -81,6 +81,21 @@ def test_ways_beside_ours(dg_campaign_of_some):
     assert means["element_over_ours"].value == pytest.approx(5.0)
     assert "(28, 50, 78) an evaluation" in made.caption
     assert "33\N{NO-BREAK SPACE}454 GFLOPS" in made.caption
+
+
+def test_a_library_that_refuses_says_why(tmp_path):
+    maker = Maker(tmp_path)
+    maker.field("odd", "low", 1, 100)
+    refused = [
+        maker.row("odd", "double", "baseline", row.name, None, status="unsupported", phase="report", what="library",
+                  message="CSR of scalars: too many entries", fields=row["fields"])
+        if row.kind == "baseline" else row
+        for row in maker.rows("odd", 1, 100)
+    ]  # fmt: skip
+    maker.measured("odd", refused)
+    line = lines(table(maker.load(), "table-matrix"))["odd"]
+    assert values(line, "library_1_ms", "over_library_16", "routine") == [None] * 3
+    assert "unsupported (CSR of scalars: too many entries)" in line["library_1_ms"].notes[0]
 
 
 def test_a_way_that_failed_says_why(tmp_path):
@@ -113,7 +128,10 @@ def test_the_matrix_and_from_when_on_it_pays(dg_campaign_of_some):
     assert values(line, *(f"apply_{n}_ms" for n in APPLIES)) == pytest.approx([0.4, 0.48, 0.72])
     assert values(line, *(f"direct_over_apply_{n}" for n in APPLIES)) == pytest.approx([8, 3.2 * 4 / 0.48, 3.2 / 0.045])
     assert line["sixteen_over_one"].value == pytest.approx(1.8)
-    assert line["copy_share"].value == pytest.approx(100 * (MATRIX_BYTES / 500) / (COPY_BYTES / COPY))
+    assert values(line, "floor_ms", "floor_share") == pytest.approx([0.32, 80])
+    assert values(line, *(f"library_{n}_ms" for n in APPLIES)) == pytest.approx([0.64, 0.96, 0.864])
+    assert values(line, *(f"over_library_{n}" for n in APPLIES)) == pytest.approx([1.6, 2, 1.2])
+    assert line["routine"].value == "spmv-csr-alg2"
     # 12 + 0.4 n < 3.2 n from n = 5 on
     assert line["pays_from"].value == 5
     assert by_name["tiny"]["pays_from"].value is None  # a product takes longer than filtering

@@ -50,6 +50,7 @@ def test_every_quantity_of_a_complete_campaign(complete):
         "large_p2_ms": 3.2,
         "large_p3_ms": 3.2,
         "apply_share": 0.8,
+        "apply_over_library": 1.2,
         "sixteen_over_one": 1.8,
         "make_over_direct": 12 / 3.2,
     }
@@ -60,7 +61,7 @@ def test_every_quantity_of_a_complete_campaign(complete):
     ]  # fmt: skip
     verdicts = {name: by_name[name]["reached"].value for name in expected}
     assert {name for name, verdict in verdicts.items() if verdict == "no"} == {
-        "tests_apart", "peak_share", "apply_share", "make_over_direct"
+        "tests_apart", "peak_share", "apply_share", "apply_over_library", "make_over_direct"
     }  # fmt: skip
     assert by_name["peak_share"]["worst_case"].value == "siac/low_4k_p2"
     assert by_name["large_p1_ms"]["wanted"].shown == "≤ 35"

@@ -21,7 +21,7 @@ from repro.devices.several import Devices, numbers_of
 from repro.filtering.grids import grid_of_points
 from repro.filtering.kernel import kernel
 from repro.filtering.parts import consecutive, work_of_cells
-from repro.filtering.patches import patches_of
+from repro.filtering.patches import parts_of, patches_of
 from repro.filtering.reference import count_work
 from repro.filtering.triangulation import evaluation_points, of_field
 from repro.problems.fields import generate_field
@@ -217,13 +217,13 @@ def test_shares_of_patches_are_all_triangles_once():
     mesh, degree = hexagonal(8), 1
     points = evaluation_points(mesh, degree)
     grid = grid_of_points(mesh, points)
-    whole = patches_of(mesh, grid, 0.1, 13)
-    shares = [patches_of(mesh, grid, 0.1, 13, (at, 4)) for at in range(4)]
+    whole = patches_of(mesh, grid, 0.1, parts_of(mesh, 13))
+    shares = [patches_of(mesh, grid, 0.1, parts_of(mesh, 13), (at, 4)) for at in range(4)]
     assert [len(share.starts) - 1 for share in shares] == [3, 3, 3, 4]
     np.testing.assert_array_equal(np.concatenate([share.order for share in shares]), whole.order)
     assert sum(share.copies for share in shares) == whole.copies
     with pytest.raises(ValueError, match="2 patches for 4 shares"):
-        patches_of(mesh, grid, 0.1, 2, (0, 4))
+        patches_of(mesh, grid, 0.1, parts_of(mesh, 2), (0, 4))
 
 
 def test_names_tell_everything_apart():

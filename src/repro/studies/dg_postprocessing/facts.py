@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from repro.filtering.grids import count_tests, grid_of_points
+from repro.filtering.grids import count_tests
 from repro.filtering.kernel import kernel
-from repro.filtering.patches import patches_of
+from repro.filtering.sorted import Sorted
 from repro.filtering.triangulation import evaluation_points, of_field
 from repro.problems.field import Field
 from repro.problems.problem import Problem
@@ -30,9 +30,9 @@ def facts(problem: Problem) -> Mapping[str, object]:
         return {}
     mesh = of_field(problem)
     points = evaluation_points(mesh, problem.degree)
-    grid = grid_of_points(mesh, points, POINT_CELL * mesh.longest)
+    there, size = Sorted(mesh, points), POINT_CELL * mesh.longest
     half = kernel(problem.degree).width * mesh.longest / 2
-    overhead = {str(count): patches_of(mesh, grid, half, count).overhead(len(points)) for count in PATCH_COUNTS}
+    overhead = {str(count): there.patches(half, count, size).overhead(len(points)) for count in PATCH_COUNTS}
     statistics = problem.describe()
     described = {
         "triangles": len(mesh.triangles),

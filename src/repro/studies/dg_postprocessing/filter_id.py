@@ -16,15 +16,21 @@ from repro.filtering.render import THREADS
 from repro.studies.dg_postprocessing.paper import CENTROID_CELL, POINT_CELL
 from repro.tuning.space import Point
 
-Way = Literal["point", "element", "edges"]
+Way = Literal["point", "element", "edges", "atomic"]
 SPACES = ("paper", "extended")
 #: The columns of a row that its name says.
 ID_COLUMNS: dict[str, ColumnType] = {"way": str, "threads": int, "cell": float, "blocks": int}
-#: Sizes of cells that are tried, and blocks (of `element`: patches) for each multiprocessor.
-CELLS: dict[Way, tuple[float, ...]] = {"point": (0.5, 1.0), "element": (0.25, 0.5), "edges": (0.25, 0.5, 1.0)}
-BLOCKS: dict[Way, tuple[int, ...]] = {"point": (8, 32), "element": (2, 4), "edges": (4, 16, 64)}
+#: Sizes of cells that are tried, and blocks (of `element` and `atomic`: patches) for each multiprocessor.
+CELLS: dict[Way, tuple[float, ...]] = {
+    "point": (0.5, 1.0),
+    "element": (0.25, 0.5),
+    "edges": (0.25, 0.5, 1.0),
+    "atomic": (0.5,),
+}
+BLOCKS: dict[Way, tuple[int, ...]] = {"point": (8, 32), "element": (2, 4), "edges": (4, 16, 64), "atomic": (4, 16)}
 #: Of the CPU, where a launch takes long and the study is a rehearsal: threads, and what is tried beside the paper's.
-CPU_THREADS, CPU_OURS = 16, ("edges", 1.0, 16)
+CPU_THREADS = 16
+CPU_OURS: tuple[tuple[Way, float, int], ...] = (("edges", 1.0, 16), ("atomic", 0.5, 4))
 _TEXT = re.compile(r"(?P<way>\w+)-t(?P<threads>\d+)-c(?P<cell>\d+(\.\d+)?)-b(?P<blocks>\d+)")
 
 
@@ -35,13 +41,13 @@ class FilterId:
     Attributes
     ----------
     way
-        `point` or `element`, which clip, or `edges`, contours per point.
+        `point`, `element` or `atomic` (per element without copies), which clip, or `edges`, contours per point.
     threads
         Of a block.
     cell
         Of the grid that is searched, in longest edges.
     blocks
-        For each multiprocessor; of `element` its patches.
+        For each multiprocessor; of `element` and `atomic` its patches.
     """
 
     way: Way
@@ -73,6 +79,11 @@ class FilterId:
         """`paper`: a block a multiprocessor, and cells as the text has them; else `extended`."""
         cells = {"point": CENTROID_CELL, "element": POINT_CELL}
         return SPACES[0] if self.blocks == 1 and cells.get(self.way) == self.cell else SPACES[1]
+
+    @property
+    def module(self) -> str:
+        """The kernels that it is one of."""
+        return "element" if self.way == "atomic" else self.way
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -109,8 +120,7 @@ def _all_ids(target: Target, space: str) -> Iterator[FilterId]:
     if space != SPACES[1]:
         return
     if not on_gpu:
-        way, cell, blocks = CPU_OURS
-        yield FilterId(way, CPU_THREADS, cell, blocks)  # type: ignore[arg-type]
+        yield from (FilterId(way, CPU_THREADS, cell, blocks) for way, cell, blocks in CPU_OURS)
         return
     for way in get_args(Way):
         yield from (FilterId(way, *sizes) for sizes in product(threads, CELLS[way], BLOCKS[way]))

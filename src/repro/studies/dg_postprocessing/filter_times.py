@@ -61,8 +61,9 @@ POINT = Way("point", "per point", "paper/point", "point", paper=True)
 ELEMENT = Way("element", "per element", "paper/element", "element", paper=True)
 POINT_TUNED = Way("point_tuned", "per point, tuned", "point", "point")
 ELEMENT_TUNED = Way("element_tuned", "per element, tuned", "element", "element")
+ATOMIC = Way("atomic", "per element, atomics", "atomic", "atomic")
 OURS = Way("ours", "ours", "edges", "edges")
-WAYS = (POINT, ELEMENT, POINT_TUNED, ELEMENT_TUNED, OURS)
+WAYS = (POINT, ELEMENT, POINT_TUNED, ELEMENT_TUNED, ATOMIC, OURS)
 
 
 @dataclass(frozen=True)
@@ -161,12 +162,23 @@ class Filtering:
         """Numbers of fields at once that products have a time of."""
         return sorted({int(row["fields"]) for row in self._of_matrix("apply") if fastest([row], CLOCK)})
 
-    def copy_share(self, fields: int) -> float | None:
-        """Return the bytes a second of a product over those of the device's copy, None where either has no time."""
-        timed, copy = self.apply(fields), self.case.bound("copy", CLOCK)
-        if not (timed and copy and timed.row["bytes"] and copy.row["bytes"]):
-            return None
-        return float(timed.row["bytes"] / timed.seconds / (copy.row["bytes"] / copy.seconds))
+    @property
+    def floor(self) -> Timed | None:
+        """The time of streaming the bytes of a product with one field."""
+        return fastest(self._of_matrix("stream"), CLOCK)
+
+    @property
+    def floor_share(self) -> float | None:
+        """The time of streaming a product's bytes over that of the product with one field, None without either."""
+        return ratio_of(self.floor, self.apply(1))
+
+    def library(self, fields: int) -> Timed | None:
+        """Return the time of the fastest product by a library with so many fields at once."""
+        return fastest([row for row in self._of_matrix("library") if row["fields"] == fields], CLOCK)
+
+    def over_library(self, fields: int) -> float | None:
+        """Return the time of the library's product over that of ours, None without either."""
+        return ratio_of(self.library(fields), self.apply(fields))
 
     @property
     def pays_from(self) -> int | None:

@@ -13,7 +13,9 @@ from repro.config.models import StudySettings
 from repro.sparse.built import Built
 from repro.studies import Given, Workload
 from repro.studies.dg_postprocessing.filter_id import SPACES, FilterId, ids
-from repro.studies.dg_postprocessing.filters import FieldFilter, LocalFilter, of_matrix
+from repro.studies.dg_postprocessing.filters import FieldFilter, LocalFilter
+from repro.studies.dg_postprocessing.library import asked, library_products
+from repro.studies.dg_postprocessing.matrix import of_matrix
 from repro.studies.dg_postprocessing.operands import DgOperands
 from repro.studies.dg_postprocessing.paper import DEVICES, JOINT, LOCAL, LOCAL_MOST, MATRIX, PAPERS, SEVERAL_CLOCK
 from repro.studies.dg_postprocessing.paper import STUDY as NAME
@@ -49,8 +51,10 @@ def measure(session: Session, operands: DgOperands, parts: Sequence[str]) -> Ite
     if LOCAL in parts and len(operands.mesh.triangles) <= LOCAL_MOST:
         reported += session.rounds([LocalFilter(built)])
     if MATRIX in parts:
-        for runnable in of_matrix(built):  # one at a time: each has a matrix of its own
-            reported += session.rounds([runnable])
+        library = library_products(built, asked(settings, target.dialect), target.dialect)
+        groups: list[Sequence[Runnable]] = [*of_matrix(built), library]
+        for side_by_side in groups:
+            reported += session.rounds(side_by_side)
     yield "report", reported
     yield "choices", choices
 

@@ -172,6 +172,19 @@ def _integrated(times: WidthTimes) -> str:
     return "not timed" if times.case.measured else times.case.why_not()
 
 
+def _streamed(field: Filtering) -> str:
+    return field.why_no_matrix("stream") if field.apply(1) else _applied(field)
+
+
+def _over_library(field: Filtering, published: Published) -> float | None:
+    overs = [over for fields in field.fields if (over := field.over_library(fields)) is not None]
+    return min(overs, default=None)
+
+
+def _multiplied(field: Filtering) -> str:
+    return field.why_no_matrix("library") if field.apply(1) else _applied(field)
+
+
 _RATIO = Quantity(_tests_ratio, _counted, why_not=_tests)
 #: By their names in `config/targets/dg_postprocessing.csv`: those of triangles, and those of tetrahedra.
 IN_PLANE: Mapping[str, Quantity[Filtering]] = {
@@ -189,7 +202,8 @@ IN_PLANE: Mapping[str, Quantity[Filtering]] = {
         f"large_p{degree}_ms": Quantity(_ours_milli, _largest(degree), at_most=True, why_not=_filtered)
         for degree in DEGREES
     },
-    "apply_share": Quantity(lambda field, _: field.copy_share(1), _of_degree(*DEGREES), why_not=_applied),
+    "apply_share": Quantity(lambda field, _: field.floor_share, _of_degree(*DEGREES), why_not=_streamed),
+    "apply_over_library": Quantity(_over_library, _of_degree(*DEGREES), why_not=_multiplied),
     "sixteen_over_one": Quantity(
         lambda field, _: ratio_of(field.apply(MANY), field.apply(1)),
         _of_degree(*DEGREES),

@@ -19,15 +19,16 @@ from numpy.typing import NDArray
 from repro.bench.runnable import Clock, Runnable, Unsupported
 from repro.devices.base import PART_ALIGNMENT, Buffer, Copy
 from repro.devices.several import numbers_of
-from repro.filtering.direct import Direct, PerElement, PerPoint, Points, Stencil
-from repro.filtering.grids import grid_of_points
+from repro.filtering.direct import Direct, PerPoint, Points, Stencil
 from repro.filtering.parts import consecutive, work_of_cells
+from repro.filtering.per_element import PerElement
+from repro.filtering.sorted import Sorted
 from repro.sparse.built import Built
 from repro.sparse.kernels import Kernels, in_order
 from repro.sparse.verify import NAN_BYTE
 from repro.studies.dg_postprocessing.filter_id import FilterId
-from repro.studies.dg_postprocessing.filters import Guarded, OfField
-from repro.studies.dg_postprocessing.operands import DgOperands
+from repro.studies.dg_postprocessing.filters import OfField, OnDevices, nothing
+from repro.studies.dg_postprocessing.operands import DgOperands, Filters
 from repro.studies.dg_postprocessing.paper import FILTER, GATHER, POINT_CELL, SEVERAL, SEVERAL_CLOCK
 from repro.studies.dg_postprocessing.work import of_triangles
 from repro.tuning.choose import Choice
@@ -38,7 +39,7 @@ TUNINGS = ("edges", "paper/element")
 WORD = 8
 
 
-class OverDevices(OfField):
+class OverDevices(OfField, Filters):
     """A runnable over several devices.
 
     Parameters
@@ -59,6 +60,7 @@ class OverDevices(OfField):
     def __init__(self, built: Mapping[str, Built], id: FilterId, count: int) -> None:
         super().__init__(built)
         self.id, self.devices = id, count
+        self._read: Callable[[], Floats] = nothing
         self.name = f"{self.what}-{count}/{id}"
 
     @property
@@ -79,14 +81,13 @@ class OverDevices(OfField):
             "space": self.id.space,
         }
 
-    def bind(self, launches: Guarded, operands: DgOperands) -> None:
+    def bind(self, launches: OnDevices, operands: DgOperands) -> None:
         """Bind all devices, where there are so many."""
         if len(launches.devices) < self.devices:
             raise Unsupported(f"there are {len(launches.devices)} devices, not {self.devices}")
-        stencil = Stencil(operands.mesh, operands.degree, operands.scale)
-        self.over([launches.on(at) for at in range(self.devices)], operands, stencil)
+        self.over([launches.on(at) for at in range(self.devices)], operands, operands.stencil)
 
-    def over(self, launches: Sequence[Guarded], operands: DgOperands, stencil: Stencil) -> None:
+    def over(self, launches: Sequence[OnDevices], operands: DgOperands, stencil: Stencil) -> None:
         """Set `launch`, and what `result` reads, with launches on each device."""
         raise NotImplementedError
 
@@ -105,7 +106,7 @@ class Part(NamedTuple):
 class FilterParts(OverDevices):
     """Each device filters at points of its own, and keeps their values."""
 
-    def over(self, launches: Sequence[Guarded], operands: DgOperands, stencil: Stencil) -> None:
+    def over(self, launches: Sequence[OnDevices], operands: DgOperands, stencil: Stencil) -> None:
         """Cut the points into parts, and bind each device's."""
         parts = self.parts(launches, operands, stencil)
         self.launch = in_order([part.direct.launch for part in parts])
@@ -118,7 +119,7 @@ class FilterParts(OverDevices):
 
         self._read = read
 
-    def parts(self, launches: Sequence[Guarded], operands: DgOperands, stencil: Stencil) -> list[Part]:
+    def parts(self, launches: Sequence[OnDevices], operands: DgOperands, stencil: Stencil) -> list[Part]:
         """Return what each device has.
 
         Raises
@@ -127,7 +128,7 @@ class FilterParts(OverDevices):
             There are fewer points than devices.
         """
         mesh, id, size = operands.mesh, self.id, POINT_CELL * operands.mesh.longest
-        grid = grid_of_points(mesh, operands.points, size)
+        grid = operands.host.points(size)
         of_pair = of_triangles(mesh, operands.degree, operands.scale)
         bounds = consecutive(grid, work_of_cells(mesh, grid, stencil.half, of_pair), len(launches))
         if (np.diff(bounds) < 1).any():
@@ -135,7 +136,7 @@ class FilterParts(OverDevices):
         parts = []
         for own, begin, end in zip(launches, bounds[:-1], bounds[1:], strict=True):
             numbers = grid.members[begin:end]
-            points = Points(own, mesh, operands.points[numbers], size)
+            points = Points(own, Sorted(mesh, operands.points[numbers]), size)
             direct = PerPoint(
                 own,
                 stencil,
@@ -156,7 +157,7 @@ class GatherParts(FilterParts):
 
     what = GATHER
 
-    def over(self, launches: Sequence[Guarded], operands: DgOperands, stencil: Stencil) -> None:
+    def over(self, launches: Sequence[OnDevices], operands: DgOperands, stencil: Stencil) -> None:
         """Filter once, and bind the copies."""
         first, devices = launches[0], launches[0].devices.leading(self.devices)
         parts = self.parts(launches, operands, stencil)
@@ -184,7 +185,7 @@ class GatherParts(FilterParts):
 class FilterPatches(OverDevices):
     """Each device has patches of its own and adds up their copies; the first adds up the solutions of all."""
 
-    def over(self, launches: Sequence[Guarded], operands: DgOperands, stencil: Stencil) -> None:
+    def over(self, launches: Sequence[OnDevices], operands: DgOperands, stencil: Stencil) -> None:
         """Deal the patches, and bind both stages.
 
         Raises
@@ -198,7 +199,7 @@ class FilterPatches(OverDevices):
             raise Unsupported(f"{len(mesh.triangles)} triangles are too few for {shares} devices")
         filters = []
         for at, own in enumerate(launches):
-            points = Points(own, mesh, operands.points, id.cell * mesh.longest)
+            points = Points(own, operands.host, id.cell * mesh.longest)
             patches = shares * id.blocks * own.device.n_s
             direct = PerElement(
                 own, stencil, points, operands.basis, patches=patches, threads=id.threads, share=(at, shares)
@@ -221,7 +222,7 @@ class FilterPatches(OverDevices):
 
 
 def _second_stage(
-    first: Guarded, module: str, starts: NDArray[Any], shares: int
+    first: OnDevices, module: str, starts: NDArray[Any], shares: int
 ) -> tuple[list[Buffer], Buffer, Callable[[], None]]:
     """Return room for the solutions of all devices, for their sum, and what queues adding them up on the first.
 
@@ -248,7 +249,7 @@ def _second_stage(
     return solutions, values, add
 
 
-def _fill(own: Guarded, direct: Direct, operands: DgOperands) -> None:
+def _fill(own: OnDevices, direct: Direct, operands: DgOperands) -> None:
     """Give a device the field, and make NaN of what it is to write."""
     direct.field.set(operands.modes)
     own.device.fill(direct.values, NAN_BYTE)

@@ -16,7 +16,7 @@ from repro.problems.fields import FIELD_KINDS
 from repro.problems.outline import Outline
 from repro.problems.problem import Problem
 from repro.studies import Given, Study, Workload
-from repro.studies.dg_postprocessing import plane, space
+from repro.studies.dg_postprocessing import library, plane, space
 from repro.studies.dg_postprocessing.filter_id import ID_COLUMNS, SPACES, ids
 from repro.studies.dg_postprocessing.operands import DgOperands, make_operands
 from repro.studies.dg_postprocessing.paper import JOINT, PARTS, REFERENCE
@@ -55,11 +55,13 @@ class DgPostprocessing(Study):
         "local_pairs": int,
         "matrix_pairs": int,
         "matrix_bytes": int,
+        "routine": str,
         **{f"stage_{name}": float for name in ("count", "scan", "write")},
     }
     parts = PARTS
     published = PUBLISHED
     headline = JOINT
+    libraries: Mapping[str, str] = {"cuda": "cuSPARSE", "opencl": "SciPy"}
     targets = TARGETS
     glance: Mapping[str, str] = {
         "table-filters": "every field, the paper’s ways beside ours",
@@ -85,7 +87,8 @@ class DgPostprocessing(Study):
                 raise self.refusal(problem, f"a field of degree {', '.join(map(str, degrees))}", f"degree {degree}")
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
-        """Refuse ways to filter that there are not in the space on the target."""
+        """Refuse ways to filter that there are not in the space on the target, and baselines."""
+        library.asked(settings, target.dialect)
         offered = [str(id) for id in ids(target, settings.space)]
         unknown = [] if settings.layouts == "all" else [name for name in settings.layouts if name not in offered]
         if unknown or not settings.layouts:

@@ -1,4 +1,4 @@
-"""The filter as a matrix: making it, products of one field and of several, and from which field on it pays."""
+"""The filter as a matrix: making it, products of one field and of several, libraries', and from when on it pays."""
 
 from __future__ import annotations
 
@@ -40,28 +40,37 @@ def matrix(campaign: Campaign, published: Published) -> Table:
         *(Column(f"apply_{number}_ms", f"{number}", "product with fields, ms") for number in counts),
         *(Column(f"direct_over_apply_{number}", f"{number}", "direct over product, a field") for number in counts),
         Column("sixteen_over_one", f"{counts[-1]} fields over {counts[0]}"),
-        Column("copy_share", "of the copy’s rate"),
+        Column("floor_ms", "floor, ms"),
+        Column("floor_share", "of the floor"),
+        *(Column(f"library_{number}_ms", f"{number}", "library’s product, ms") for number in counts),
+        *(Column(f"over_library_{number}", f"{number}", "ours over the library") for number in counts),
+        Column("routine", "routine", numeric=False),
         Column("pays_from", "pays from field"),
     )
     rows = [_row(field, counts) for field in fields]
     caption = [
         "The filter as a matrix with a block of modes a pair of a point and a triangle, applied to several fields at",
         "once. Direct: the fastest by contours. Made in: counted, its memory taken, and computed. Direct over product:",
-        "of so many fields, one after the other filtered directly. Copy’s rate: bytes of the matrix, of one field and",
-        "of its result a second, over those that the device’s copy moves. Pays from: the first field that making the",
+        "of so many fields, one after the other filtered directly. Floor: a kernel that only reads the bytes of the",
+        "matrix and of a field and writes those of a result; of the floor: its time over that of the product. Library:",
+        "the fastest routine that multiplies with the same matrix as scalars in CSR, the routine that of one field;",
+        "ours over the library: how many times as fast our product is. Pays from: the first field that making the",
         "matrix and applying it to one field after the other is faster from than filtering each directly; none where",
         "a product is not faster.",
         measured_on(campaign, CLOCK),
         f"Making by the {HOST} clock.",
         unavailable(campaign),
     ]
-    keys = tuple(f"direct_over_apply_{number}" for number in counts)
+    keys = tuple(f"{ratios}_{number}" for ratios in ("direct_over_apply", "over_library") for number in counts)
     return Table(columns, rows, sentences(caption), summary(columns, rows, keys))
 
 
 def _row(field: Filtering, counts: list[int]) -> tuple[Cell, ...]:
     make, direct = field.make, field.time(OURS)
     applies = [field.apply(number) for number in counts]
+    libraries = [field.library(number) for number in counts]
+    of_one = libraries[0]
+    why_no_library = (field.why_no_matrix("library"),) if make else ()
     over = [
         number * direct.seconds / timed.seconds if direct and timed else None
         for number, timed in zip(counts, applies, strict=True)
@@ -77,7 +86,11 @@ def _row(field: Filtering, counts: list[int]) -> tuple[Cell, ...]:
         *map(milli, applies),
         *map(three_digits, over),
         ratio(ratio_of(applies[-1], applies[0])),
-        percent(field.copy_share(counts[0])),
+        milli(field.floor),
+        percent(field.floor_share),
+        *(milli(timed, why_no_library) for timed in libraries),
+        *(ratio(field.over_library(number)) for number in counts),
+        Cell(of_one.row["routine"] if of_one else None),
         count(pays),
     )
 

@@ -1,0 +1,25 @@
+"""Products with a filter's matrix on any device, shared by tests on the CPU and on a GPU."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from repro.bench.guards import Guards
+from repro.problems.fields import generate_field
+from repro.sparse.launches import Launches
+from repro.studies.dg_postprocessing.matrix import OfMatrix
+from repro.studies.dg_postprocessing.operands import DgOperands, make_operands
+
+
+def small_operands(degree: int, triangles: int = 60) -> DgOperands:
+    """Return a small field with its points."""
+    return make_operands(generate_field("delaunay", triangles=triangles, degree=degree), "double", 5)
+
+
+@contextmanager
+def ready(runnable: OfMatrix, device, load, operands: DgOperands) -> Iterator[Guards]:
+    """Bind a runnable on a device, its memory between guard zones."""
+    guards = Guards(device)
+    with ExitStack() as held:
+        runnable.bind(Launches(device, load, held, guards), operands)
+        yield guards
+        device.synchronize()

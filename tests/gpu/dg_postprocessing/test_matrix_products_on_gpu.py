@@ -1,0 +1,73 @@
+"""Products with the filter's matrix on a GPU, ours and cuSPARSE's, and the streaming of its bytes."""
+
+import numpy as np
+import pytest
+
+from dg_products import ready, small_operands
+from repro.bench.runnable import Unsupported
+from repro.sparse.library.cusparse_library import load as load_library
+from repro.studies.dg_postprocessing.library import library_products, names
+from repro.studies.dg_postprocessing.matrix import of_matrix
+from siac_on_devices import siac_loader
+
+pytestmark = pytest.mark.gpu
+degrees = pytest.mark.parametrize("degree", [1, 2, 3])
+
+
+@pytest.fixture(scope="module")
+def load(gpu, templates, tmp_path_factory):
+    return siac_loader(gpu, templates, tmp_path_factory.mktemp("products"))
+
+
+@pytest.fixture(scope="module")
+def cusparse():
+    """The library; where it is missing the tests are skipped."""
+    try:
+        return load_library()
+    except Unsupported as error:
+        pytest.skip(str(error))
+
+
+@degrees
+def test_every_routine_of_cusparse_filters_as_numpy_does(gpu, load, cusparse, degree):
+    operands = small_operands(degree, 600)
+    products = library_products({}, names("cuda"), "cuda")
+    taken = []
+    for product in products:
+        try:
+            with ready(product, gpu, load, operands) as guards:
+                assert operands.check(product, None) <= 1
+                assert guards.strays() == []
+                taken.append(product.columns["routine"])
+        except Unsupported as error:
+            print(f"{product.name}: {error}")
+    assert {"spmv-csr-alg1", "spmv-csr-alg2", "spmm-csr-alg1", "spmm-csr-alg2"} <= set(taken)
+
+
+@degrees
+@pytest.mark.parametrize("name", ["cusparse/spmv-csr-alg2-1", "cusparse/spmm-csr-alg2-16"])
+def test_a_graph_of_the_librarys_product_leaves_the_same(gpu, load, cusparse, degree, name):
+    operands = small_operands(degree)
+    [product] = [product for product in library_products({}, names("cuda"), "cuda") if product.name == name]
+    with ready(product, gpu, load, operands):
+        product.launch()
+        expected = product.result()
+        captured = gpu.capture(product.launch)
+        captured.replay()
+        np.testing.assert_allclose(product.result(), expected, rtol=0, atol=1e-13)
+        captured.release()
+
+
+@degrees
+def test_streams_move_what_a_product_does_and_write_nothing_else(gpu, load, degree):
+    operands = small_operands(degree, 600)
+    [_], shared = of_matrix({})
+    applied = 0
+    for runnable in shared:
+        with ready(runnable, gpu, load, operands) as guards:
+            runnable.launch()
+            assert guards.strays() == []
+            if runnable.what == "apply":
+                assert operands.check(runnable, None) <= 1
+            applied = applied or runnable.moved
+            assert runnable.what == "apply" or 0 <= applied - runnable.moved < 8 * 16
