@@ -90,7 +90,7 @@ def filtered_locally(device, load, mesh, points, degree, modes, scales, *, basis
     """Return a field filtered with an h of each point, and how many triangles meet the squares of all stencils."""
     with ExitStack() as held:
         launches, stencil = Launches(device, load, held), Stencil(mesh, degree, float(scales.max()), derivative)
-        local = LocalPerPoint(launches, stencil, Points(launches, mesh, points), scales, basis, **keys)
+        local = LocalPerPoint(launches, stencil, Points(launches, Sorted(mesh, points)), scales, basis, **keys)
         local.field.set(modes)
         local.launch()
         return local.result(), local.count()

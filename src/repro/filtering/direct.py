@@ -237,8 +237,8 @@ class Field:
     """
 
     def __init__(self, launches: Launches, stencil: Stencil, order: NDArray[np.integer], basis: str) -> None:
-        self._launches, self._stencil, self.order = launches, stencil, order
-        self.count = len(order)
+        self._launches, self._inverse, self.order = launches, 1.0 / stencil.scale, order
+        self.count, self._triangles = len(order), len(stencil.mesh.triangles)
         self._modes = mode_count(stencil.degree, 2)
         self.corners = launches.upload(stencil.geometry(order))
         self._members = launches.upload(np.asarray(order, np.int32))
@@ -249,7 +249,7 @@ class Field:
 
     @cached_property
     def _given(self) -> Buffer:
-        return self._launches.numbers(self._modes * len(self._stencil.mesh.triangles), np.float64)
+        return self._launches.numbers(self._modes * self._triangles, np.float64)
 
     def set(self, modes: Floats) -> None:
         """Take the modes of all triangles, float64 `(t, m)`, in the mesh's order."""
@@ -267,7 +267,7 @@ class Field:
             How many there are, and which.
         """
         arguments: list[Argument] = [
-            np.int32(self.count), 1.0 / self._stencil.scale, self.corners, self._members, self._clockwise, self._basis,
+            np.int32(self.count), self._inverse, self.corners, self._members, self._clockwise, self._basis,
             np.int32(fields), np.int32(field), modes, self.coefficients,
         ]  # fmt: skip
         return self._kernels.over("expand_modes", self.count, arguments)
@@ -292,12 +292,13 @@ class Direct:
     field: Field
 
     def __init__(self, launches: Launches, points: Points) -> None:
-        self._launches, self._points = launches, points
+        # not the points themselves: what is sorted of them on the host may go
+        self._launches, self._count, self._places = launches, points.count, points.order
         self.values = launches.numbers(points.count, np.float64)
 
     @cached_property
     def _order(self) -> Buffer:
-        return self._launches.upload(np.asarray(self._points.order, np.int32))
+        return self._launches.upload(np.asarray(self._places, np.int32))
 
     def bind(self, modes: Buffer, result: Buffer, fields: int = 1) -> Callable[[], None]:
         """Return what queues the filtering of several fields, one after the other.
@@ -311,7 +312,7 @@ class Direct:
         fields
             How many there are.
         """
-        count = self._points.count
+        count = self._count
         runs = []
         for field in range(fields):
             where: list[Argument] = [np.int32(count), self._order, np.int32(fields), np.int32(field)]
@@ -321,8 +322,8 @@ class Direct:
 
     def result(self) -> Floats:
         """Wait, and return the filtered field at the points, float64 `(n,)`, in their order."""
-        values = np.empty(self._points.count)
-        values[self._points.order] = self._launches.download(self.values, self._points.count, np.float64)
+        values = np.empty(self._count)
+        values[self._places] = self._launches.download(self.values, self._count, np.float64)
         return values
 
 

@@ -73,6 +73,6 @@ class LocalPerPoint(Direct):
         """Return how many triangles meet the squares of all points' stencils, an image each."""
         with ExitStack() as held:
             launches = Launches(self._launches.device, self._launches.load, held)
-            counts = launches.numbers(self._points.count, np.int32)
+            counts = launches.numbers(self._count, np.int32)
             self._kernels.blocks("count", self._blocks, [*self._search, counts])()
-            return int(launches.download(counts, self._points.count, np.int32).sum(dtype=np.int64))
+            return int(launches.download(counts, self._count, np.int32).sum(dtype=np.int64))
