@@ -7,7 +7,7 @@ import pytest
 
 from repro.bench import timing
 from repro.bench.runnable import ModuleError, Unsupported
-from repro.bench.timing import Effort, fit, quantiles
+from repro.bench.timing import Effort, few, fit, quantiles
 from repro.bench.yardsticks import Copy, Empty, Floor
 from repro.codegen.common import Stream, streams
 from repro.codegen.targets import CPU
@@ -277,6 +277,9 @@ def test_an_effort_is_cut_to_its_budget_but_not_below_a_few_samples():
     assert fit(effort, once=1e-3, budget=0.1) == Effort(100, 20, 5)
     assert fit(effort, once=1.0, budget=0.1) == Effort(5, 2, 5)
     assert fit(Effort(20, cold=True), once=1.0, budget=0.1) == Effort(5, cold=True)
+    # launches longer than the budget: fewer, and at last a single one
+    assert [few(once, budget=0.1) for once in (1e-9, 1e-3, 0.2, 0.5, 5.0)] == [5, 5, 5, 2, 1]
+    assert fit(effort, once=5.0, budget=0.1, least=1) == Effort(1, 2, 1)
 
 
 def test_the_budget_is_for_the_full_number_of_launches_and_fewer_have_their_share(

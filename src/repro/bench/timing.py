@@ -122,6 +122,10 @@ def _joined(first: Mapping[str, Seconds], second: Mapping[str, Seconds]) -> dict
     return {name: np.concatenate([part[name] for part in (first, second) if name in part]) for name in names}
 
 
+#: Samples of a clock at the least, and the budgets that a launch has to be as long as for a single one to do.
+FEW, LONG = 5, 10
+
+
 class TooSlow(Exception):
     """A single launch takes longer than the time-out."""
 
@@ -153,12 +157,14 @@ def take_samples(devices: Devices, runnable: Runnable, effort: Effort, timing: T
     if not {"event", "host"} & set(runnable.clocks):
         raise ValueError(f"{runnable.name} has no clock for single launches, event or host: {runnable.clocks}")
     devices = devices.leading(runnable.devices or len(devices))
-    budget = timing.budget(devices.first.backend) * min(1.0, effort.launches / timing.launches)
+    whole = timing.budget(devices.first.backend)
+    budget = whole * min(1.0, effort.launches / timing.launches)
     if devices.first.backend == "cuda":
         # An operand has to get into the cache by its own launches: what leaves nothing there (loads by `cs`) would
         # otherwise profit from what another variant left.
         devices.flush()
-    fitted = fit(effort, _estimate(devices, runnable, budget / effort.launches, timing.timeout), budget)
+    once = _estimate(devices, runnable, budget / effort.launches, timing.timeout)
+    fitted = fit(effort, once, budget, few(once, whole))
     tolerance = timing.tolerance(devices.backend, len(devices))
     samples = _sample(devices, runnable, fitted, tolerance)
     for_clock = [] if effort.screening else [*RESTS]
@@ -195,15 +201,20 @@ def _host_seconds(devices: Devices, runnable: Runnable) -> float:
     return time.perf_counter() - start
 
 
-def fit(effort: Effort, once: float, budget: float) -> Effort:
+def few(once: float, budget: float) -> int:
+    """Return how many samples are taken at the least: fewer of launches that are longer than the whole budget alone."""
+    return round(min(FEW, max(1.0, LONG * budget / max(once, 1e-7))))
+
+
+def fit(effort: Effort, once: float, budget: float, least: int = FEW) -> Effort:
     """Return an effort that stays within a budget of seconds for each clock, but never below a few samples."""
     once = max(once, 1e-7)
     affordable = max(1, int(budget / once))
     graph_launches = min(effort.graph_launches, max(2, affordable // 5)) if effort.graph_launches else 0
-    replays = min(effort.graph_replays, max(5, affordable // max(graph_launches, 1)))
+    replays = min(effort.graph_replays, max(least, affordable // max(graph_launches, 1)))
     return replace(
         effort,
-        launches=min(effort.launches, max(5, affordable)),
+        launches=min(effort.launches, max(least, affordable)),
         graph_launches=graph_launches,
         graph_replays=replays,
     )

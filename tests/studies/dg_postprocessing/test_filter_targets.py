@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from dg_campaign import NOTHING_PUBLISHED, NUMBERS, OPERATIONS, PEAK, Maker, table
 
+from recorder import READS
 from repro.artifacts.document import Cell
 from repro.studies.dg_postprocessing.reached import IN_PLANE, IN_SPACE, QUANTITIES
 
@@ -94,8 +95,8 @@ def test_a_median_is_of_all_meshes_and_the_worst_is_named(tmp_path):
         maker.field(name, "low", 1, 4000)
         rows = [row for row in maker.rows(name, 1, 4000) if row.name != "element-t64-c0.5-b1"]
         own = {"way": "element", "threads": 64, "cell": 0.5, "blocks": 1, "points": 24_000}
-        slow = maker.row(name, "double", "variant", "element-t64-c0.5-b1", element, phase="report", space="paper",
-                         what="filter", **own)  # fmt: skip
+        slow = maker.row(name, "double", "variant", "element-t64-c0.5-b1", READS["graph"] * element, ("event",),
+                         phase="report", space="paper", what="filter", **own)  # fmt: skip
         maker.measured(name, [*rows, slow])
     line = reached(maker.load())["over_element_p1"]
     assert (line["measured"].value, line["worst"].value) == pytest.approx((3.0, 2.0))

@@ -6,6 +6,7 @@ import matplotlib as mpl
 import pytest
 from dg_campaign import CHOSEN, NUMBERS, Maker, lines, table, values
 
+from recorder import READS
 from repro.artifacts import style
 from repro.artifacts.registry import get_artifact
 from repro.studies.dg_postprocessing.filter_id import FilterId
@@ -28,8 +29,8 @@ def over(maker: Maker, problem: str, degree: int, triangles: int, speedups: dict
         for (what, tuning), micro in times.items():
             id = FilterId.parse(CHOSEN[tuning][0])
             rows.append(
-                maker.row(problem, "double", SEVERAL, f"{what}-{count}/{id}", micro, ("event",), phase="report",
-                          what=what, devices=count, **id.columns)
+                maker.row(problem, "double", SEVERAL, f"{what}-{count}/{id}", READS["graph"] * micro, ("event",),
+                          phase="report", what=what, devices=count, **id.columns)
             )  # fmt: skip
     maker.measured(problem, rows)
 

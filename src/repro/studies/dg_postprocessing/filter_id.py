@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from repro.bench.rows import ColumnType
 from repro.codegen.targets import Target
 from repro.errors import ReproError
-from repro.filtering.render import THREADS
+from repro.filtering.render import CONTOUR_THREADS, THREADS
 from repro.studies.dg_postprocessing.paper import CENTROID_CELL, POINT_CELL
 from repro.tuning.space import Point
 
@@ -123,4 +123,5 @@ def _all_ids(target: Target, space: str) -> Iterator[FilterId]:
         yield from (FilterId(way, CPU_THREADS, cell, blocks) for way, cell, blocks in CPU_OURS)
         return
     for way in get_args(Way):
-        yield from (FilterId(way, *sizes) for sizes in product(threads, CELLS[way], BLOCKS[way]))
+        fitting = CONTOUR_THREADS["cuda"] if way == "edges" else threads
+        yield from (FilterId(way, *sizes) for sizes in product(fitting, CELLS[way], BLOCKS[way]))

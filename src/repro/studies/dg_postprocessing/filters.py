@@ -21,6 +21,7 @@ from repro.sparse.launches import Launches
 from repro.sparse.verify import NAN_BYTE
 from repro.studies.dg_postprocessing.accuracy import Errors
 from repro.studies.dg_postprocessing.filter_id import FilterId
+from repro.studies.dg_postprocessing.filter_times import CLOCK
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters
 from repro.studies.dg_postprocessing.paper import LOCAL, POINT_CELL
 
@@ -115,16 +116,17 @@ class FieldFilter(OfField, Filters, Candidate):
     ----------
     built, id
         The modules by name, and the way.
-    clocks
-        By which it is timed.
+    refuse
+        Called before anything is prepared; raises `Unsupported` where the way is not to be tried.
     """
 
     kind = "variant"
     cold = False
+    clocks: tuple[Clock, ...] = (CLOCK,)
 
-    def __init__(self, built: Mapping[str, Built], id: FilterId, clocks: tuple[Clock, ...] = Candidate.clocks) -> None:
+    def __init__(self, built: Mapping[str, Built], id: FilterId, refuse: Callable[[], None] = lambda: None) -> None:
         super().__init__(built)
-        self.clocks = clocks
+        self._refuse = refuse
         self.id, self.space, self.name = id, id.space, str(id)
         self.packing, self.group = self.name, (id.way, id.space)
         self._direct: Direct | None = None
@@ -143,6 +145,7 @@ class FieldFilter(OfField, Filters, Candidate):
 
     def bind(self, launches: Launches, operands: DgOperands) -> None:
         """Bring what is sorted into cells to the device, and bind the kernel."""
+        self._refuse()
         id, longest = self.id, operands.mesh.longest
         blocks = id.blocks * launches.device.n_s
         if id.way in ("element", "atomic"):
@@ -178,6 +181,7 @@ class LocalFilter(OfField, Filters):
 
     kind = "variant"
     cold = False
+    clocks: tuple[Clock, ...] = (CLOCK,)
     local = True
     threads = 64
     name = f"{LOCAL}-t{threads}"

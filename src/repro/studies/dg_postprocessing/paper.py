@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from repro.bench.runnable import Clock
-
 STUDY = "dg_postprocessing"
 PAPER = "King 2017, chapters 2 to 4"
 REFERENCE = (
@@ -22,10 +20,8 @@ COUNTED_DEGREE = 1
 MATRIX, LOCAL, DEVICES, SUMS, CLIP = PARTS = ("matrix", "local", "devices", "sums", "clip")
 #: Triangles of the largest mesh that is filtered with an h of each point.
 LOCAL_MOST = 20_000
-#: Of rows over several devices: their kind, what they do, and by which clock. Launches are long: a graph of many would
-#: take longer and tell no more.
+#: Of rows over several devices: their kind, and what they do.
 SEVERAL, FILTER, GATHER = "several", "filter", "gather"
-SEVERAL_CLOCK: Clock = "event"
 #: The tunings: of all that is tried, and of the paper's.
 JOINT, PAPERS = "joint", "paper"
 #: The GPU of chapter 4.

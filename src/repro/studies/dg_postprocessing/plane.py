@@ -15,9 +15,10 @@ from repro.studies import Given, Workload
 from repro.studies.dg_postprocessing.filter_id import SPACES, FilterId, ids
 from repro.studies.dg_postprocessing.filters import FieldFilter, LocalFilter
 from repro.studies.dg_postprocessing.library import asked, library_products
+from repro.studies.dg_postprocessing.long_launches import predicted_seconds, refuse_long
 from repro.studies.dg_postprocessing.matrix import of_matrix
 from repro.studies.dg_postprocessing.operands import DgOperands
-from repro.studies.dg_postprocessing.paper import DEVICES, JOINT, LOCAL, LOCAL_MOST, MATRIX, PAPERS, SEVERAL_CLOCK
+from repro.studies.dg_postprocessing.paper import DEVICES, JOINT, LOCAL, LOCAL_MOST, MATRIX, PAPERS
 from repro.studies.dg_postprocessing.paper import STUDY as NAME
 from repro.studies.dg_postprocessing.render import PLANE, keys_of, modules_of, render_key
 from repro.studies.dg_postprocessing.several import runnables
@@ -28,15 +29,22 @@ from repro.tuning.session import Session, fastest_yardsticks
 def measure(session: Session, operands: DgOperands, parts: Sequence[str]) -> Iterator[tuple[str, Given]]:
     """Search the ways, choose, and time the winners side by side, and local h and the matrix beside them.
 
-    Where nothing is asked for but runs over several devices, ways are screened only, and timed by the clock of those
-    runs alone: on a large mesh a launch takes seconds.
+    On a large mesh a launch takes seconds: ways are screened only, as they are where nothing is asked for but runs over
+    several devices, and those that would take too long are left out.
     """
     settings, target = session.settings, session.target
     built = built_modules(operands.degree, target)
-    alone = tuple(parts) == (DEVICES,)
-    clocks = (SEVERAL_CLOCK,) if alone else FieldFilter.clocks
-    tried = {str(id): FieldFilter(built, id, clocks) for id in ids(target, settings.space, settings.layouts)}
-    search = session.screened if alone else session.exhaustive
+    environment = session.bench.device.environment()
+
+    def seconds(way: str) -> float | None:
+        return predicted_seconds(way, operands.degree, operands.operations, environment)
+
+    def filter_of(id: FilterId) -> FieldFilter:
+        return FieldFilter(built, id, lambda: refuse_long(seconds(id.way), settings.timing.timeout))
+
+    tried = {str(id): filter_of(id) for id in ids(target, settings.space, settings.layouts)}
+    is_long = (seconds("edges") or 0.0) > settings.timing.budget(session.bench.device.backend)
+    search = session.screened if is_long or tuple(parts) == (DEVICES,) else session.exhaustive
     rows: list[Row] = []
     for space in SPACES[: 1 + (settings.space == SPACES[1])]:
         rows += search([way for way in tried.values() if way.space == space], f"{space} space")

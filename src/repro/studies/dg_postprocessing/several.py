@@ -27,9 +27,10 @@ from repro.sparse.built import Built
 from repro.sparse.kernels import Kernels, in_order
 from repro.sparse.verify import NAN_BYTE
 from repro.studies.dg_postprocessing.filter_id import FilterId
+from repro.studies.dg_postprocessing.filter_times import CLOCK
 from repro.studies.dg_postprocessing.filters import OfField, OnDevices, nothing
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters
-from repro.studies.dg_postprocessing.paper import FILTER, GATHER, POINT_CELL, SEVERAL, SEVERAL_CLOCK
+from repro.studies.dg_postprocessing.paper import FILTER, GATHER, POINT_CELL, SEVERAL
 from repro.studies.dg_postprocessing.work import of_triangles
 from repro.tuning.choose import Choice
 
@@ -53,7 +54,7 @@ class OverDevices(OfField, Filters):
     """
 
     kind = SEVERAL
-    clocks: tuple[Clock, ...] = (SEVERAL_CLOCK,)
+    clocks: tuple[Clock, ...] = (CLOCK,)
     cold = False
     what = FILTER
 
@@ -267,7 +268,7 @@ def runnables(built: Mapping[str, Built], choices: Sequence[Choice], count: int)
     count
         How many devices there are.
     """
-    chosen = {choice.tuning: FilterId.parse(choice.name) for choice in choices if choice.clock == SEVERAL_CLOCK}
+    chosen = {choice.tuning: FilterId.parse(choice.name) for choice in choices if choice.clock == CLOCK}
     made: list[Runnable] = []
     for number in numbers_of(count):
         for id in (chosen[tuning] for tuning in TUNINGS if tuning in chosen):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from repro.artifacts.case import Timed, fastest
 from repro.artifacts.numbers import ratio_of
-from repro.studies.dg_postprocessing.filter_times import ELEMENT, OURS, Filtering, Row, Way
-from repro.studies.dg_postprocessing.paper import FILTER, GATHER, SEVERAL, SEVERAL_CLOCK
+from repro.studies.dg_postprocessing.filter_times import CLOCK, ELEMENT, OURS, Filtering, Row, Way
+from repro.studies.dg_postprocessing.paper import FILTER, GATHER, SEVERAL
 
 #: The ways that are run over several devices.
 SHARED = (OURS, ELEMENT)
@@ -18,10 +18,10 @@ NOTHING = "This campaign ran on one device: there is no time over several."
 def over(field: Filtering, way: Way, devices: int, what: str = FILTER) -> Timed | None:
     """Return the time over so many devices; over one that of the same variant, timed in the same rounds."""
     if devices == 1:
-        chosen = field.case.winner(way.tuning, SEVERAL_CLOCK)
+        chosen = field.case.winner(way.tuning, CLOCK)
         return chosen if what == FILTER else None
     rows = [row for row in _rows(field, way, what) if row["devices"] == devices]
-    return fastest(rows, SEVERAL_CLOCK)
+    return fastest(rows, CLOCK)
 
 
 def speedup(field: Filtering, way: Way, devices: int) -> float | None:

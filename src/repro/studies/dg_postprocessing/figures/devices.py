@@ -14,8 +14,8 @@ from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 from repro.studies.dg_postprocessing.figures.panels import LOOKS, line_look, of_family, short
-from repro.studies.dg_postprocessing.filter_times import ELEMENT, FAMILIES, OURS, Filtering, Way, all_fields
-from repro.studies.dg_postprocessing.paper import PAPER, SEVERAL_CLOCK, STUDY
+from repro.studies.dg_postprocessing.filter_times import CLOCK, ELEMENT, FAMILIES, OURS, Filtering, Way, all_fields
+from repro.studies.dg_postprocessing.paper import PAPER, STUDY
 from repro.studies.dg_postprocessing.several_times import NOTHING, SHARED, counts, speedup
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
         "way, whose second stage brings them to the first device. Grey: as many times as fast as there are devices.",
         "The paper draws P = 1 over the size of the mesh, on 1, 2, 4 and 8 Tesla M2090; no speed-up is printed there.",
         "" if counts(fields) else NOTHING,
-        measured_on(campaign, SEVERAL_CLOCK),
+        measured_on(campaign, CLOCK),
         unavailable(campaign),
     ]
     return Figure(lambda: draw(fields), sentences(caption))

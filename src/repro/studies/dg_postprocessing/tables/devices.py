@@ -10,8 +10,8 @@ from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
-from repro.studies.dg_postprocessing.filter_times import ELEMENT, OURS, Filtering, all_fields
-from repro.studies.dg_postprocessing.paper import GATHER, PAPER, SEVERAL_CLOCK, STUDY
+from repro.studies.dg_postprocessing.filter_times import CLOCK, ELEMENT, OURS, Filtering, all_fields
+from repro.studies.dg_postprocessing.paper import GATHER, PAPER, STUDY
 from repro.studies.dg_postprocessing.several_times import NOTHING, counts, gathered, over, speedup
 from repro.studies.dg_postprocessing.shared_cells import FIELD, heads, milli, summary
 
@@ -43,7 +43,7 @@ def devices(campaign: Campaign, published: Published) -> Table:
         "first device, by itself; with it: the speed-up of both, one after the other. Per element: the paper’s, with",
         "as many patches a device as one alone has, whose second stage adds up on the first device what all have.",
         "" if numbers else NOTHING,
-        measured_on(campaign, SEVERAL_CLOCK),
+        measured_on(campaign, CLOCK),
         unavailable(campaign),
     ]
     return Table(tuple(columns), rows, sentences(caption), summary(columns, rows, speedups))

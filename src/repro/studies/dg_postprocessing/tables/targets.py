@@ -10,11 +10,10 @@ from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
 from repro.artifacts.targets import Measured, rehearsal, target_columns, target_line
-from repro.studies.dg_postprocessing.filter_times import CLOCK, HOST, all_fields
-from repro.studies.dg_postprocessing.paper import SEVERAL_CLOCK, STUDY
+from repro.studies.dg_postprocessing.filter_times import CLOCK, HOST, PRODUCT_CLOCK, all_fields
+from repro.studies.dg_postprocessing.paper import STUDY
 from repro.studies.dg_postprocessing.reached import QUANTITIES, gather
 from repro.studies.dg_postprocessing.tables.filters import peak_words
-from repro.studies.dg_postprocessing.width_times import CLOCK as SPACE_CLOCK
 from repro.studies.dg_postprocessing.work import formula
 
 #: Letters of a note that names fields without a number.
@@ -35,8 +34,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         formula(),
         peak_words(all_fields(campaign, published)),
         measured_on(campaign, CLOCK),
-        f"Making the matrix by the {HOST} clock, over several devices by the {SEVERAL_CLOCK} clock, "
-        f"3D by the {SPACE_CLOCK} clock.",
+        f"Products with the matrix by the {PRODUCT_CLOCK} clock, making it by the {HOST} clock.",
         rehearsal(campaign),
         unavailable(campaign),
     ]
