@@ -163,7 +163,7 @@ def take_samples(devices: Devices, runnable: Runnable, effort: Effort, timing: T
         # An operand has to get into the cache by its own launches: what leaves nothing there (loads by `cs`) would
         # otherwise profit from what another variant left.
         devices.flush()
-    once = _estimate(devices, runnable, budget / effort.launches, timing.timeout)
+    once = _estimate(devices, runnable, budget / effort.launches, LONG * whole, timing.timeout)
     fitted = fit(effort, once, budget, few(once, whole))
     tolerance = timing.tolerance(devices.backend, len(devices))
     samples = _sample(devices, runnable, fitted, tolerance)
@@ -179,17 +179,18 @@ def take_samples(devices: Devices, runnable: Runnable, effort: Effort, timing: T
         samples = replace(again, attempts=attempts, discarded=again.discarded + samples.taken)
 
 
-def _estimate(devices: Devices, runnable: Runnable, enough: float, timeout: float) -> float:
+def _estimate(devices: Devices, runnable: Runnable, enough: float, long: float, timeout: float) -> float:
     """Warm up; return roughly how long a launch takes, in seconds.
 
     The first one takes longer than the others, so that where it takes no more than `enough` nothing else need be known.
+    Nor where it is `long`: a single sample is taken of it, and what makes a first launch longer is little beside it.
     """
     first = _host_seconds(devices, runnable)
     if first > timeout:  # once more: the process, or the machine, may have been stopped meanwhile
         first = _host_seconds(devices, runnable)
     if first > timeout:
         raise TooSlow(f"one launch takes {first:.1f} s, the time-out is {timeout:g} s")
-    return first if first <= enough else _host_seconds(devices, runnable)
+    return first if first <= enough or first >= long else _host_seconds(devices, runnable)
 
 
 def _host_seconds(devices: Devices, runnable: Runnable) -> float:

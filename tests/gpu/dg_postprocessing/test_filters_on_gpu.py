@@ -5,7 +5,7 @@ import pytest
 
 from repro.filtering.local_scales import at_points
 from repro.filtering.reference import contour_rows
-from repro.filtering.render import THREADS
+from repro.filtering.render import CONTOUR_THREADS, THREADS
 from siac_on_devices import (
     WAYS,
     bound_of,
@@ -39,8 +39,9 @@ def anywhere(count, seed=0):
 
 
 @degrees
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("threads", THREADS["cuda"])
+@pytest.mark.parametrize(
+    "way, threads", [(way, n_t) for way in WAYS for n_t in (CONTOUR_THREADS if way == "edges" else THREADS)["cuda"]]
+)
 @pytest.mark.parametrize("name", MESHES)
 def test_a_field_is_filtered_as_by_numpy(gpu, load, way, degree, threads, name):
     mesh, points = MESHES[name], anywhere(300)
@@ -50,7 +51,7 @@ def test_a_field_is_filtered_as_by_numpy(gpu, load, way, degree, threads, name):
 
 
 @degrees
-@pytest.mark.parametrize("threads", THREADS["cuda"])
+@pytest.mark.parametrize("threads", CONTOUR_THREADS["cuda"])
 @pytest.mark.parametrize("name", MESHES)
 def test_the_matrix_is_that_of_numpy(gpu, load, degree, threads, name):
     mesh, points = MESHES[name], anywhere(300)

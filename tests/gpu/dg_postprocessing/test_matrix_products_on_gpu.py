@@ -47,7 +47,7 @@ def test_every_routine_of_cusparse_filters_as_numpy_does(gpu, load, cusparse, de
 @degrees
 @pytest.mark.parametrize("name", ["cusparse/spmv-csr-alg2-1", "cusparse/spmm-csr-alg2-16"])
 def test_a_graph_of_the_librarys_product_leaves_the_same(gpu, load, cusparse, degree, name):
-    operands = small_operands(degree)
+    operands = small_operands(degree, 600)  # cuSPARSE 12.6 takes no matrix of a few rows by some routines
     [product] = [product for product in library_products({}, names("cuda"), "cuda") if product.name == name]
     with ready(product, gpu, load, operands):
         product.launch()
