@@ -70,6 +70,8 @@ def measure(
         operands = study.operands(problem, precision, config.seed)
     except ReproError as refusal:
         return _write_unavailable(study, name, precision, str(refusal), folders.raw, fingerprint)
+    # what every row says of operands may take a while on the host, and others may measure meanwhile
+    _ = operands.operations, operands.columns
     with (
         Store(store_path(config, study_name, name, precision), run, folders.environments) as store,
         open_bench(config, study, name, operands, folders) as bench,
