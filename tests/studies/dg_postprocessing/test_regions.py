@@ -13,6 +13,7 @@ from repro.galerkin.symmetric import positive
 from repro.studies.dg_postprocessing.clipping import MOST_PIECES, clip
 from repro.studies.dg_postprocessing.cubes import PAPERS_COUNT, cube_field, evaluation_points, kuhn_cubes, waves
 from repro.studies.dg_postprocessing.lobatto_radau import papers_counts, papers_rule
+from repro.studies.dg_postprocessing.region_operands import expected
 from repro.studies.dg_postprocessing.regions import make_regions
 
 degrees = pytest.mark.parametrize("degree", [1, 2])
@@ -133,3 +134,14 @@ def test_the_seed_settles_the_list():
     one, same, other = (make_regions(field, 5000, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.rows, same.rows)
     assert not np.array_equal(one.places, other.places)
+
+
+def test_slivers_may_be_wrong_by_what_their_corners_lose():
+    field = cube_field("cubes", PAPERS_COUNT, 1, waves)
+    regions = make_regions(field, 1 << 20)  # so many that some are thinner than the rounding of a place in the stencil
+    values, bounds = expected(regions, field, siac_kernel(1).pieces, positive(4, 3))
+    here, there = volumes(regions.corners / regions.h), volumes(regions.knots())
+    apart = np.abs(here - there) / there * np.abs(values)
+    assert (apart[there > 0] <= bounds[there > 0]).all()
+    thin = np.abs(here - there) > 1e-13 * there
+    assert thin.sum() > 1000
