@@ -104,7 +104,7 @@ def test_a_replay_makes_every_artifact_again_where_only_some_formats_are_kept(ch
         shutil.copytree(REPOSITORY / folder, checkout.folder / folder, ignore=made)
     said = checkout.snakemake("--dry-run", "all", "--configfile", "config/h200.yaml")
     assert said.code == 0, said.text
-    studies = ("compound_spmv", "compressed_coo", "dynamic_csr", "spgemm_amg")
+    studies = ("compound_spmv", "compressed_coo", "dg_postprocessing", "dynamic_csr", "spgemm_amg")
     assert {job: said.jobs[job] for job in said.jobs if job.startswith(("tables", "figures"))} == {
         f"{kind}_{study}": 1 for kind in ("tables", "figures") for study in studies
     }
