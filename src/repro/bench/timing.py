@@ -164,10 +164,12 @@ def take_samples(devices: Devices, runnable: Runnable, effort: Effort, timing: T
         # otherwise profit from what another variant left.
         devices.flush()
     once = _estimate(devices, runnable, budget / effort.launches, LONG * whole, timing.timeout)
-    fitted = fit(effort, once, budget, few(once, whole))
+    least = few(once, whole)
+    fitted = fit(effort, once, budget, least)
     tolerance = timing.tolerance(devices.backend, len(devices))
     samples = _sample(devices, runnable, fitted, tolerance)
-    for_clock = [] if effort.screening else [*RESTS]
+    # a launch that is long enough to throttle a cool device would do so again
+    for_clock = [] if effort.screening or least < FEW else [*RESTS]
     for_calm = [*(SCREENING_RESTS if effort.screening else CALM_RESTS)]
     while True:
         throttled = samples.throttle is not None and bool(for_clock)
