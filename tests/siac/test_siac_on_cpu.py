@@ -12,6 +12,7 @@ from repro.filtering.direct import Stencil
 from repro.filtering.grids import grid_of_points
 from repro.filtering.patches import bisected, parts_of, patches_of
 from repro.filtering.reference import clipped_rows, contour_rows
+from repro.filtering.render import CONTOUR_THREADS
 from repro.filtering.rows import Rows
 from repro.filtering.triangulation import evaluation_points
 from repro.galerkin.basis import BASES, mode_count, to_monomials
@@ -162,7 +163,7 @@ def test_a_mode_that_is_no_number_reaches_the_points_whose_stencil_meets_it(any_
 def test_a_smaller_table_of_threads_changes_nothing_but_the_order_of_sums(any_device, load, degree):
     mesh, points = MESHES["graded"], anywhere(20)
     modes = random_modes(mesh, degree)
-    threads = (32, 64, 128, 256) if any_device.backend == "cuda" else (16, 64)
+    threads = CONTOUR_THREADS[any_device.backend]
     results = [filtered(any_device, load, "edges", mesh, points, degree, modes, threads=n_t) for n_t in threads]
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
