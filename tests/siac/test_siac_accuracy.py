@@ -1,9 +1,11 @@
-"""What the filter promises, of every way to filter on the CPU: what it restores, and how fast its errors fall."""
+"""What the filter promises, of every way to filter on the CPU: what it restores, and how fast its errors fall.
+
+That CUDA's text has the same values is tested in test_siac_on_cpu.py.
+"""
 
 import numpy as np
 import pytest
 
-from emulated_cuda import EmulatedCuda, needs_compiler
 from repro.filtering.triangulation import evaluation_points
 from repro.galerkin.basis import exponents, mode_count
 from repro.galerkin.quadrature import evaluation_rule
@@ -15,24 +17,19 @@ ways = pytest.mark.parametrize("way", [*WAYS, "matrix"])
 meshes = pytest.mark.parametrize("name", ["sheared", "delaunay"])
 
 
-@pytest.fixture(scope="module", params=["cpu", pytest.param("emulated", marks=needs_compiler)])
-def any_device(request):
-    return EmulatedCuda() if request.param == "emulated" else request.getfixturevalue("cpu_device")
-
-
 @pytest.fixture(scope="module")
-def load(any_device, templates, tmp_path_factory):
-    return siac_loader(any_device, templates, tmp_path_factory.mktemp("accuracy"))
+def load(cpu_device, templates, tmp_path_factory):
+    return siac_loader(cpu_device, templates, tmp_path_factory.mktemp("accuracy"))
 
 
 @pytest.fixture
-def values(any_device, load):
+def values(cpu_device, load):
     """Filter fields `(t, m, fields)` at points: `(n, fields)`."""
 
     def values(way, mesh, points, degree, modes, **keys):
         if way == "matrix":
-            return matrix_and_products(any_device, load, mesh, points, degree, modes, **keys)[1]
-        return several_filtered(any_device, load, way, mesh, points, degree, modes, **keys)
+            return matrix_and_products(cpu_device, load, mesh, points, degree, modes, **keys)[1]
+        return several_filtered(cpu_device, load, way, mesh, points, degree, modes, **keys)
 
     return values
 
