@@ -21,9 +21,8 @@ from repro.sparse.launches import Launches
 from repro.sparse.verify import NAN_BYTE
 from repro.studies.dg_postprocessing.accuracy import Errors
 from repro.studies.dg_postprocessing.filter_id import FilterId
-from repro.studies.dg_postprocessing.filter_times import CLOCK
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters
-from repro.studies.dg_postprocessing.paper import LOCAL, POINT_CELL
+from repro.studies.dg_postprocessing.paper import CLOCK, LOCAL, POINT_CELL
 
 Floats = NDArray[np.float64]
 

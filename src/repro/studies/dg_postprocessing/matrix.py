@@ -19,7 +19,7 @@ from repro.sparse.launches import Launches
 from repro.sparse.verify import NAN_BYTE
 from repro.studies.dg_postprocessing.filters import OfField, nothing
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters
-from repro.studies.dg_postprocessing.paper import POINT_CELL
+from repro.studies.dg_postprocessing.paper import HOST, POINT_CELL
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -151,7 +151,7 @@ class OfMatrix(OfField):
 class MakeMatrix(OfMatrix, Filters):
     """Counting the entries, taking memory for them, and computing them; positions are in cells already."""
 
-    clocks: tuple[Clock, ...] = ("host",)
+    clocks: tuple[Clock, ...] = (HOST,)
     name, what = "matrix/make", "make"
 
     def __init__(self, built: Mapping[str, Built], shared: Shared[Any]) -> None:

@@ -27,10 +27,9 @@ from repro.sparse.built import Built
 from repro.sparse.kernels import Kernels, in_order
 from repro.sparse.verify import NAN_BYTE
 from repro.studies.dg_postprocessing.filter_id import FilterId
-from repro.studies.dg_postprocessing.filter_times import CLOCK
 from repro.studies.dg_postprocessing.filters import OfField, OnDevices, nothing
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters
-from repro.studies.dg_postprocessing.paper import FILTER, GATHER, POINT_CELL, SEVERAL
+from repro.studies.dg_postprocessing.paper import CLOCK, FILTER, GATHER, POINT_CELL, SEVERAL
 from repro.studies.dg_postprocessing.work import of_triangles
 from repro.tuning.choose import Choice
 
