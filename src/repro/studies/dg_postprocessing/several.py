@@ -20,6 +20,7 @@ from repro.bench.runnable import Clock, Runnable, Unsupported
 from repro.devices.base import PART_ALIGNMENT, Buffer, Copy
 from repro.devices.several import numbers_of
 from repro.filtering.direct import Direct, PerPoint, Points, Stencil
+from repro.filtering.grids import Grid
 from repro.filtering.parts import consecutive, work_of_cells
 from repro.filtering.per_element import PerElement
 from repro.filtering.sorted import Sorted
@@ -208,7 +209,7 @@ class FilterPatches(OverDevices):
             filters.append(direct)
         self._said = {"copies": sum(direct.patches.copies for direct in filters) + shares * count}
         first, grid, order = launches[0], points.cells.grid, points.order
-        solutions, values, add = _second_stage(first, f"element-p{stencil.degree}", grid.starts, shares)
+        solutions, values, add = _second_stage(first, f"element-p{stencil.degree}", grid, shares)
         copies = [Copy(direct.values, at, solutions[at], 0, count * WORD) for at, direct in enumerate(filters)]
         devices = first.devices.leading(self.devices)
         self.launch = in_order([*(direct.launch for direct in filters), lambda: devices.exchange(copies), add])
@@ -222,15 +223,15 @@ class FilterPatches(OverDevices):
 
 
 def _second_stage(
-    first: OnDevices, module: str, starts: NDArray[Any], shares: int
+    first: OnDevices, module: str, grid: Grid, shares: int
 ) -> tuple[list[Buffer], Buffer, Callable[[], None]]:
     """Return room for the solutions of all devices, for their sum, and what queues adding them up on the first.
 
     It is the kernel that adds up the copies of patches, with a patch a device on all cells.
     """
-    count, cells = int(starts[-1]), len(starts) - 1
-    each = PART_ALIGNMENT // WORD
-    stride = -(-count // each) * each
+    starts, count, cells = grid.starts, len(grid.members), len(grid.starts) - 1
+    step = PART_ALIGNMENT // WORD
+    stride = -(-count // step) * step
     stack = first.guarded(shares * stride * WORD)
     first.device.fill(stack.memory, NAN_BYTE)
     solutions = [stack.part(at * stride * WORD, count * WORD) for at in range(shares)]
@@ -241,8 +242,8 @@ def _second_stage(
         "reduce",
         count,
         [
-            np.int32(count), first.upload(np.repeat(np.arange(cells, dtype=np.int32), np.diff(starts))),
-            first.upload(starts), first.upload(shares * np.arange(cells + 1, dtype=np.int32)),
+            np.int32(count), first.upload(grid.cell_of_member), first.upload(starts),
+            first.upload(shares * np.arange(cells + 1, dtype=np.int32)),
             first.upload(offsets.astype(np.int32).ravel()), stack.memory, values,
         ],
     )  # fmt: skip
