@@ -70,13 +70,25 @@ class OfField(Runnable):
     ----------
     built
         The modules by name.
+
+    Attributes
+    ----------
+    modules
+        Those that it uses, without their degree: `element` for `element-p2`.
     """
 
     errors: Errors | None = None
+    modules: tuple[str, ...]
 
     def __init__(self, built: Mapping[str, Built]) -> None:
         self._built, self._held = built, ExitStack()
         self._said: dict[str, Any] = {}
+
+    @property
+    def identity(self) -> str:
+        """The hashes of the modules that it uses."""
+        hashes = (module.module.hash for name, module in self._built.items() if name.split("-")[0] in self.modules)
+        return " ".join(hashes)
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -127,15 +139,9 @@ class FieldFilter(OfField, Filters, Candidate):
         super().__init__(built)
         self._refuse = refuse
         self.id, self.space, self.name = id, id.space, str(id)
+        self.modules = id.module, "rows"
         self.packing, self.group = self.name, (id.way, id.space)
         self._direct: Direct | None = None
-
-    @property
-    def identity(self) -> str:
-        """The hashes of the modules that it uses."""
-        return " ".join(
-            module.module.hash for name, module in self._built.items() if name.split("-")[0] in (self.id.module, "rows")
-        )
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -182,17 +188,13 @@ class LocalFilter(OfField, Filters):
     cold = False
     clocks: tuple[Clock, ...] = (CLOCK,)
     local = True
+    modules = (LOCAL, "rows")
     threads = 64
     name = f"{LOCAL}-t{threads}"
 
     def __init__(self, built: Mapping[str, Built]) -> None:
         super().__init__(built)
         self._read: Callable[[], Floats] = nothing
-
-    @property
-    def identity(self) -> str:
-        """The hashes of the modules that it uses."""
-        return " ".join(module.module.hash for name, module in self._built.items() if name.startswith((LOCAL, "rows")))
 
     @property
     def columns(self) -> Mapping[str, Any]:

@@ -128,17 +128,11 @@ class OfMatrix(OfField):
     kind = "variant"
     cold = False
     what: str
-    modules: tuple[str, ...] = ("rows", "apply")
+    modules = ("rows", "apply")
 
     def __init__(self, built: Mapping[str, Built], shared: Shared[Any]) -> None:
         super().__init__(built)
         self._shared = shared
-
-    @property
-    def identity(self) -> str:
-        """The hashes of the modules that it uses."""
-        hashes = (module.module.hash for name, module in self._built.items() if name.split("-")[0] in self.modules)
-        return " ".join(hashes)
 
     @property
     def columns(self) -> Mapping[str, Any]:

@@ -60,16 +60,9 @@ class OverDevices(OfField, Filters):
 
     def __init__(self, built: Mapping[str, Built], id: FilterId, count: int) -> None:
         super().__init__(built)
-        self.id, self.devices = id, count
+        self.id, self.devices, self.modules = id, count, (id.module, "rows")
         self._read: Callable[[], Floats] = nothing
         self.name = f"{self.what}-{count}/{id}"
-
-    @property
-    def identity(self) -> str:
-        """The hashes of the modules that it uses."""
-        return " ".join(
-            module.module.hash for name, module in self._built.items() if name.split("-")[0] in (self.id.way, "rows")
-        )
 
     @property
     def columns(self) -> Mapping[str, Any]:
