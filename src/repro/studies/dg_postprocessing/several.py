@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from repro.bench.runnable import Clock, Runnable, Unsupported
 from repro.devices.base import PART_ALIGNMENT, Buffer, Copy
 from repro.devices.several import numbers_of
-from repro.filtering.direct import Direct, PerPoint, Points, Stencil
+from repro.filtering.direct import PerPoint, Points, Stencil
 from repro.filtering.grids import Grid
 from repro.filtering.parts import consecutive, work_of_cells
 from repro.filtering.per_element import PerElement
@@ -28,7 +28,7 @@ from repro.sparse.built import Built
 from repro.sparse.kernels import Kernels, in_order
 from repro.sparse.verify import NAN_BYTE
 from repro.studies.dg_postprocessing.filter_id import FilterId
-from repro.studies.dg_postprocessing.filters import OfField, OnDevices, nothing
+from repro.studies.dg_postprocessing.filters import OfField, OnDevices, fill
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters
 from repro.studies.dg_postprocessing.paper import CLOCK, FILTER, GATHER, POINT_CELL, SEVERAL
 from repro.studies.dg_postprocessing.work import of_triangles
@@ -61,7 +61,6 @@ class OverDevices(OfField, Filters):
     def __init__(self, built: Mapping[str, Built], id: FilterId, count: int) -> None:
         super().__init__(built)
         self.id, self.devices, self.modules = id, count, (id.module, "rows")
-        self._read: Callable[[], Floats] = nothing
         self.name = f"{self.what}-{count}/{id}"
 
     @property
@@ -82,12 +81,8 @@ class OverDevices(OfField, Filters):
         self.over([launches.on(at) for at in range(self.devices)], operands, operands.stencil)
 
     def over(self, launches: Sequence[OnDevices], operands: DgOperands, stencil: Stencil) -> None:
-        """Set `launch`, and what `result` reads, with launches on each device."""
+        """Set `launch` and `read`, with launches on each device."""
         raise NotImplementedError
-
-    def result(self) -> Floats:
-        """Wait, and return the filtered field."""
-        return self._read()
 
 
 class Part(NamedTuple):
@@ -111,7 +106,7 @@ class FilterParts(OverDevices):
                 values[part.numbers] = own.download(part.direct.values, len(part.numbers), np.float64)
             return values
 
-        self._read = read
+        self.read = read
 
     def parts(self, launches: Sequence[OnDevices], operands: DgOperands, stencil: Stencil) -> list[Part]:
         """Return what each device has.
@@ -141,7 +136,7 @@ class FilterParts(OverDevices):
                 size=id.cell * mesh.longest,
                 blocks=id.blocks * own.device.n_s,
             )
-            _fill(own, direct, operands)
+            fill(own, direct, operands)
             parts.append(Part(numbers[points.order], direct))
         return parts
 
@@ -173,7 +168,7 @@ class GatherParts(FilterParts):
                 values[part.numbers] = first.download(buffer, len(part.numbers), np.float64)
             return values
 
-        self._read = read
+        self.read = read
 
 
 class FilterPatches(OverDevices):
@@ -198,7 +193,7 @@ class FilterPatches(OverDevices):
             direct = PerElement(
                 own, stencil, points, operands.basis, patches=patches, threads=id.threads, share=(at, shares)
             )
-            _fill(own, direct, operands)
+            fill(own, direct, operands)
             filters.append(direct)
         self._said = {"copies": sum(direct.patches.copies for direct in filters) + shares * count}
         first, grid, order = launches[0], points.cells.grid, points.order
@@ -212,7 +207,7 @@ class FilterPatches(OverDevices):
             result[order] = first.download(values, count, np.float64)
             return result
 
-        self._read = read
+        self.read = read
 
 
 def _second_stage(
@@ -241,12 +236,6 @@ def _second_stage(
         ],
     )  # fmt: skip
     return solutions, values, add
-
-
-def _fill(own: OnDevices, direct: Direct, operands: DgOperands) -> None:
-    """Give a device the field, and make NaN of what it is to write."""
-    direct.field.set(operands.modes)
-    own.device.fill(direct.values, NAN_BYTE)
 
 
 def runnables(built: Mapping[str, Built], choices: Sequence[Choice], count: int) -> list[Runnable]:
