@@ -18,6 +18,7 @@ from repro.campaign import steps as planned
 from repro.campaign.plan import make_plan
 from repro.config import resolve
 from repro.errors import ReproError
+from repro.studies import names as all_studies
 
 PACKAGE = Path(repro.__file__).parent
 MADE_UP = {
@@ -239,6 +240,18 @@ def test_an_edit_repeats_what_it_can_change(edited: str, repeated: set[str], ste
     assert (PACKAGE / edited).is_file()
     assert set(steps) == ALL
     assert {step for step, files in steps.items() if PACKAGE / edited in files} == repeated
+
+
+@pytest.mark.parametrize("study", all_studies())
+def test_no_edit_of_what_presents_repeats_what_measures(study: str) -> None:
+    # a study says which columns its published files have, which `artifacts/published.py` reads
+    presents = ("artifacts", f"studies/{study}/tables", f"studies/{study}/figures")
+    files = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in dependencies.files_of("repro.campaign.measuring", f"repro.studies.{study}.study")
+        if any(path.is_relative_to(PACKAGE / folder) for folder in presents)
+    }
+    assert files <= {"artifacts/__init__.py", "artifacts/published.py"}
 
 
 def test_one_module_loads_what_is_in_a_folder() -> None:

@@ -16,7 +16,7 @@ from dg_campaign import (
     values,
 )
 
-from repro.studies.dg_postprocessing.filter_times import peak_of
+from repro.studies.dg_postprocessing.peak import peak_of
 from repro.studies.dg_postprocessing.printed import FLOPS_LEAST, OVER_POINT, stated
 
 

@@ -12,9 +12,10 @@ from repro.artifacts.registry import artifacts, get_artifact
 from repro.studies import get_study
 from repro.studies.dg_postprocessing.paper import STUDY
 from repro.studies.dg_postprocessing.reached import IN_SPACE
+from repro.studies.dg_postprocessing.region_features import features
 from repro.studies.dg_postprocessing.region_space import BLOCKS, WIDTHS, full_width, pairs
 from repro.studies.dg_postprocessing.region_work import formula, operations
-from repro.studies.dg_postprocessing.searched_regions import features, searched
+from repro.studies.dg_postprocessing.searched_regions import searched
 from repro.studies.dg_postprocessing.width_times import width_times
 from repro.tuning.recordings import Machine
 

@@ -22,7 +22,8 @@ from repro.sparse.dynamic.layout import lay_out
 from repro.studies.dynamic_csr.facts import describe, facts
 from repro.studies.dynamic_csr.memory import Sizes, all_bytes, deviation, papers_bytes, sizes_of, width_of
 from repro.studies.dynamic_csr.paper import STUDY
-from repro.studies.dynamic_csr.printed import MIB, PUBLISHED, TARGETS, shortened
+from repro.studies.dynamic_csr.printed import MIB, PUBLISHED, TARGETS
+from repro.studies.dynamic_csr.shared_cells import shortened
 
 CONFIG = Path(__file__).parents[3] / "config"
 PRINTED = Published.load(STUDY, PUBLISHED, TARGETS, CONFIG)

@@ -13,29 +13,14 @@ from repro.artifacts.lineup import Line, ours
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.bench.rows import TIMED
-from repro.bench.runnable import Clock
-from repro.studies.dg_postprocessing.paper import STUDY
+from repro.studies.dg_postprocessing.paper import CLOCK, HOST, PRODUCT_CLOCK, STUDY
+from repro.studies.dg_postprocessing.peak import peak_of
 
-#: Of direct filtering, whose launches are long: a graph of many would take longer and tell no more. Of products with
-#: the matrix, some of which are short.
-CLOCK: Clock = "event"
-PRODUCT_CLOCK: Clock = "graph"
-#: Of making the matrix, which allocates and reads sizes back on the way.
-HOST: Clock = "host"
 #: The only precision of the text.
 PRECISION = "double"
 FAMILIES = ("low", "high")
 DEGREES = (1, 2, 3)
 Row = Mapping[str, Any]
-#: Results in double precision that a multiprocessor gives in a cycle, each of a fused multiplication and addition, by
-#: compute capability: CUDA C++ Programming Guide 11, "Throughput of Native Arithmetic Instructions", and from 7.5 on
-#: its edition 13, table 30, "Ratio of FP32 to FP64 Throughput", of 64 lanes in single precision (7.5, 8.0) or 128.
-LANES = {
-    **dict.fromkeys(("sm_50", "sm_52", "sm_53", "sm_61", "sm_62"), 4),
-    **dict.fromkeys(("sm_60", "sm_70", "sm_72", "sm_80"), 32),
-    **dict.fromkeys(("sm_90", "sm_100"), 64),
-    **dict.fromkeys(("sm_75", "sm_86", "sm_87", "sm_89", "sm_103", "sm_110", "sm_120", "sm_121"), 2),
-}
 
 
 @dataclass(frozen=True)
@@ -198,19 +183,6 @@ class Filtering:
 
     def _of_matrix(self, what: str) -> list[Row]:
         return [row for row in self.rows if row["what"] == what]
-
-
-def peak_of(environment: Mapping[str, Any]) -> float | None:
-    """Return a device's largest rate in double precision, GFLOPS; None of a device that it is not known of.
-
-    Parameters
-    ----------
-    environment
-        A record with `target`, `multiprocessors` and `max_sm_clock_mhz`: two operations a lane and cycle.
-    """
-    lanes = LANES.get(str(environment.get("target")))
-    count, clock = environment.get("multiprocessors"), environment.get("max_sm_clock_mhz")
-    return 2e-3 * lanes * count * clock if lanes and count and clock else None
 
 
 def failure(row: Row) -> str:

@@ -21,16 +21,10 @@ from repro.sparse.launches import Launches
 from repro.sparse.verify import NAN_BYTE
 from repro.studies.dg_postprocessing.accuracy import Errors
 from repro.studies.dg_postprocessing.filter_id import FilterId
-from repro.studies.dg_postprocessing.filter_times import CLOCK
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters
-from repro.studies.dg_postprocessing.paper import LOCAL, POINT_CELL
+from repro.studies.dg_postprocessing.paper import CLOCK, LOCAL, POINT_CELL
 
 Floats = NDArray[np.float64]
-
-
-def nothing() -> Floats:
-    """Refuse to return what a launch leaves before it is prepared."""
-    raise AssertionError("not prepared")
 
 
 class OnDevices(Launches):
@@ -71,13 +65,25 @@ class OfField(Runnable):
     ----------
     built
         The modules by name.
+
+    Attributes
+    ----------
+    modules
+        Those that it uses, without their degree: `element` for `element-p2`.
     """
 
     errors: Errors | None = None
+    modules: tuple[str, ...]
 
     def __init__(self, built: Mapping[str, Built]) -> None:
         self._built, self._held = built, ExitStack()
         self._said: dict[str, Any] = {}
+
+    @property
+    def identity(self) -> str:
+        """The hashes of the modules that it uses."""
+        hashes = (module.module.hash for name, module in self._built.items() if name.split("-")[0] in self.modules)
+        return " ".join(hashes)
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -128,15 +134,8 @@ class FieldFilter(OfField, Filters, Candidate):
         super().__init__(built)
         self._refuse = refuse
         self.id, self.space, self.name = id, id.space, str(id)
+        self.modules = id.module, "rows"
         self.packing, self.group = self.name, (id.way, id.space)
-        self._direct: Direct | None = None
-
-    @property
-    def identity(self) -> str:
-        """The hashes of the modules that it uses."""
-        return " ".join(
-            module.module.hash for name, module in self._built.items() if name.split("-")[0] in (self.id.module, "rows")
-        )
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -148,15 +147,16 @@ class FieldFilter(OfField, Filters, Candidate):
         self._refuse()
         id, longest = self.id, operands.mesh.longest
         blocks = id.blocks * launches.device.n_s
+        direct: Direct
         if id.way in ("element", "atomic"):
             make = PerElement if id.way == "element" else PerElementAtomic
             points = Points(launches, operands.host, id.cell * longest)
-            self._direct = make(launches, operands.stencil, points, operands.basis, patches=blocks, threads=id.threads)
-            if isinstance(self._direct, PerElement):
-                self._said = {"copies": self._direct.patches.copies}
+            direct = make(launches, operands.stencil, points, operands.basis, patches=blocks, threads=id.threads)
+            if isinstance(direct, PerElement):
+                self._said = {"copies": direct.patches.copies}
         else:
             points = Points(launches, operands.host, POINT_CELL * longest)
-            self._direct = PerPoint(
+            direct = PerPoint(
                 launches,
                 operands.stencil,
                 points,
@@ -166,14 +166,8 @@ class FieldFilter(OfField, Filters, Candidate):
                 size=id.cell * longest,
                 blocks=blocks,
             )
-        self._direct.field.set(operands.modes)
-        launches.device.fill(self._direct.values, NAN_BYTE)  # so that what is left out is seen
-        self.launch = self._direct.launch
-
-    def result(self) -> Floats:
-        """Wait, and return the filtered field."""
-        assert self._direct is not None
-        return self._direct.result()
+        fill(launches, direct, operands)
+        self.launch, self.read = direct.launch, direct.result
 
 
 class LocalFilter(OfField, Filters):
@@ -183,17 +177,9 @@ class LocalFilter(OfField, Filters):
     cold = False
     clocks: tuple[Clock, ...] = (CLOCK,)
     local = True
+    modules = (LOCAL, "rows")
     threads = 64
     name = f"{LOCAL}-t{threads}"
-
-    def __init__(self, built: Mapping[str, Built]) -> None:
-        super().__init__(built)
-        self._read: Callable[[], Floats] = nothing
-
-    @property
-    def identity(self) -> str:
-        """The hashes of the modules that it uses."""
-        return " ".join(module.module.hash for name, module in self._built.items() if name.startswith((LOCAL, "rows")))
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -207,10 +193,11 @@ class LocalFilter(OfField, Filters):
         points = Points(launches, operands.host, POINT_CELL * operands.mesh.longest)
         filtering = LocalPerPoint(launches, stencil, points, scales, operands.basis, threads=self.threads)
         self._said = {"mean_scale": float(scales.mean()), "local_pairs": operands.local_expected.work.pairs}
-        filtering.field.set(operands.modes)
-        launches.device.fill(filtering.values, NAN_BYTE)  # so that what is left out is seen
-        self.launch, self._read = filtering.launch, filtering.result
+        fill(launches, filtering, operands)
+        self.launch, self.read = filtering.launch, filtering.result
 
-    def result(self) -> Floats:
-        """Wait, and return the filtered field."""
-        return self._read()
+
+def fill(launches: Launches, direct: Direct, operands: DgOperands) -> None:
+    """Give a device the field, and make NaN of what it is to write, so that what is left out is seen."""
+    direct.field.set(operands.modes)
+    launches.device.fill(direct.values, NAN_BYTE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -23,7 +23,6 @@ from repro.sparse.library.cusparse_library import gpu, load, version
 from repro.sparse.library.gpu_csr import MOST_ENTRIES, GpuCsr
 from repro.sparse.verify import NAN_BYTE
 from repro.sparse.work import keep
-from repro.studies.dg_postprocessing.filters import nothing
 from repro.studies.dg_postprocessing.matrix import FIELDS, SHARE, Floats, OfFields, Shared, cell_of
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters
 
@@ -146,7 +145,6 @@ class CusparseProduct(LibraryProduct):
 
     def __init__(self, built: Mapping[str, Built], scalars: Scalars, fields: int, routine: CsrRoutine) -> None:
         super().__init__(built, scalars, fields)
-        self._read: Callable[[], Floats] = nothing
         self._scalars, self._routine, self.routine_name = scalars, routine, routine.name
         self.name = f"cusparse/{routine.name}-{fields}"
 
@@ -180,11 +178,7 @@ class CusparseProduct(LibraryProduct):
             result[order] = launches.download(values, count * fields, np.float64).reshape(count, fields)
             return result
 
-        self._read = read
-
-    def result(self) -> Floats:
-        """Wait, and return the filtered fields."""
-        return self._read()
+        self.read = read
 
 
 class ScipyProduct(LibraryProduct):
@@ -214,11 +208,7 @@ class ScipyProduct(LibraryProduct):
         def launch() -> None:
             self._product = csr @ modes
 
-        self.launch = launch
-
-    def result(self) -> Floats:
-        """Return the filtered fields."""
-        return self._product
+        self.launch, self.read = launch, lambda: self._product
 
     def release(self) -> None:
         """Drop the matrix."""

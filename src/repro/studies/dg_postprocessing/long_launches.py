@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from repro.bench.runnable import Unsupported
-from repro.studies.dg_postprocessing.filter_times import peak_of
+from repro.studies.dg_postprocessing.peak import peak_of
 
 #: The share of the largest rate in double precision that the operations of contours are done at, by way and degree 0 to
 #: 3, at the least: blocks for each multiprocessor as in the paper, on an H200.

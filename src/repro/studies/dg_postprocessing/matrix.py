@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, Generic, TypeVar
 
@@ -17,9 +17,9 @@ from repro.filtering.stored import Stored
 from repro.sparse.built import Built
 from repro.sparse.launches import Launches
 from repro.sparse.verify import NAN_BYTE
-from repro.studies.dg_postprocessing.filters import OfField, nothing
+from repro.studies.dg_postprocessing.filters import OfField
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters
-from repro.studies.dg_postprocessing.paper import POINT_CELL
+from repro.studies.dg_postprocessing.paper import HOST, POINT_CELL
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -128,17 +128,11 @@ class OfMatrix(OfField):
     kind = "variant"
     cold = False
     what: str
-    modules: tuple[str, ...] = ("rows", "apply")
+    modules = ("rows", "apply")
 
     def __init__(self, built: Mapping[str, Built], shared: Shared[Any]) -> None:
         super().__init__(built)
         self._shared = shared
-
-    @property
-    def identity(self) -> str:
-        """The hashes of the modules that it uses."""
-        hashes = (module.module.hash for name, module in self._built.items() if name.split("-")[0] in self.modules)
-        return " ".join(hashes)
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -151,14 +145,13 @@ class OfMatrix(OfField):
 class MakeMatrix(OfMatrix, Filters):
     """Counting the entries, taking memory for them, and computing them; positions are in cells already."""
 
-    clocks: tuple[Clock, ...] = ("host",)
+    clocks: tuple[Clock, ...] = (HOST,)
     name, what = "matrix/make", "make"
 
     def __init__(self, built: Mapping[str, Built], shared: Shared[Any]) -> None:
         super().__init__(built, shared)
         self._matrix: FilterMatrix | None = None
         self._own = ExitStack()
-        self._read: Callable[[], Floats] = nothing
 
     def bind(self, launches: Launches, operands: DgOperands) -> None:
         """Look whether there is room, and bind the making of it."""
@@ -166,27 +159,23 @@ class MakeMatrix(OfMatrix, Filters):
         self._shared.count(launches, rows)
         modes = launches.upload(operands.modes[:, :, None])
         values = launches.numbers(len(operands.points), np.float64)
-        self._read = lambda: launches.download(values, len(operands.points), np.float64)
 
         def launch() -> None:
             self._matrix = rows.make(rows.count(), self._own)
             launches.device.synchronize()
 
-        def multiply() -> None:
+        def read() -> Floats:
+            """Multiply with the matrix that was made."""
             assert self._matrix is not None
             self._matrix.bind(modes, values)()
+            return launches.download(values, len(operands.points), np.float64)
 
-        self.launch, self._multiply = launch, multiply
+        self.launch, self.read = launch, read
 
     def before(self) -> None:
         """Give the matrix of the launch before back."""
         self._own.close()
         self._matrix = None
-
-    def result(self) -> Floats:
-        """Multiply with the matrix that was made, wait, and return the filtered field."""
-        self._multiply()
-        return self._read()
 
     def release(self) -> None:
         """Give all memory back."""
@@ -225,7 +214,6 @@ class ApplyMatrix(OfFields, Filters):
     def __init__(self, built: Mapping[str, Built], shared: Shared[Any], fields: int) -> None:
         super().__init__(built, shared, fields)
         self.name = f"matrix/apply-{fields}"
-        self._read: Callable[[], Floats] = nothing
 
     def bind(self, launches: Launches, operands: DgOperands) -> None:
         """Take the matrix, and bind the product."""
@@ -236,11 +224,7 @@ class ApplyMatrix(OfFields, Filters):
         launches.device.fill(values, NAN_BYTE)
         self.moved = matrix.size.nbytes + modes.nbytes + 8 * shape[0] * shape[1]
         self.launch = matrix.bind(modes, values, self.fields)
-        self._read = lambda: launches.download(values, shape[0] * shape[1], np.float64).reshape(shape)
-
-    def result(self) -> Floats:
-        """Wait, and return the filtered fields, which are all the same."""
-        return self._read()
+        self.read = lambda: launches.download(values, shape[0] * shape[1], np.float64).reshape(shape)
 
 
 class StreamMatrix(OfFields):

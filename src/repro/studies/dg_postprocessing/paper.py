@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what builds problems and compiles modules reads this file, and must not load what measures
+    from repro.bench.runnable import Clock
+
 STUDY = "dg_postprocessing"
 PAPER = "King 2017, chapters 2 to 4"
 REFERENCE = (
@@ -24,6 +29,12 @@ LOCAL_MOST = 20_000
 SEVERAL, FILTER, GATHER = "several", "filter", "gather"
 #: The tunings: of all that is tried, and of the paper's.
 JOINT, PAPERS = "joint", "paper"
+#: The clock of direct filtering, whose launches are long: a graph of many would take longer and tell no more; that of
+#: products with the matrix, some of which are short; and that of making the matrix, which allocates and reads sizes
+#: back on the way.
+CLOCK: Clock = "event"
+PRODUCT_CLOCK: Clock = "graph"
+HOST: Clock = "host"
 #: The GPU of chapter 4.
 MACHINE = "K20c"
 #: The fields on its mesh, by degree.

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from repro.artifacts.data import Campaign
 from repro.codegen.targets import TARGETS
-from repro.galerkin.basis import mode_count
+from repro.studies.dg_postprocessing.region_features import features
 from repro.studies.dg_postprocessing.region_space import SPACES, our_space, papers_space, point_of
-from repro.studies.dg_postprocessing.regions import regions_of
 from repro.tuning.judging import Judged, judge
-from repro.tuning.recordings import Machine, Recording, recordings
+from repro.tuning.recordings import Recording, recordings
 
 #: A problem counts as searched in full if it has this share of the kernels that fit on the device.
 COMPLETE = 0.7
-
-
-def features(record: Mapping[str, Any], precision: str, machine: Machine) -> NDArray[np.float64]:
-    """Return what fields are compared by, by their records, `(4,)`.
-
-    Dimension, degree, and logarithms of regions per thread that the device can hold, and of the modes' bytes over those
-    of the cache.
-    """
-    dimension, degree, cells = record["dimension"], record["degree"], record["cells"]
-    logarithms = np.log2([
-        regions_of(cells) / (machine.n_s * machine.threads_per_sm),
-        8 * cells * mode_count(degree, dimension) / machine.cache_bytes,
-    ])  # fmt: skip
-    return np.array([dimension, degree, *logarithms], np.float64)
 
 
 def searched(campaign: Campaign, space: str) -> list[Recording]:

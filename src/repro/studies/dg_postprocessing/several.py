@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from repro.bench.runnable import Clock, Runnable, Unsupported
 from repro.devices.base import PART_ALIGNMENT, Buffer, Copy
 from repro.devices.several import numbers_of
-from repro.filtering.direct import Direct, PerPoint, Points, Stencil
+from repro.filtering.direct import PerPoint, Points, Stencil
+from repro.filtering.grids import Grid
 from repro.filtering.parts import consecutive, work_of_cells
 from repro.filtering.per_element import PerElement
 from repro.filtering.sorted import Sorted
@@ -27,10 +28,9 @@ from repro.sparse.built import Built
 from repro.sparse.kernels import Kernels, in_order
 from repro.sparse.verify import NAN_BYTE
 from repro.studies.dg_postprocessing.filter_id import FilterId
-from repro.studies.dg_postprocessing.filter_times import CLOCK
-from repro.studies.dg_postprocessing.filters import OfField, OnDevices, nothing
+from repro.studies.dg_postprocessing.filters import OfField, OnDevices, fill
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters
-from repro.studies.dg_postprocessing.paper import FILTER, GATHER, POINT_CELL, SEVERAL
+from repro.studies.dg_postprocessing.paper import CLOCK, FILTER, GATHER, POINT_CELL, SEVERAL
 from repro.studies.dg_postprocessing.work import of_triangles
 from repro.tuning.choose import Choice
 
@@ -60,16 +60,8 @@ class OverDevices(OfField, Filters):
 
     def __init__(self, built: Mapping[str, Built], id: FilterId, count: int) -> None:
         super().__init__(built)
-        self.id, self.devices = id, count
-        self._read: Callable[[], Floats] = nothing
+        self.id, self.devices, self.modules = id, count, (id.module, "rows")
         self.name = f"{self.what}-{count}/{id}"
-
-    @property
-    def identity(self) -> str:
-        """The hashes of the modules that it uses."""
-        return " ".join(
-            module.module.hash for name, module in self._built.items() if name.split("-")[0] in (self.id.way, "rows")
-        )
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -89,12 +81,8 @@ class OverDevices(OfField, Filters):
         self.over([launches.on(at) for at in range(self.devices)], operands, operands.stencil)
 
     def over(self, launches: Sequence[OnDevices], operands: DgOperands, stencil: Stencil) -> None:
-        """Set `launch`, and what `result` reads, with launches on each device."""
+        """Set `launch` and `read`, with launches on each device."""
         raise NotImplementedError
-
-    def result(self) -> Floats:
-        """Wait, and return the filtered field."""
-        return self._read()
 
 
 class Part(NamedTuple):
@@ -118,7 +106,7 @@ class FilterParts(OverDevices):
                 values[part.numbers] = own.download(part.direct.values, len(part.numbers), np.float64)
             return values
 
-        self._read = read
+        self.read = read
 
     def parts(self, launches: Sequence[OnDevices], operands: DgOperands, stencil: Stencil) -> list[Part]:
         """Return what each device has.
@@ -148,7 +136,7 @@ class FilterParts(OverDevices):
                 size=id.cell * mesh.longest,
                 blocks=id.blocks * own.device.n_s,
             )
-            _fill(own, direct, operands)
+            fill(own, direct, operands)
             parts.append(Part(numbers[points.order], direct))
         return parts
 
@@ -180,7 +168,7 @@ class GatherParts(FilterParts):
                 values[part.numbers] = first.download(buffer, len(part.numbers), np.float64)
             return values
 
-        self._read = read
+        self.read = read
 
 
 class FilterPatches(OverDevices):
@@ -205,11 +193,11 @@ class FilterPatches(OverDevices):
             direct = PerElement(
                 own, stencil, points, operands.basis, patches=patches, threads=id.threads, share=(at, shares)
             )
-            _fill(own, direct, operands)
+            fill(own, direct, operands)
             filters.append(direct)
         self._said = {"copies": sum(direct.patches.copies for direct in filters) + shares * count}
         first, grid, order = launches[0], points.cells.grid, points.order
-        solutions, values, add = _second_stage(first, f"element-p{stencil.degree}", grid.starts, shares)
+        solutions, values, add = _second_stage(first, f"element-p{stencil.degree}", grid, shares)
         copies = [Copy(direct.values, at, solutions[at], 0, count * WORD) for at, direct in enumerate(filters)]
         devices = first.devices.leading(self.devices)
         self.launch = in_order([*(direct.launch for direct in filters), lambda: devices.exchange(copies), add])
@@ -219,19 +207,19 @@ class FilterPatches(OverDevices):
             result[order] = first.download(values, count, np.float64)
             return result
 
-        self._read = read
+        self.read = read
 
 
 def _second_stage(
-    first: OnDevices, module: str, starts: NDArray[Any], shares: int
+    first: OnDevices, module: str, grid: Grid, shares: int
 ) -> tuple[list[Buffer], Buffer, Callable[[], None]]:
     """Return room for the solutions of all devices, for their sum, and what queues adding them up on the first.
 
     It is the kernel that adds up the copies of patches, with a patch a device on all cells.
     """
-    count, cells = int(starts[-1]), len(starts) - 1
-    each = PART_ALIGNMENT // WORD
-    stride = -(-count // each) * each
+    starts, count, cells = grid.starts, len(grid.members), len(grid.starts) - 1
+    step = PART_ALIGNMENT // WORD
+    stride = -(-count // step) * step
     stack = first.guarded(shares * stride * WORD)
     first.device.fill(stack.memory, NAN_BYTE)
     solutions = [stack.part(at * stride * WORD, count * WORD) for at in range(shares)]
@@ -242,18 +230,12 @@ def _second_stage(
         "reduce",
         count,
         [
-            np.int32(count), first.upload(np.repeat(np.arange(cells, dtype=np.int32), np.diff(starts))),
-            first.upload(starts), first.upload(shares * np.arange(cells + 1, dtype=np.int32)),
+            np.int32(count), first.upload(grid.cell_of_member), first.upload(starts),
+            first.upload(shares * np.arange(cells + 1, dtype=np.int32)),
             first.upload(offsets.astype(np.int32).ravel()), stack.memory, values,
         ],
     )  # fmt: skip
     return solutions, values, add
-
-
-def _fill(own: OnDevices, direct: Direct, operands: DgOperands) -> None:
-    """Give a device the field, and make NaN of what it is to write."""
-    direct.field.set(operands.modes)
-    own.device.fill(direct.values, NAN_BYTE)
 
 
 def runnables(built: Mapping[str, Built], choices: Sequence[Choice], count: int) -> list[Runnable]:

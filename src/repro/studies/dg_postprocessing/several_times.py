@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from repro.artifacts.case import Timed, fastest
 from repro.artifacts.numbers import ratio_of
-from repro.studies.dg_postprocessing.filter_times import CLOCK, ELEMENT, OURS, Filtering, Row, Way
-from repro.studies.dg_postprocessing.paper import FILTER, GATHER, SEVERAL
+from repro.studies.dg_postprocessing.filter_times import ELEMENT, OURS, Filtering, Row, Way
+from repro.studies.dg_postprocessing.paper import CLOCK, FILTER, GATHER, SEVERAL
 
 #: The ways that are run over several devices.
 SHARED = (OURS, ELEMENT)

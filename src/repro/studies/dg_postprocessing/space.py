@@ -17,6 +17,7 @@ from repro.studies import Given, Workload
 from repro.studies.dg_postprocessing.device_clip import ClipRegions
 from repro.studies.dg_postprocessing.paper import CLIP, JOINT, PAPERS, SUMS
 from repro.studies.dg_postprocessing.paper import STUDY as NAME
+from repro.studies.dg_postprocessing.region_features import features
 from repro.studies.dg_postprocessing.region_operands import RegionOperands
 from repro.studies.dg_postprocessing.region_runnables import RegionFilter, RegionKernel, bytes_of_list, kernels_of
 from repro.studies.dg_postprocessing.region_space import (
@@ -31,7 +32,6 @@ from repro.studies.dg_postprocessing.region_space import (
 )
 from repro.studies.dg_postprocessing.regions import PAPERS_CELLS, make_regions, regions_of
 from repro.studies.dg_postprocessing.render import region_keys, render_key
-from repro.studies.dg_postprocessing.searched_regions import features
 from repro.tuning.choose import pick
 from repro.tuning.session import Session, fastest_yardsticks
 

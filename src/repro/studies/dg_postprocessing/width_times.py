@@ -10,8 +10,8 @@ from repro.artifacts.data import Campaign
 from repro.artifacts.lineup import Line, ours
 from repro.artifacts.published import Published
 from repro.bench.runnable import Clock
-from repro.studies.dg_postprocessing.filter_times import peak_of
 from repro.studies.dg_postprocessing.paper import MACHINE
+from repro.studies.dg_postprocessing.peak import peak_of
 from repro.studies.dg_postprocessing.region_space import WIDTHS, full_width
 
 CLOCK: Clock = "event"

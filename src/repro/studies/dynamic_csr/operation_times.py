@@ -13,7 +13,7 @@ from repro.artifacts.lineup import Line, lineup
 from repro.artifacts.published import Published, Record
 from repro.bench.runnable import Clock
 from repro.studies.dynamic_csr.precision import precision_of_operations
-from repro.studies.dynamic_csr.printed import printed
+from repro.studies.dynamic_csr.shared_cells import printed
 
 #: What an update changes is put back before each launch, which no replayed batch can do.
 CLOCK: Clock = "event"

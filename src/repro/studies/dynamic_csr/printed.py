@@ -1,14 +1,8 @@
-"""What the paper prints, file by file, and how it prints numbers: cut off, in thousands and millions."""
+"""What the paper prints, file by file, and how it prints numbers: in thousands and millions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from repro.artifacts.document import Cell
-from repro.artifacts.lineup import Line
 from repro.artifacts.published import Published, Record
-from repro.studies.dynamic_csr.paper import STUDY
 
 #: Columns of the files in `config/published/dynamic_csr`.
 PUBLISHED = {
@@ -35,26 +29,6 @@ def number_of(text: str) -> float | None:
     if text == OUT_OF_MEMORY:
         return None
     return float(text[:-1]) * UNITS[text[-1]] if text[-1] in UNITS else float(text)
-
-
-def printed(text: str | None) -> Cell:
-    """Return the cell of a number as printed."""
-    if text is None:
-        return Cell()
-    return Cell(number_of(text), "out of memory" if text == OUT_OF_MEMORY else text)
-
-
-def shortened(number: int | None, units: str, limit: int = 1000) -> Cell:
-    """Return the cell of a count, cut off to the largest of some units; in full below a limit."""
-    if number is None:
-        return Cell()
-    fitting = [unit for unit in units if number >= max(limit, UNITS[unit])]
-    return Cell(number, f"{number // UNITS[fitting[-1]]}{fitting[-1]}" if fitting else str(number))
-
-
-def facts_of(line: Line) -> Mapping[str, Any]:
-    """Return what the record of a problem holds for this study; empty where there is none."""
-    return line.record.facts.get(STUDY, {}) if line.record else {}
 
 
 def stated(published: Published, quantity: str, precision: str = "") -> Record | None:

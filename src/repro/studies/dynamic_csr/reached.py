@@ -16,8 +16,8 @@ from repro.artifacts.published import Published
 from repro.artifacts.targets import Number
 from repro.studies.dynamic_csr.device_times import devices_of
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of, timed
-from repro.studies.dynamic_csr.printed import facts_of
 from repro.studies.dynamic_csr.product_times import ProductTimes, all_times
+from repro.studies.dynamic_csr.shared_cells import facts_of
 from repro.studies.dynamic_csr.update_times import (
     BY_HOST,
     DCSR,

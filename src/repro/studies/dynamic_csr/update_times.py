@@ -14,7 +14,7 @@ from repro.bench.rows import TIMED
 from repro.sparse.times import baseline
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of
 from repro.studies.dynamic_csr.paper import PRODUCTS, STUDY
-from repro.studies.dynamic_csr.printed import facts_of
+from repro.studies.dynamic_csr.shared_cells import facts_of
 
 #: cuSPARSE's sum of two matrices; as `repro.studies.dynamic_csr.geam` has it, which needs a GPU's driver.
 GEAM_ROUTINE = "csrgeam2"

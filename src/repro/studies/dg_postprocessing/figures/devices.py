@@ -14,8 +14,8 @@ from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 from repro.studies.dg_postprocessing.figures.panels import LOOKS, line_look, of_family, short
-from repro.studies.dg_postprocessing.filter_times import CLOCK, ELEMENT, FAMILIES, OURS, Filtering, Way, all_fields
-from repro.studies.dg_postprocessing.paper import PAPER, STUDY
+from repro.studies.dg_postprocessing.filter_times import ELEMENT, FAMILIES, OURS, Filtering, Way, all_fields
+from repro.studies.dg_postprocessing.paper import CLOCK, PAPER, STUDY
 from repro.studies.dg_postprocessing.several_times import NOTHING, SHARED, counts, speedup
 
 if TYPE_CHECKING:

@@ -15,16 +15,8 @@ from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 from repro.studies.dg_postprocessing.figures.panels import LOOKS, line_look, of_family, short
-from repro.studies.dg_postprocessing.filter_times import (
-    CLOCK,
-    FAMILIES,
-    HOST,
-    OURS,
-    PRODUCT_CLOCK,
-    Filtering,
-    all_fields,
-)
-from repro.studies.dg_postprocessing.paper import STUDY
+from repro.studies.dg_postprocessing.filter_times import FAMILIES, OURS, Filtering, all_fields
+from repro.studies.dg_postprocessing.paper import CLOCK, HOST, PRODUCT_CLOCK, STUDY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,17 +25,8 @@ from repro.studies.dg_postprocessing.figures.panels import (
     over_triangles,
     say_empty,
 )
-from repro.studies.dg_postprocessing.filter_times import (
-    CLOCK,
-    DEGREES,
-    ELEMENT,
-    OURS,
-    POINT,
-    Filtering,
-    Way,
-    all_fields,
-)
-from repro.studies.dg_postprocessing.paper import PAPER, STUDY
+from repro.studies.dg_postprocessing.filter_times import DEGREES, ELEMENT, OURS, POINT, Filtering, Way, all_fields
+from repro.studies.dg_postprocessing.paper import CLOCK, PAPER, STUDY
 from repro.studies.dg_postprocessing.printed import FLOPS_LEAST, FLOPS_MOST, GPU, LARGEST, stated
 from repro.studies.dg_postprocessing.work import formula
 

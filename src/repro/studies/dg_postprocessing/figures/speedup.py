@@ -26,8 +26,8 @@ from repro.studies.dg_postprocessing.figures.panels import (
     of_family,
     over_triangles,
 )
-from repro.studies.dg_postprocessing.filter_times import CLOCK, ELEMENT, FAMILIES, OURS, POINT, Filtering, all_fields
-from repro.studies.dg_postprocessing.paper import PAPER, STUDY
+from repro.studies.dg_postprocessing.filter_times import ELEMENT, FAMILIES, OURS, POINT, Filtering, all_fields
+from repro.studies.dg_postprocessing.paper import CLOCK, PAPER, STUDY
 from repro.studies.dg_postprocessing.printed import (
     GPU,
     LESS_OR_MORE,

@@ -10,8 +10,8 @@ from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
-from repro.studies.dg_postprocessing.filter_times import CLOCK, ELEMENT, OURS, Filtering, all_fields
-from repro.studies.dg_postprocessing.paper import GATHER, PAPER, STUDY
+from repro.studies.dg_postprocessing.filter_times import ELEMENT, OURS, Filtering, all_fields
+from repro.studies.dg_postprocessing.paper import CLOCK, GATHER, PAPER, STUDY
 from repro.studies.dg_postprocessing.several_times import NOTHING, counts, gathered, over, speedup
 from repro.studies.dg_postprocessing.shared_cells import FIELD, heads, milli, summary
 

@@ -11,7 +11,6 @@ from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.studies.dg_postprocessing.filter_times import (
     ATOMIC,
-    CLOCK,
     ELEMENT,
     ELEMENT_TUNED,
     OURS,
@@ -21,7 +20,7 @@ from repro.studies.dg_postprocessing.filter_times import (
     Filtering,
     all_fields,
 )
-from repro.studies.dg_postprocessing.paper import STUDY
+from repro.studies.dg_postprocessing.paper import CLOCK, STUDY
 from repro.studies.dg_postprocessing.shared_cells import FIELD, heads, milli_of, summary, three_digits
 from repro.studies.dg_postprocessing.work import formula
 

@@ -11,8 +11,8 @@ from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.studies.dg_postprocessing.field_errors import before, filtered, local_row, locally, why_not_local
-from repro.studies.dg_postprocessing.filter_times import CLOCK, POINT_TUNED, Filtering, all_fields
-from repro.studies.dg_postprocessing.paper import LOCAL_MOST, STUDY
+from repro.studies.dg_postprocessing.filter_times import POINT_TUNED, Filtering, all_fields
+from repro.studies.dg_postprocessing.paper import CLOCK, LOCAL_MOST, STUDY
 from repro.studies.dg_postprocessing.shared_cells import FIELD, gain, heads, milli, milli_of, scientific, three_digits
 
 #: The two that are compared, by the keys of columns.

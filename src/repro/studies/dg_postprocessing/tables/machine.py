@@ -11,8 +11,8 @@ from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import sentences
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
-from repro.studies.dg_postprocessing.filter_times import peak_of
 from repro.studies.dg_postprocessing.paper import PAPER, STUDY
+from repro.studies.dg_postprocessing.peak import peak_of
 from repro.studies.dg_postprocessing.width_times import CLOCK
 
 NOT_SAID = "the device does not say"

@@ -9,8 +9,8 @@ from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
-from repro.studies.dg_postprocessing.filter_times import CLOCK, HOST, OURS, PRODUCT_CLOCK, Filtering, all_fields
-from repro.studies.dg_postprocessing.paper import STUDY
+from repro.studies.dg_postprocessing.filter_times import OURS, Filtering, all_fields
+from repro.studies.dg_postprocessing.paper import CLOCK, HOST, PRODUCT_CLOCK, STUDY
 from repro.studies.dg_postprocessing.shared_cells import (
     FIELD,
     GIGA,

@@ -10,8 +10,8 @@ from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
 from repro.artifacts.targets import Measured, rehearsal, target_columns, target_line
-from repro.studies.dg_postprocessing.filter_times import CLOCK, HOST, PRODUCT_CLOCK, all_fields
-from repro.studies.dg_postprocessing.paper import STUDY
+from repro.studies.dg_postprocessing.filter_times import all_fields
+from repro.studies.dg_postprocessing.paper import CLOCK, HOST, PRODUCT_CLOCK, STUDY
 from repro.studies.dg_postprocessing.reached import QUANTITIES, gather
 from repro.studies.dg_postprocessing.tables.filters import peak_words
 from repro.studies.dg_postprocessing.work import formula

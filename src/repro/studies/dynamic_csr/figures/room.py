@@ -16,7 +16,7 @@ from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 from repro.studies.dynamic_csr.figures.flops import HYB_COLOUR
 from repro.studies.dynamic_csr.paper import STUDY
-from repro.studies.dynamic_csr.printed import facts_of
+from repro.studies.dynamic_csr.shared_cells import facts_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from repro.artifacts.lineup import PROBLEM, Line, lineup, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
 from repro.studies.dynamic_csr.paper import PAPER, STUDY
-from repro.studies.dynamic_csr.printed import facts_of, printed, shortened
+from repro.studies.dynamic_csr.shared_cells import facts_of, printed, shortened
 
 HEADS = {
     "nonzeros": "non-zeros",

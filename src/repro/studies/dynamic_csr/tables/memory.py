@@ -12,7 +12,8 @@ from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
 from repro.studies.dynamic_csr.operation_times import OWN_MEANS
 from repro.studies.dynamic_csr.paper import PAPER, STUDY
-from repro.studies.dynamic_csr.printed import KIB, MIB, facts_of, printed
+from repro.studies.dynamic_csr.printed import KIB, MIB
+from repro.studies.dynamic_csr.shared_cells import facts_of, printed
 
 FORMATS = ("DCSR-2", "DCSR-3", "DCSR-4", "CSR")
 #: Our groups of columns: the key in a record's `memory`, the key of the columns, and the head.

@@ -19,9 +19,10 @@ from repro.studies.dynamic_csr.device_times import devices_of
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of, timed
 from repro.studies.dynamic_csr.over_hybrid import iterative, streamed
 from repro.studies.dynamic_csr.paper import PAPER, PRODUCTS, STUDY
-from repro.studies.dynamic_csr.printed import facts_of, printed, stated
+from repro.studies.dynamic_csr.printed import stated
 from repro.studies.dynamic_csr.product_times import ADAPTIVE, DEFRAGMENTED, FRAGMENTED, ProductTimes, times_of
 from repro.studies.dynamic_csr.product_times import CLOCK as PRODUCT_CLOCK
+from repro.studies.dynamic_csr.shared_cells import facts_of, printed
 from repro.studies.dynamic_csr.update_times import DCSR, sweeps_of
 
 STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "largest": max}
