@@ -234,13 +234,24 @@ class Field:
         int32 `(t,)`, the triangle at each place.
     basis
         The basis of the modes.
+
+    Attributes
+    ----------
+    order
+        As given.
+    count
+        How many there are.
+    geometry
+        float64 `(16, count)`, `Stencil.geometry` in that order.
+    coefficients
+        float64 `(m, count)`, of the polynomials in powers of the distance from corner 0, in kernel coordinates.
     """
 
     def __init__(self, launches: Launches, stencil: Stencil, order: NDArray[np.integer], basis: str) -> None:
         self._launches, self._inverse, self.order = launches, 1.0 / stencil.scale, order
         self.count, self._triangles = len(order), len(stencil.mesh.triangles)
         self._modes = mode_count(stencil.degree, 2)
-        self.corners = launches.upload(stencil.geometry(order))
+        self.geometry = launches.upload(stencil.geometry(order))
         self._members = launches.upload(np.asarray(order, np.int32))
         self._clockwise = launches.upload(stencil.exchanged)
         self._basis = launches.upload(stencil.functions(basis))
@@ -267,7 +278,7 @@ class Field:
             How many there are, and which.
         """
         arguments: list[Argument] = [
-            np.int32(self.count), self._inverse, self.corners, self._members, self._clockwise, self._basis,
+            np.int32(self.count), self._inverse, self.geometry, self._members, self._clockwise, self._basis,
             np.int32(fields), np.int32(field), modes, self.coefficients,
         ]  # fmt: skip
         return self._kernels.over("expand_modes", self.count, arguments)
@@ -369,7 +380,7 @@ class PerPoint(Direct):
             blocks,
             [
                 *many, points.x, points.y, *stencil.arguments, *cells.arguments,
-                *map(float, cells.grid.reach), np.int32(self.field.count), self.field.corners,
+                *map(float, cells.grid.reach), np.int32(self.field.count), self.field.geometry,
                 self.field.coefficients, launches.upload(stencil.pieces), self.values,
             ],
             threads,

@@ -57,7 +57,7 @@ class LocalPerPoint(Direct):
         in_units = launches.upload(scales[points.order] / stencil.scale)
         self._search: list[Argument] = [
             np.int32(points.count), points.x, points.y, in_units, *stencil.arguments, *cells.arguments,
-            *map(float, cells.grid.reach), np.int32(self.field.count), self.field.corners,
+            *map(float, cells.grid.reach), np.int32(self.field.count), self.field.geometry,
         ]  # fmt: skip
         self.launch = self._kernels.blocks(
             f"{LOCAL}_t{threads}",
