@@ -15,7 +15,6 @@ from repro.bench.workspace import Workspace
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
 from repro.config.models import Timing
-from repro.devices.open import open_devices
 from repro.devices.opencl import OpenClDevice
 from repro.devices.several import Devices, numbers_of
 from repro.filtering.grids import grid_of_points
@@ -49,16 +48,6 @@ CHOICES = [
     Choice("event", "edges", str(EDGES)), Choice("graph", "edges", "edges-t64-c1-b4"),
     Choice("event", "paper/element", str(ELEMENT)), Choice("event", "point", "point-t16-c1-b1"),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def halves():
-    """The CPU as two devices."""
-    if OpenClDevice().n_s < 2:
-        pytest.skip("the CPU has one core and cannot be split")
-    devices = open_devices("opencl:0/2")
-    yield devices
-    devices.close()
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
 from repro.config.models import Timing
 from repro.devices.base import LaunchError
-from repro.devices.open import open_devices
 from repro.devices.opencl import OpenClDevice
 from repro.devices.several import Devices
 from repro.sparse.built import Built
@@ -34,16 +33,6 @@ EFFORT = Effort(2, 2, 5)
 COLUMNS = {**OWN, "devices": int, "exchange": str, "steps": int}
 #: What runs on a CPU: without peers and NCCL.
 HERE = ("none", "copies", "overlapped")
-
-
-@pytest.fixture(scope="module")
-def halves():
-    """The CPU as two devices."""
-    if OpenClDevice().n_s < 2:
-        pytest.skip("the CPU has one core and cannot be split")
-    devices = open_devices("opencl:0/2")
-    yield devices
-    devices.close()
 
 
 @pytest.fixture(scope="module")
