@@ -7,11 +7,8 @@ import pytest
 from repro.bench.timing import Effort
 from repro.bench.trial import Bench
 from repro.bench.workspace import Workspace
-from repro.codegen.common import render_common
 from repro.codegen.compile import compile_module
 from repro.config.models import Timing
-from repro.devices.detect import find_gpus
-from repro.devices.open import open_devices
 from repro.problems.fields import generate_field
 from repro.sparse.built import Built
 from repro.studies.dg_postprocessing.filter_id import FilterId
@@ -22,33 +19,11 @@ from repro.studies.dg_postprocessing.several import runnables
 from repro.studies.dg_postprocessing.study import STUDY
 from repro.tuning.choose import Choice
 
-GPUS = len(find_gpus())
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(GPUS < 2, reason="there are no two GPUs"),
-]
+pytestmark = pytest.mark.gpu
 
 EFFORT = Effort(5)
 EDGES, ELEMENT = "edges-t64-c0.5-b16", "element-t64-c0.5-b1"
 CHOICES = [Choice("event", "edges", EDGES), Choice("event", "paper/element", ELEMENT)]
-
-
-@pytest.fixture(scope="module")
-def gpus():
-    """All GPUs, up to eight."""
-    devices = open_devices(f"cuda:{','.join(map(str, range(min(GPUS, 8))))}")
-    yield devices
-    devices.close()
-
-
-@pytest.fixture(scope="module")
-def modules_folder(gpus, templates, tmp_path_factory):
-    """A folder of modules with the common one; the first GPU has taken its blocker from it."""
-    folder, target = tmp_path_factory.mktemp("modules"), gpus.first.target
-    manifest = folder / target.name / "common.json"
-    module = compile_module(render_common(templates, target), target, manifest)
-    gpus.first.use_common(gpus.first.load(manifest.parent / module.binary))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +42,7 @@ def built(gpus, templates, tmp_path_factory):
 
 
 @pytest.fixture
-def make_bench(gpus, modules_folder):
+def make_bench(gpus, modules_of_gpus):
     """Open a bench on all GPUs for a field."""
     benches = []
 
@@ -77,7 +52,7 @@ def make_bench(gpus, modules_folder):
         few = {"launches": 20, "graph_launches": 5, "graph_replays": 5, "rounds": 2, "noise": 1e9}
         benches.append(
             Bench(
-                Workspace(gpus, make_operands(field, "double", 1), modules_folder, resident=16),
+                Workspace(gpus, make_operands(field, "double", 1), modules_of_gpus, resident=16),
                 study=STUDY.name,
                 problem=field.name,
                 timing=Timing(**few, gpu_disturbed=1e9),
