@@ -106,9 +106,9 @@ class Stencil:
     def geometry(self, order: NDArray[np.integer]) -> Floats:
         """Return what kernels are told of triangles in some order, float64 `(16, t)`.
 
-        x and y of three corners; for each edge, from one corner to the next, what a coordinate of its first corner, in
-        kernel coordinates, is multiplied by for the share of the edge at which that coordinate is 0, along x and y; the
-        middle of the box, x and y, and half of its sides. An edge along an axis has no such share: 0.
+        x and y of three corners. For each edge, from one corner to the next, h over what x falls by along it, 0 where
+        it does not change, and the same of y: times how far the first corner is beyond a line, in kernel coordinates,
+        it is the share of the edge on that side. The middle of the bounding box, x and y, and half of its sides.
         """
         return np.ascontiguousarray(self._geometry[order].T)
 
@@ -372,14 +372,14 @@ class PerPoint(Direct):
         self.field = Field(launches, stencil, cells.grid.members, basis)
         kernels = Kernels(launches.device, launches.load(f"{way}-p{stencil.degree}"))
         blocks = blocks or launches.device.n_s * BLOCKS[launches.device.backend]
-        many: list[Argument] = [np.int32(points.count)]
+        points_or_tiles: list[Argument] = [np.int32(points.count)]
         if way == "edges":
-            many = points.tiles(rows_of_tiles(points.count, launches.device))
+            points_or_tiles = points.tiles(rows_of_tiles(points.count, launches.device))
         self.launch = kernels.blocks(
             f"{way}_t{threads}",
             blocks,
             [
-                *many, points.x, points.y, *stencil.arguments, *cells.arguments,
+                *points_or_tiles, points.x, points.y, *stencil.arguments, *cells.arguments,
                 *map(float, cells.grid.reach), np.int32(self.field.count), self.field.geometry,
                 self.field.coefficients, launches.upload(stencil.pieces), self.values,
             ],
