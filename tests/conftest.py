@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from repro.codegen.common import render_common
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
 from repro.config.models import Config, StudySettings, Timing
+from repro.devices.open import open_devices
 from repro.devices.opencl import OpenClDevice
 from repro.devices.several import Devices
 from repro.entries import get_entry
@@ -72,6 +73,16 @@ def modules_folder(tmp_path_factory: pytest.TempPathFactory, templates: Path) ->
 def cpu_device() -> OpenClDevice:
     """The CPU through OpenCL."""
     return OpenClDevice()
+
+
+@pytest.fixture(scope="module")
+def halves() -> Iterator[Devices]:
+    """The CPU as two devices."""
+    if OpenClDevice().n_s < 2:
+        pytest.skip("the CPU has one core and cannot be split")
+    devices = open_devices("opencl:0/2")
+    yield devices
+    devices.close()
 
 
 @pytest.fixture

@@ -128,16 +128,6 @@ def test_several_devices_are_not_opened_as_one(gpus, words):
         open_device(words)
 
 
-@pytest.fixture(scope="module")
-def halves():
-    """The CPU as two devices."""
-    if OpenClDevice().n_s < 2:
-        pytest.skip("the CPU has one core and cannot be split")
-    devices = open_devices("opencl:0/2")
-    yield devices
-    devices.close()
-
-
 @pytest.fixture
 def bind(tmp_path, halves):
     """Return what binds a kernel that adds a number to each of a buffer's, on one of the halves."""

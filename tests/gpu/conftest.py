@@ -16,6 +16,8 @@ from repro.config.models import Timing
 from repro.devices.base import Program
 from repro.devices.cuda import CudaDevice
 from repro.devices.cuda_open import open_cuda
+from repro.devices.detect import find_gpus
+from repro.devices.open import open_devices
 from repro.devices.several import Devices
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
@@ -49,6 +51,27 @@ def gpu_module(gpu: CudaDevice, gpu_modules: Path) -> Program:
     program = gpu.load(manifest.parent / str(Module.load(manifest).binary))
     gpu.use_common(program)
     return program
+
+
+@pytest.fixture(scope="module")
+def gpus() -> Iterator[Devices]:
+    """All GPUs, up to eight, where there are two."""
+    count = len(find_gpus())
+    if count < 2:
+        pytest.skip("there are no two GPUs")
+    devices = open_devices(f"cuda:{','.join(map(str, range(min(count, 8))))}")
+    yield devices
+    devices.close()
+
+
+@pytest.fixture(scope="module")
+def modules_of_gpus(gpus: Devices, templates: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of modules with the common one; the first GPU has taken its blocker from it."""
+    folder, target = tmp_path_factory.mktemp("modules"), gpus.first.target
+    manifest = folder / target.name / "common.json"
+    module = compile_module(render_common(templates, target), target, manifest)
+    gpus.first.use_common(gpus.first.load(manifest.parent / str(module.binary)))
+    return folder
 
 
 @pytest.fixture

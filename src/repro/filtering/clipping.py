@@ -160,8 +160,8 @@ def strips_from_edge(corners: Floats, width: int) -> Strips:
     height = low[edge, 1] + across * (high[edge, 1] - low[edge, 1])
     beside = (height - a[edge, 1]) * (height - b[edge, 1]) < 0
     edge, height = edge[beside], height[beside]
-    there = (height - a[edge, 1]) / (b[edge, 1] - a[edge, 1])
-    edge, part = _parts(2 * n, [*(_crossings(a, b, axis, width) for axis in range(2)), (edge, there)])
+    at_height = (height - a[edge, 1]) / (b[edge, 1] - a[edge, 1])
+    edge, part = _parts(2 * n, [*(_crossings(a, b, axis, width) for axis in range(2)), (edge, at_height)])
     ends = _along(a[edge], b[edge], part)
     share = (ends[..., 1] - low[edge, None, 1]) / (high - low)[edge, None, 1]
     return _strips(edge // 2, ends[..., 1], _along(low[edge], high[edge], share)[..., 0], ends[..., 0], width)

@@ -106,9 +106,9 @@ class Stencil:
     def geometry(self, order: NDArray[np.integer]) -> Floats:
         """Return what kernels are told of triangles in some order, float64 `(16, t)`.
 
-        x and y of three corners; for each edge, from one corner to the next, what a coordinate of its first corner, in
-        kernel coordinates, is multiplied by for the share of the edge at which that coordinate is 0, along x and y; the
-        middle of the box, x and y, and half of its sides. An edge along an axis has no such share: 0.
+        x and y of three corners. For each edge, from one corner to the next, h over what x falls by along it, 0 where
+        it does not change, and the same of y: times how far the first corner is beyond a line, in kernel coordinates,
+        it is the share of the edge on that side. The middle of the bounding box, x and y, and half of its sides.
         """
         return np.ascontiguousarray(self._geometry[order].T)
 
@@ -234,13 +234,24 @@ class Field:
         int32 `(t,)`, the triangle at each place.
     basis
         The basis of the modes.
+
+    Attributes
+    ----------
+    order
+        As given.
+    count
+        How many there are.
+    geometry
+        float64 `(16, count)`, `Stencil.geometry` in that order.
+    coefficients
+        float64 `(m, count)`, of the polynomials in powers of the distance from corner 0, in kernel coordinates.
     """
 
     def __init__(self, launches: Launches, stencil: Stencil, order: NDArray[np.integer], basis: str) -> None:
         self._launches, self._inverse, self.order = launches, 1.0 / stencil.scale, order
         self.count, self._triangles = len(order), len(stencil.mesh.triangles)
         self._modes = mode_count(stencil.degree, 2)
-        self.corners = launches.upload(stencil.geometry(order))
+        self.geometry = launches.upload(stencil.geometry(order))
         self._members = launches.upload(np.asarray(order, np.int32))
         self._clockwise = launches.upload(stencil.exchanged)
         self._basis = launches.upload(stencil.functions(basis))
@@ -267,7 +278,7 @@ class Field:
             How many there are, and which.
         """
         arguments: list[Argument] = [
-            np.int32(self.count), self._inverse, self.corners, self._members, self._clockwise, self._basis,
+            np.int32(self.count), self._inverse, self.geometry, self._members, self._clockwise, self._basis,
             np.int32(fields), np.int32(field), modes, self.coefficients,
         ]  # fmt: skip
         return self._kernels.over("expand_modes", self.count, arguments)
@@ -361,15 +372,15 @@ class PerPoint(Direct):
         self.field = Field(launches, stencil, cells.grid.members, basis)
         kernels = Kernels(launches.device, launches.load(f"{way}-p{stencil.degree}"))
         blocks = blocks or launches.device.n_s * BLOCKS[launches.device.backend]
-        many: list[Argument] = [np.int32(points.count)]
+        points_or_tiles: list[Argument] = [np.int32(points.count)]
         if way == "edges":
-            many = points.tiles(rows_of_tiles(points.count, launches.device))
+            points_or_tiles = points.tiles(rows_of_tiles(points.count, launches.device))
         self.launch = kernels.blocks(
             f"{way}_t{threads}",
             blocks,
             [
-                *many, points.x, points.y, *stencil.arguments, *cells.arguments,
-                *map(float, cells.grid.reach), np.int32(self.field.count), self.field.corners,
+                *points_or_tiles, points.x, points.y, *stencil.arguments, *cells.arguments,
+                *map(float, cells.grid.reach), np.int32(self.field.count), self.field.geometry,
                 self.field.coefficients, launches.upload(stencil.pieces), self.values,
             ],
             threads,

@@ -171,11 +171,11 @@ def count_tests(mesh: Triangulation, points: Floats, degree: int) -> tuple[int, 
     """
     s = mesh.longest
     half = kernel(degree).width * s / 2
-    there = mesh.wrapped(points) - mesh.lower
+    places = mesh.wrapped(points) - mesh.lower
     corners = mesh.corners - mesh.lower
     low, high = corners.min(axis=1), corners.max(axis=1)
-    per_point = _listed(corners.mean(axis=1), s, mesh.period, there - half, there + half, halo=1)
-    per_element = _listed(there, s / 2, mesh.period, low - half, high + half, halo=0)
+    per_point = _listed(corners.mean(axis=1), s, mesh.period, places - half, places + half, halo=1)
+    per_element = _listed(places, s / 2, mesh.period, low - half, high + half, halo=0)
     return per_point, per_element
 
 

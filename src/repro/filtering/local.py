@@ -54,10 +54,10 @@ class LocalPerPoint(Direct):
         self.field = Field(launches, stencil, cells.grid.members, basis)
         self._kernels = Kernels(launches.device, launches.load(f"{LOCAL}-p{stencil.degree}"))
         self._blocks = launches.device.n_s * BLOCKS[launches.device.backend]
-        in_units = launches.upload(scales[points.order] / stencil.scale)
+        relative = launches.upload(scales[points.order] / stencil.scale)
         self._search: list[Argument] = [
-            np.int32(points.count), points.x, points.y, in_units, *stencil.arguments, *cells.arguments,
-            *map(float, cells.grid.reach), np.int32(self.field.count), self.field.corners,
+            np.int32(points.count), points.x, points.y, relative, *stencil.arguments, *cells.arguments,
+            *map(float, cells.grid.reach), np.int32(self.field.count), self.field.geometry,
         ]  # fmt: skip
         self.launch = self._kernels.blocks(
             f"{LOCAL}_t{threads}",

@@ -58,9 +58,9 @@ def at_points(mesh: Triangulation, points: Floats) -> Floats:
     points
         float64 `(n, 2)`; those outside the box are wrapped.
     """
-    there, corners = mesh.wrapped(points), at_corners(mesh)
-    h = np.zeros(len(there))
-    for pairs in stencil_pairs(mesh, there, 1, np.full(len(there), TOUCHING * mesh.longest)):
+    wrapped, corners = mesh.wrapped(points), at_corners(mesh)
+    h = np.zeros(len(wrapped))
+    for pairs in stencil_pairs(mesh, wrapped, 1, np.full(len(wrapped), TOUCHING * mesh.longest)):
         to_corners = pairs.corners - 0.5  # from the point, which lies in the middle of its square
         following, last = np.roll(to_corners, -1, axis=1), np.roll(to_corners, -2, axis=1)
         opposite = following[..., 0] * last[..., 1] - following[..., 1] * last[..., 0]

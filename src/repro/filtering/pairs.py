@@ -50,7 +50,7 @@ class Pairs:
         return Pairs(self.point[chosen], self.triangle[chosen], self.corners[chosen])
 
     def in_chunks(self, size: int) -> Iterator[Pairs]:
-        """Yield at most `size` pairs after the other."""
+        """Yield the pairs in their order, at most `size` at a time."""
         for first in range(0, len(self), size):
             yield self[first : first + size]
 
@@ -93,7 +93,7 @@ def scales(mesh: Triangulation, count: int, width: int, scale: ArrayLike | None)
 def predicted_pairs(mesh: Triangulation, width: int, h: float | None = None) -> float:
     """Return how many images of triangles meet the bounding box of a stencil, on average over all points.
 
-    It is what one long edge in a mesh of short ones makes plain before any work starts.
+    It tells before any work starts what one long edge in a mesh of short ones would make of it.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def predicted_pairs(mesh: Triangulation, width: int, h: float | None = None) -> 
 
 
 def stencil_pairs(mesh: Triangulation, points: Floats, width: int, h: Floats) -> Iterator[Pairs]:
-    """Yield the pairs of all points, some points after the other.
+    """Yield the pairs of all points, those of some points at a time.
 
     Parameters
     ----------

@@ -145,9 +145,9 @@ def bisected(positions: Floats, count: int, weights: Floats | None = None) -> li
     def cut(members: NDArray[np.int64], parts: int) -> list[NDArray[np.int64]]:
         if parts == 1:
             return [np.sort(members)]
-        there = positions[members]
-        axis = int(np.argmax(np.ptp(there, axis=0)))
-        members = members[np.argsort(there[:, axis], kind="stable")]
+        own = positions[members]
+        axis = int(np.argmax(np.ptp(own, axis=0)))
+        members = members[np.argsort(own[:, axis], kind="stable")]
         left = parts // 2
         before = np.cumsum(shares[members])
         at = int(np.searchsorted(before, before[-1] * left / parts, side="right"))

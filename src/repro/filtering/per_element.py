@@ -58,7 +58,7 @@ class PerElement(Direct):
             [
                 np.int32(count), launches.upload(self.patches.starts), launches.upload(self.patches.tiles),
                 launches.upload(self.patches.offsets), points.x, points.y, *stencil.arguments,
-                *points.cells.arguments, np.int32(self.field.count), self.field.corners, self.field.coefficients,
+                *points.cells.arguments, np.int32(self.field.count), self.field.geometry, self.field.coefficients,
                 launches.upload(stencil.pieces), copies,
             ],
             threads,
@@ -116,7 +116,7 @@ class PerElementAtomic(Direct):
         self.field = Field(launches, stencil, np.concatenate(parts), basis)
         arguments: list[Argument] = [
             np.int32(len(parts)), launches.upload(begins_of(parts)), points.x, points.y, *stencil.arguments,
-            *points.cells.arguments, np.int32(self.field.count), self.field.corners, self.field.coefficients,
+            *points.cells.arguments, np.int32(self.field.count), self.field.geometry, self.field.coefficients,
             launches.upload(stencil.pieces), self.values,
         ]  # fmt: skip
         kernels = Kernels(device, launches.load(f"element-p{stencil.degree}"))

@@ -88,8 +88,8 @@ def clipped_rows(
     Raises
     ------
     ReproError
-        Degree, basis, derivative or scale are none that there are, a stencil is wider than 64 periods, or a point is
-        not finite.
+        There is no such degree, basis or derivative, a scale is not positive, a stencil is wider than 64 periods, or a
+        point is not finite.
     """
     return _rows(_by_area, mesh, points, degree, basis, scale, field_degree, derivative)
 
@@ -150,9 +150,9 @@ def count_work(mesh: Triangulation, points: ArrayLike, degree: int, scale: Array
         As `clipped_rows`.
     """
     width = kernel(degree).width
-    there = mesh.wrapped(points)
-    counts = Counts(*(np.zeros(len(there), np.int64) for _ in Counts._fields))
-    for pairs in stencil_pairs(mesh, there, width, scales(mesh, len(there), width, scale)):
+    wrapped = mesh.wrapped(points)
+    counts = Counts(*(np.zeros(len(wrapped), np.int64) for _ in Counts._fields))
+    for pairs in stencil_pairs(mesh, wrapped, width, scales(mesh, len(wrapped), width, scale)):
         for chunk in pairs.in_chunks(CHUNK):
             corners = chunk.corners
             np.add.at(counts.pairs, chunk.point, 1)
@@ -185,22 +185,22 @@ def _rows(
             actual=derivative,
         )
     along_x, along_y = (symmetric.derivative(order) for order in derivative)
-    there = mesh.wrapped(points)
-    h = scales(mesh, len(there), symmetric.width, scale)
+    wrapped = mesh.wrapped(points)
+    h = scales(mesh, len(wrapped), symmetric.width, scale)
     functions = to_monomials(basis, field_degree, 2).T
     # dξ / dx is -1 / h
     factors = (-1.0 / h) ** sum(derivative)
     merged = []
-    for pairs in stencil_pairs(mesh, there, symmetric.width, h):
+    for pairs in stencil_pairs(mesh, wrapped, symmetric.width, h):
         chunks = (integral(chunk, along_x, along_y, field_degree) for chunk in pairs.in_chunks(CHUNK))
         values = np.concatenate([moments @ functions for moments in chunks])
         merged.append(_merged(pairs, values, len(mesh.triangles)))
     m = mode_count(field_degree, 2)
-    shape = (len(there), len(mesh.triangles) * m)
+    shape = (len(wrapped), len(mesh.triangles) * m)
     if not merged:
         return csr_array(shape, dtype=np.float64)
     point, triangle, values = (np.concatenate(parts) for parts in zip(*merged, strict=True))
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(point, minlength=len(there)))]) * m
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(point, minlength=len(wrapped)))]) * m
     columns = (triangle[:, None] * m + np.arange(m)).ravel()
     return csr_array(((values * factors[point][:, None]).ravel(), columns, indptr), shape=shape)
 

@@ -16,8 +16,8 @@ from repro.sparse.kernels import N_T
 
 #: Per point with an h of each point: the kernel per point but for that.
 LOCAL = "local"
-#: Per point and per element, as the paper's; by contours; the filter as a matrix, products with it, and what these are
-#: held against; with local h.
+#: Per point and per element, as in the paper; per point by contours; making the filter's matrix, products with it, and
+#: what these are compared with; per point with an h of each.
 KERNELS = ("point", "element", "edges", "rows", "apply", "stored", LOCAL)
 #: Degrees that modules are rendered for.
 DEGREES = (0, 1, 2, 3)
@@ -28,11 +28,11 @@ THREADS = {"cuda": (32, 64, 128, 256), "opencl": (16, 64)}
 CONTOUR_THREADS = {"cuda": (32, 64, 128), "opencl": (16, 64)}
 #: Rows of a tile at most: neighbouring points that a warp has at a time, and rows of the matrix that share columns.
 TILE_ROWS = 16
-#: The same of kernels that sum up: each thread has a sum for each.
+#: The same where points are filtered without a matrix: each thread keeps a sum for each row.
 SUM_ROWS = 8
 #: Fields that a product takes at a time.
 FIELDS = (1, 2, 4, 8, 16)
-#: What the kernels read that stream a matrix's bytes, and how many words of it a thread has in flight.
+#: Arrays that the streaming kernels read, those of a product, and how many words a thread loads at a time.
 STREAMS = ("values", "columns", "masks", "row_starts", "column_starts", "entry_starts", "modes")
 UNROLLS = (1, 2, 4, 8)
 

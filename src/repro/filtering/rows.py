@@ -18,7 +18,7 @@ from repro.sparse.kernels import Kernels, in_order
 from repro.sparse.launches import Launches
 
 Floats = NDArray[np.float64]
-#: Of a column of a tile, of each of an entry's values, and of a tile.
+#: Bytes of a column of a tile, of each of an entry's values, and of a tile.
 COLUMN_BYTES, VALUE_BYTES, TILE_BYTES = 6, 8, 20
 
 

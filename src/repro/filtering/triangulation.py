@@ -75,17 +75,17 @@ class Triangulation:
         ReproError
             The points are not of two coordinates, or not all finite.
         """
-        there = np.asarray(points, np.float64)
-        if there.ndim != 2 or there.shape[1] != 2:
-            raise ReproError("the points do not fit", expected="(n, 2)", actual=there.shape)
+        given = np.asarray(points, np.float64)
+        if given.ndim != 2 or given.shape[1] != 2:
+            raise ReproError("the points do not fit", expected="(n, 2)", actual=given.shape)
         refuse(
-            "the points", "points are not finite", infinite(there), place=lambda i: f"{i}", expected="finite numbers"
+            "the points", "points are not finite", infinite(given), place=lambda i: f"{i}", expected="finite numbers"
         )
-        inside = (there >= self.lower) & (there <= self.lower + self.period)
+        inside = (given >= self.lower) & (given <= self.lower + self.period)
         if inside.all():
-            return there
-        moved = np.mod(there - self.lower, self.period) + self.lower
-        return np.where(inside, there, moved)  # those inside are not rounded
+            return given
+        moved = np.mod(given - self.lower, self.period) + self.lower
+        return np.where(inside, given, moved)  # those inside are not rounded
 
 
 def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the mesh") -> Triangulation:
@@ -119,8 +119,8 @@ def triangulation(vertices: ArrayLike, triangles: ArrayLike, where: str = "the m
         raise ReproError("the triangles do not fit", where=where, expected="whole numbers (t, 3)", actual=actual)
     endless, absent = infinite(points), np.any(outside(cells, len(points)), axis=1)
     refuse(where, "the mesh has vertices that are not finite", endless, place=_vertex, expected="finite numbers")
-    there = f"vertices 0 to {len(points) - 1}"
-    refuse(where, "the mesh has triangles with vertices that do not exist", absent, place=_triangle, expected=there)
+    numbers = f"vertices 0 to {len(points) - 1}"
+    refuse(where, "the mesh has triangles with vertices that do not exist", absent, place=_triangle, expected=numbers)
     cells = cells.astype(np.int32)
     corners = points[cells]
     areas = _signed(corners)

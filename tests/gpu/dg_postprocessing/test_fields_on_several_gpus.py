@@ -4,51 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from field_bench import field_benches
 from repro.bench.timing import Effort
-from repro.bench.trial import Bench
-from repro.bench.workspace import Workspace
-from repro.codegen.common import render_common
 from repro.codegen.compile import compile_module
-from repro.config.models import Timing
-from repro.devices.detect import find_gpus
-from repro.devices.open import open_devices
-from repro.problems.fields import generate_field
 from repro.sparse.built import Built
 from repro.studies.dg_postprocessing.filter_id import FilterId
 from repro.studies.dg_postprocessing.filters import FieldFilter
-from repro.studies.dg_postprocessing.operands import make_operands
 from repro.studies.dg_postprocessing.render import modules_of, render_key
 from repro.studies.dg_postprocessing.several import runnables
-from repro.studies.dg_postprocessing.study import STUDY
 from repro.tuning.choose import Choice
 
-GPUS = len(find_gpus())
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(GPUS < 2, reason="there are no two GPUs"),
-]
+pytestmark = pytest.mark.gpu
 
 EFFORT = Effort(5)
 EDGES, ELEMENT = "edges-t64-c0.5-b16", "element-t64-c0.5-b1"
 CHOICES = [Choice("event", "edges", EDGES), Choice("event", "paper/element", ELEMENT)]
-
-
-@pytest.fixture(scope="module")
-def gpus():
-    """All GPUs, up to eight."""
-    devices = open_devices(f"cuda:{','.join(map(str, range(min(GPUS, 8))))}")
-    yield devices
-    devices.close()
-
-
-@pytest.fixture(scope="module")
-def modules_folder(gpus, templates, tmp_path_factory):
-    """A folder of modules with the common one; the first GPU has taken its blocker from it."""
-    folder, target = tmp_path_factory.mktemp("modules"), gpus.first.target
-    manifest = folder / target.name / "common.json"
-    module = compile_module(render_common(templates, target), target, manifest)
-    gpus.first.use_common(gpus.first.load(manifest.parent / module.binary))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -67,38 +37,16 @@ def built(gpus, templates, tmp_path_factory):
 
 
 @pytest.fixture
-def make_bench(gpus, modules_folder):
-    """Open a bench on all GPUs for a field."""
-    benches = []
-
-    def make(triangles, variance, degree):
-        field = generate_field("delaunay", triangles=triangles, degree=degree, variance=variance)
-        object.__setattr__(field, "name", f"{variance}, P = {degree}")
-        few = {"launches": 20, "graph_launches": 5, "graph_replays": 5, "rounds": 2, "noise": 1e9}
-        benches.append(
-            Bench(
-                Workspace(gpus, make_operands(field, "double", 1), modules_folder, resident=16),
-                study=STUDY.name,
-                problem=field.name,
-                timing=Timing(**few, gpu_disturbed=1e9),
-                seed=1,
-                own=STUDY.columns,
-                environment="test",
-                driver="test",
-                code=str,
-            )
-        )
-        return benches[-1]
-
-    yield make
-    for bench in benches:
-        bench.release()
+def make_bench(modules_of_gpus):
+    """Open a bench on GPUs for a field."""
+    few = {"launches": 20, "graph_launches": 5, "graph_replays": 5, "rounds": 2, "noise": 1e9}
+    yield from field_benches(modules_of_gpus, **few, gpu_disturbed=1e9)
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3])
 @pytest.mark.parametrize("variance", ["low", "high"])
 def test_everything_is_right_over_all_gpus(gpus, built, make_bench, variance, degree):
-    bench = make_bench(2000, variance, degree)
+    bench = make_bench(gpus, 2000, degree, variance)
     for runnable in runnables(built(degree), CHOICES, len(gpus)):
         row = bench.try_once(runnable, "report", EFFORT)
         assert (row.status, row.message) == ("ok", None), row.name
@@ -107,7 +55,7 @@ def test_everything_is_right_over_all_gpus(gpus, built, make_bench, variance, de
 
 @pytest.mark.parametrize("variance", ["low", "high"])
 def test_two_share_a_larger_field(gpus, built, make_bench, variance):
-    bench = make_bench(60_000, variance, 1)
+    bench = make_bench(gpus, 60_000, 1, variance)
     one = bench.try_once(FieldFilter(built(1), FilterId.parse(EDGES)), "report", EFFORT)
     rows = [bench.try_once(runnable, "report", EFFORT) for runnable in runnables(built(1), CHOICES, len(gpus))]
     for row in (one, *rows):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from graph_bench import graph_bench
+from graph_bench import graph_benches
 from grown_graphs import around_limits, growing
 from repro.bench.timing import Effort
 from repro.codegen.compile import compile_module
+from repro.devices.several import Devices
 from repro.sparse.library import for_problem
 from repro.studies.dynamic_csr.products import ProductVariant
 from repro.studies.dynamic_csr.render import render_key
@@ -33,15 +34,7 @@ def product_modules(gpu, templates, tmp_path_factory):
 @pytest.fixture
 def make_graph_bench(gpu, gpu_module, gpu_modules):
     """Open a bench on the GPU for a growing matrix."""
-    benches = []
-
-    def make(problem, precision):
-        benches.append(graph_bench(gpu, gpu_modules, problem, precision))
-        return benches[-1]
-
-    yield make
-    for bench in benches:
-        bench.release()
+    yield from graph_benches(Devices([gpu]), gpu_modules)
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])

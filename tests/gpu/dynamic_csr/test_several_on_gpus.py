@@ -5,49 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graph_bench import OWN
+from graph_bench import OF_SEVERAL, graph_benches
 from grown_graphs import around_limits, growing
 from repro.bench.timing import Effort
-from repro.bench.trial import Bench
-from repro.bench.workspace import Workspace
-from repro.codegen.common import render_common
 from repro.codegen.compile import compile_module
-from repro.config.models import Timing
 from repro.devices.base import Copy
-from repro.devices.detect import find_gpus
-from repro.devices.open import open_devices
 from repro.sparse.built import Built
-from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.render import render_key
 from repro.studies.dynamic_csr.several import Several, runnables
 
-GPUS = len(find_gpus())
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(GPUS < 2, reason="there are no two GPUs"),
-]
+pytestmark = pytest.mark.gpu
 
 EFFORT = Effort(5, 5, 5)
-COLUMNS = {**OWN, "devices": int, "exchange": str, "steps": int}
 ROWS = 200_000
-
-
-@pytest.fixture(scope="module")
-def gpus():
-    """All GPUs, up to eight."""
-    devices = open_devices(f"cuda:{','.join(map(str, range(min(GPUS, 8))))}")
-    yield devices
-    devices.close()
-
-
-@pytest.fixture(scope="module")
-def modules_folder(gpus, templates, tmp_path_factory):
-    """A folder of modules with the common one; the first GPU has taken its blocker from it."""
-    folder, target = tmp_path_factory.mktemp("modules"), gpus.first.target
-    manifest = folder / target.name / "common.json"
-    module = compile_module(render_common(templates, target), target, manifest)
-    gpus.first.use_common(gpus.first.load(manifest.parent / module.binary))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -63,30 +33,10 @@ def built(gpus, templates, tmp_path_factory):
 
 
 @pytest.fixture
-def make_bench(gpus, modules_folder):
+def make_bench(gpus, modules_of_gpus):
     """Open a bench on all GPUs for a growing matrix."""
-    benches = []
-
-    def make(problem, precision):
-        few = {"launches": 20, "graph_launches": 5, "graph_replays": 5, "rounds": 2, "noise": 1e9}
-        benches.append(
-            Bench(
-                Workspace(gpus, make_operands(problem, precision, 1), modules_folder),
-                study="dynamic_csr",
-                problem=problem.name,
-                timing=Timing(**few, cpu_disturbed=1e9, gpu_disturbed=1e9),
-                seed=1,
-                own=COLUMNS,
-                environment="test",
-                driver="test",
-                code=str,
-            )
-        )
-        return benches[-1]
-
-    yield make
-    for bench in benches:
-        bench.release()
+    few = {"launches": 20, "graph_launches": 5}
+    yield from graph_benches(gpus, modules_of_gpus, OF_SEVERAL, resident=1, **few)
 
 
 def banded(rows):

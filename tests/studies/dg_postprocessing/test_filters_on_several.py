@@ -7,15 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from field_bench import field_benches
 from quick_timing import QUICK
 from repro.bench.runnable import IncorrectError
 from repro.bench.timing import Effort
-from repro.bench.trial import Bench
-from repro.bench.workspace import Workspace
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
-from repro.config.models import Timing
-from repro.devices.open import open_devices
 from repro.devices.opencl import OpenClDevice
 from repro.devices.several import Devices, numbers_of
 from repro.filtering.grids import grid_of_points
@@ -27,7 +24,6 @@ from repro.filtering.triangulation import evaluation_points, of_field
 from repro.problems.fields import generate_field
 from repro.sparse.built import Built
 from repro.studies.dg_postprocessing.filter_id import FilterId
-from repro.studies.dg_postprocessing.operands import make_operands
 from repro.studies.dg_postprocessing.paper import POINT_CELL, SEVERAL
 from repro.studies.dg_postprocessing.render import modules_of, render_key
 from repro.studies.dg_postprocessing.several import (
@@ -37,7 +33,6 @@ from repro.studies.dg_postprocessing.several import (
     OverDevices,
     runnables,
 )
-from repro.studies.dg_postprocessing.study import STUDY
 from repro.studies.dg_postprocessing.work import Work2D, of_triangles, operations
 from repro.tuning.choose import Choice
 from triangulations import graded, hexagonal, one_huge, structured
@@ -49,16 +44,6 @@ CHOICES = [
     Choice("event", "edges", str(EDGES)), Choice("graph", "edges", "edges-t64-c1-b4"),
     Choice("event", "paper/element", str(ELEMENT)), Choice("event", "point", "point-t16-c1-b1"),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def halves():
-    """The CPU as two devices."""
-    if OpenClDevice().n_s < 2:
-        pytest.skip("the CPU has one core and cannot be split")
-    devices = open_devices("opencl:0/2")
-    yield devices
-    devices.close()
 
 
 @pytest.fixture(scope="module")
@@ -79,29 +64,7 @@ def modules(tmp_path_factory, templates):
 @pytest.fixture
 def make_bench(modules_folder):
     """Open a bench on several devices for a field."""
-    benches = []
-
-    def make(devices, triangles=60, degree=1, variance="high"):
-        field = generate_field("delaunay", triangles=triangles, degree=degree, variance=variance)
-        object.__setattr__(field, "name", "field")
-        benches.append(
-            Bench(
-                Workspace(devices, make_operands(field, "double", 1), modules_folder, resident=8),
-                study=STUDY.name,
-                problem="field",
-                timing=Timing(**{**QUICK, "noise": 1e9, "cpu_budget": 0.01, "cpu_disturbed": 1e9}),
-                seed=1,
-                own=STUDY.columns,
-                environment="test",
-                driver="test",
-                code=str,
-            )
-        )
-        return benches[-1]
-
-    yield make
-    for bench in benches:
-        bench.release()
+    yield from field_benches(modules_folder, **{**QUICK, "cpu_budget": 0.01})
 
 
 def apart(count):

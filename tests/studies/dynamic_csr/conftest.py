@@ -2,9 +2,10 @@
 
 import pytest
 
-from graph_bench import graph_bench
+from graph_bench import graph_benches
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
+from repro.devices.several import Devices
 from repro.studies.dynamic_csr.render import render_key
 
 
@@ -21,12 +22,4 @@ def product_modules(tmp_path_factory, templates):
 @pytest.fixture
 def make_graph_bench(cpu_device, modules_folder):
     """Open a bench on the CPU for a growing matrix."""
-    benches = []
-
-    def make(problem, precision="double"):
-        benches.append(graph_bench(cpu_device, modules_folder, problem, precision))
-        return benches[-1]
-
-    yield make
-    for bench in benches:
-        bench.release()
+    yield from graph_benches(Devices([cpu_device]), modules_folder)

@@ -8,18 +8,14 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from graph_bench import OWN
+from graph_bench import OF_SEVERAL, graph_benches
 from grown_graphs import around_limits, growing
 from repro.bench.runnable import IncorrectError, Unsupported
 from repro.bench.store import Store
 from repro.bench.timing import Effort
-from repro.bench.trial import Bench
-from repro.bench.workspace import Workspace
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
-from repro.config.models import Timing
 from repro.devices.base import LaunchError
-from repro.devices.open import open_devices
 from repro.devices.opencl import OpenClDevice
 from repro.devices.several import Devices
 from repro.sparse.built import Built
@@ -31,19 +27,8 @@ from repro.studies.dynamic_csr.several import KIND, Several, runnables
 from repro.tuning.rounds import shuffled_rounds
 
 EFFORT = Effort(2, 2, 5)
-COLUMNS = {**OWN, "devices": int, "exchange": str, "steps": int}
 #: What runs on a CPU: without peers and NCCL.
 HERE = ("none", "copies", "overlapped")
-
-
-@pytest.fixture(scope="module")
-def halves():
-    """The CPU as two devices."""
-    if OpenClDevice().n_s < 2:
-        pytest.skip("the CPU has one core and cannot be split")
-    devices = open_devices("opencl:0/2")
-    yield devices
-    devices.close()
 
 
 @pytest.fixture(scope="module")
@@ -66,28 +51,7 @@ def modules(tmp_path_factory, templates):
 @pytest.fixture
 def make_bench(halves, modules_folder):
     """Open a bench on both halves for a growing matrix."""
-    benches = []
-
-    def make(problem, precision="double", devices=None):
-        few = {"launches": 10, "graph_launches": 2, "graph_replays": 5, "cpu_budget": 0.01, "rounds": 2, "noise": 1e9}
-        benches.append(
-            Bench(
-                Workspace(devices or halves, make_operands(problem, precision, 1), modules_folder),
-                study="dynamic_csr",
-                problem=problem.name,
-                timing=Timing(**few, cpu_disturbed=1e9, gpu_disturbed=1e9),
-                seed=1,
-                own=COLUMNS,
-                environment="test",
-                driver="test",
-                code=str,
-            )
-        )
-        return benches[-1]
-
-    yield make
-    for bench in benches:
-        bench.release()
+    yield from graph_benches(halves, modules_folder, OF_SEVERAL, resident=1)
 
 
 def square(lengths, added=60, **keys):

@@ -84,7 +84,7 @@ def _render_vector(templates: Path, degree: int, width: int, target: Target, com
         numbers=NUMBERS,
         points=full_width(degree),
         # the first step of a sum over so many threads: the largest power of two below
-        halves=lambda threads: 1 << ((threads - 1).bit_length() - 1) if threads > 1 else 0,
+        first_step=lambda threads: 1 << ((threads - 1).bit_length() - 1) if threads > 1 else 0,
     )
 
 
