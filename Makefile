@@ -26,7 +26,7 @@ all: $(VENV)/installed-run  ## Run the campaign of config/config.yaml: snakemake
 	$(RUN) snakemake --cores $(N) all $(ARGS)
 
 test: $(VENV)/installed-dev  ## Run the tests with coverage.
-	$(RUN) pytest -n $(N) --dist loadgroup --cov --cov-report=term $(ARGS)
+	$(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder --cov --cov-report=term $(ARGS)
 
 lint: $(VENV)/installed-dev  ## Check style, types, layers and the workflow.
 	$(RUN) ruff check

@@ -33,6 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("mirror"):
                 item.add_marker(skip)
+    # a file is dealt to one process (--dist loadfile): the longest first, so that none works alone at the end
+    items.sort(key=lambda item: item.get_closest_marker("workflow") is None)
 
 
 @pytest.fixture

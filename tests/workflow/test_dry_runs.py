@@ -12,7 +12,7 @@ from checkouts import REPOSITORY, Checkout, count_compile
 
 from repro.config import load
 
-pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("dry-runs")]
+pytestmark = pytest.mark.workflow
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from checkouts import QUICK, REPOSITORY, Checkout
 
-pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("own")]
+pytestmark = pytest.mark.workflow
 
 N = 40
 HERMITIAN = "\n".join(

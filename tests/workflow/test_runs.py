@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from checkouts import QUICK, Checkout, count_compile, wait_for_rows
 
-pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("runs")]
+pytestmark = pytest.mark.workflow
 
 ARTIFACTS = ["table-1", "table-7", "figure-3"]
 OCTAHEDRON = """ply

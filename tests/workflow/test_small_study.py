@@ -16,7 +16,7 @@ import pytest
 import yaml
 from checkouts import QUICK, REPOSITORY, Checkout, wait_for_rows
 
-pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("small")]
+pytestmark = pytest.mark.workflow
 
 FOLDER = REPOSITORY / "tests/small_study"
 RAW = "raw/small/small/5pt_const/double"
