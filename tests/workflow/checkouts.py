@@ -76,10 +76,13 @@ class Checkout:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment in which the rules find the copy of `repro`, and no GPU and no mirror but their own."""
+        """The environment in which the rules find the copy of `repro`, and no GPU and no mirror but their own.
+
+        What one process has compiled of the copy the next ones read, whatever holds for the repository itself.
+        """
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        hidden = {name: value for name, value in os.environ.items() if name != "REPRO_MIRROR"}
-        return hidden | {
+        kept = {name: os.environ[name] for name in os.environ.keys() - {"REPRO_MIRROR", "PYTHONDONTWRITEBYTECODE"}}
+        return kept | {
             "PATH": path,
             "PYTHONPATH": str(self.folder / "src"),
             "CUDA_VISIBLE_DEVICES": "-1",

@@ -5,14 +5,22 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 
 import pytest
 import yaml
-from checkouts import REPOSITORY, Checkout, count_compile
+from checkouts import REPOSITORY, Checkout, Said, count_compile
 
 from repro.config import load
 
 pytestmark = pytest.mark.workflow
+
+
+@pytest.fixture(scope="module")
+def planned(checkout: Checkout) -> Callable[..., Said]:
+    """Dry runs of all that a configuration asks for, each made once."""
+    return cache(lambda *words: checkout.snakemake("--dry-run", "all", *words))
 
 
 @pytest.mark.parametrize(
@@ -31,10 +39,10 @@ def test_every_job_is_planned(
     graphs: int,
     poisson: int,
     fields: int,
-    checkout: Checkout,
+    planned: Callable[..., Said],
 ) -> None:
     """The first study runs in both precisions, the second, on scalar problems, and the others in double precision."""
-    said = checkout.snakemake("--dry-run", "all", *words)
+    said = planned(*words)
     assert said.code == 0, said.text
     jobs = said.jobs
     assert jobs["problem"] == problems + scalar + graphs + poisson + fields
@@ -85,8 +93,8 @@ def test_a_set_that_a_query_has_still_to_make_is_one_message(checkout: Checkout)
     assert "Traceback" not in said.text
 
 
-def test_the_paper_names_its_thirteen_problems(checkout: Checkout) -> None:
-    said = checkout.snakemake("--dry-run", "all", "--configfile", "config/paper.yaml")
+def test_the_paper_names_its_thirteen_problems(planned: Callable[..., Said]) -> None:
+    said = planned("--configfile", "config/paper.yaml")
     for name in ("mhd1280b", "mono_500Hz", "surfaces/buddha", "fem/NX_MotorH67k"):
         assert f"Building {name}\n" in said.text
 
@@ -111,8 +119,8 @@ def test_a_replay_makes_every_artifact_again_where_only_some_formats_are_kept(ch
     assert said.jobs["report"] == 1
 
 
-def test_the_profile_is_loaded_by_itself(checkout: Checkout) -> None:
-    said = checkout.snakemake("--dry-run")
+def test_the_profile_is_loaded_by_itself(planned: Callable[..., Said]) -> None:
+    said = planned()
     assert "profile profiles/default" in said.text
     assert "unlock" not in said.text
 
