@@ -64,6 +64,13 @@ def templates() -> Path:
 
 
 @pytest.fixture(scope="session")
+def built_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of modules that all processes of a run share: what one of them has compiled the others take."""
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "built"
+
+
+@pytest.fixture(scope="session")
 def modules_folder(tmp_path_factory: pytest.TempPathFactory, templates: Path) -> Path:
     """A folder of modules with the common one, compiled for the CPU once."""
     folder = tmp_path_factory.mktemp("modules")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -70,12 +71,13 @@ def compile_kernels(source: str, folder: Path) -> Program:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
     if not path.exists():
-        path.with_suffix(".cpp").write_text(text)
         # a kernel may be called as a function of the C library is: its own comes first
         flags = ["-O1", "-std=c++17", "-w", "-shared", "-fPIC", "-Wl,-Bsymbolic"]
-        command = ["g++", *flags, "-o", path, path.with_suffix(".cpp")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        part = path.with_suffix(f".{os.getpid()}")  # another process may compile the same
+        command = ["g++", *flags, "-o", part, "-x", "c++", "-"]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[:3000]
+        part.replace(path)
     return Program(ctypes.CDLL(str(path)))
 
 

@@ -18,8 +18,8 @@ meshes = pytest.mark.parametrize("name", ["sheared", "delaunay"])
 
 
 @pytest.fixture(scope="module")
-def load(cpu_device, templates, tmp_path_factory):
-    return siac_loader(cpu_device, templates, tmp_path_factory.mktemp("accuracy"))
+def load(cpu_device, templates, built_folder):
+    return siac_loader(cpu_device, templates, built_folder / "siac")
 
 
 @pytest.fixture

@@ -1,38 +1,29 @@
 """The text of the filter's kernels that a GPU runs, with its warps, on the CPU: against the rows in NumPy."""
 
 from contextlib import ExitStack
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
+from emulated_cuda import EmulatedCuda, needs_compiler
 from repro.filtering.direct import PerPoint, Points, Stencil
 from repro.filtering.per_element import PerElement, PerElementAtomic
 from repro.filtering.reference import contour_rows
-from repro.filtering.render import render_siac
 from repro.filtering.rows import Rows
 from repro.filtering.sorted import Sorted
 from repro.galerkin.basis import evaluate
 from repro.sparse.launches import Launches
+from siac_on_devices import siac_loader
 from triangulations import hexagonal
 
 DEGREE, FIELDS = 2, 29
-TEMPLATES = Path(__file__).parents[2] / "kernels"
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.0, 0.5], [0.5, 0.0]])
 
 
 @pytest.fixture(scope="module")
-def load(tmp_path_factory):
+def load(templates, built_folder):
     """Modules by their names, compiled at first use."""
-    device, programs, folder = EmulatedCuda(), {}, tmp_path_factory.mktemp("modules")
-
-    def program(module):
-        if module not in programs:
-            programs[module] = compile_kernels(render_siac(TEMPLATES, module, device.target, "tests"), folder)
-        return programs[module]
-
-    return program
+    return siac_loader(EmulatedCuda(), templates, built_folder / "siac")
 
 
 @pytest.fixture(scope="module")

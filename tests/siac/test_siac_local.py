@@ -1,5 +1,7 @@
 """The filter with an h of each point, on the CPU by OpenCL, and CUDA's text in an emulator, against rows by NumPy."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -20,12 +22,20 @@ def any_device(request):
 
 
 @pytest.fixture(scope="module")
-def load(any_device, templates, tmp_path_factory):
-    return siac_loader(any_device, templates, tmp_path_factory.mktemp("local"))
+def load(any_device, templates, built_folder):
+    return siac_loader(any_device, templates, built_folder / "siac")
 
 
 def anywhere(count, seed=0):
     return np.random.default_rng(seed).uniform(-0.5, 1.5, (count, 2))
+
+
+@cache  # seconds, on each device
+def rows_of(name, degree):
+    """Return the rows by contours and by clipping, of an h of each point."""
+    mesh, points = MESHES[name], anywhere(30)
+    scales = at_points(mesh, points)
+    return [made(mesh, points, degree, scale=scales) for made in (contour_rows, clipped_rows)]
 
 
 @degrees
@@ -34,8 +44,8 @@ def test_local_scales_give_what_numpy_gives(any_device, load, degree, name):
     mesh, points = MESHES[name], anywhere(30)
     scales, modes = at_points(mesh, points), random_modes(mesh, degree)
     result, count = filtered_locally(any_device, load, mesh, points, degree, modes, scales)
-    bound = bound_of(rows := contour_rows(mesh, points, degree, scale=scales), modes, mesh, degree)
-    for expected in (rows, clipped_rows(mesh, points, degree, scale=scales)):
+    bound = bound_of(rows_of(name, degree)[0], modes, mesh, degree)
+    for expected in rows_of(name, degree):
         assert (np.abs(result - expected @ modes.ravel()) <= bound).all()
     # a square is met by the box around a triangle where the triangle itself may miss it
     met = count_work(mesh, points, degree, scales).pairs.sum()

@@ -1,6 +1,7 @@
 """Every way to filter, on the CPU by OpenCL, and CUDA's text in an emulator, against rows computed by NumPy."""
 
 from contextlib import ExitStack
+from functools import cache
 
 import numpy as np
 import pytest
@@ -45,12 +46,17 @@ def any_device(request):
 
 
 @pytest.fixture(scope="module")
-def load(any_device, templates, tmp_path_factory):
-    return siac_loader(any_device, templates, tmp_path_factory.mktemp("siac"))
+def load(any_device, templates, built_folder):
+    return siac_loader(any_device, templates, built_folder / "siac")
 
 
 def anywhere(count, seed=0):
     return np.random.default_rng(seed).uniform(-0.5, 1.5, (count, 2))
+
+
+@cache  # up to a second, for each way on each device
+def rows_of(name, degree, count):
+    return contour_rows(MESHES[name], anywhere(count), degree)
 
 
 @degrees
@@ -58,7 +64,7 @@ def anywhere(count, seed=0):
 @pytest.mark.parametrize("name", MESHES)
 def test_a_field_is_filtered_as_by_numpy(any_device, load, way, degree, name):
     mesh, points = MESHES[name], anywhere(40)
-    rows, modes = contour_rows(mesh, points, degree), random_modes(mesh, degree)
+    rows, modes = rows_of(name, degree, len(points)), random_modes(mesh, degree)
     result = filtered(any_device, load, way, mesh, points, degree, modes)
     assert (np.abs(result - rows @ modes.ravel()) <= bound_of(rows, modes, mesh, degree)).all()
 
@@ -67,7 +73,7 @@ def test_a_field_is_filtered_as_by_numpy(any_device, load, way, degree, name):
 @pytest.mark.parametrize("name", MESHES)
 def test_the_matrix_is_that_of_numpy(any_device, load, degree, name):
     mesh, points = MESHES[name], anywhere(40)
-    rows, modes = contour_rows(mesh, points, degree), random_modes(mesh, degree, 7)
+    rows, modes = rows_of(name, degree, len(points)), random_modes(mesh, degree, 7)
     matrix, products = matrix_and_products(any_device, load, mesh, points, degree, modes)
     assert abs(matrix - rows).max() <= 1e-12
     difference = np.abs(products - rows @ modes.reshape(-1, 7))
@@ -97,7 +103,7 @@ def constant_modes(degree, basis):
 def test_cells_of_any_size_find_the_same(any_device, load, way, cell):
     mesh, points = MESHES["delaunay"], anywhere(30)
     modes = random_modes(mesh, 2)
-    rows = contour_rows(mesh, points, 2)
+    rows = rows_of("delaunay", 2, len(points))
     result = filtered(any_device, load, way, mesh, points, 2, modes, cell=cell)
     assert (np.abs(result - rows @ modes.ravel()) <= bound_of(rows, modes, mesh, 2)).all()
 

@@ -26,8 +26,8 @@ def any_device(request):
 
 
 @pytest.fixture(scope="module")
-def load(any_device, templates, tmp_path_factory):
-    return siac_loader(any_device, templates, tmp_path_factory.mktemp("siac"))
+def load(any_device, templates, built_folder):
+    return siac_loader(any_device, templates, built_folder / "siac")
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from sparse_modules import loader
 
 
 @pytest.fixture(scope="session")
-def loaders(tmp_path_factory) -> tuple[Path, dict[str, Callable[[str], Program]]]:
+def loaders(built_folder) -> tuple[Path, dict[str, Callable[[str], Program]]]:
     """A folder of modules, and what loads them, by target: a file of tests may have another device."""
-    return tmp_path_factory.mktemp("dynamic"), {}
+    return built_folder / "sparse", {}
 
 
 @pytest.fixture

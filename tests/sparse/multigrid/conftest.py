@@ -15,9 +15,9 @@ from sparse_modules import by_precision, loader
 
 
 @pytest.fixture(scope="session")
-def load(tmp_path_factory, templates, device) -> Callable[[str], Callable[[str], Program]]:
+def load(built_folder, templates, device) -> Callable[[str], Callable[[str], Program]]:
     """Give what loads the modules of a precision, each compiled at first use."""
-    return by_precision(loader(device, templates, tmp_path_factory.mktemp("multigrid")))
+    return by_precision(loader(device, templates, built_folder / "sparse"))
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from repro.sparse.solvers.render import render_solver
 
 
 @pytest.fixture(scope="session")
-def solver_modules(tmp_path_factory: pytest.TempPathFactory, templates: Path) -> tuple[Path, dict[str, Module]]:
+def solver_modules(built_folder: Path, templates: Path) -> tuple[Path, dict[str, Module]]:
     """The module of each precision, compiled for the CPU once, and the folder of the manifests."""
-    folder = tmp_path_factory.mktemp("modules")
+    folder = built_folder / "solvers"
 
     def build(precision: str) -> Module:
         return compile_module(render_solver(templates, "bicgstab", precision, CPU), CPU, folder / f"{precision}.json")

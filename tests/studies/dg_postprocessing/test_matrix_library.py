@@ -31,8 +31,8 @@ def operands():
 
 
 @pytest.fixture(scope="module")
-def load(templates, tmp_path_factory):
-    return siac_loader(EmulatedCuda(), templates, tmp_path_factory.mktemp("library"))
+def load(templates, built_folder):
+    return siac_loader(EmulatedCuda(), templates, built_folder / "siac")
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from repro.studies.dynamic_csr.render import render_key
 
 
 @pytest.fixture(scope="session")
-def product_modules(tmp_path_factory, templates):
+def product_modules(built_folder, templates):
     """The module of products of each precision, and the folder of both."""
-    folder = tmp_path_factory.mktemp("products")
+    folder = built_folder / "products"
     return {
         precision: compile_module(render_key(templates, f"{precision}/product", CPU), CPU, folder / f"{precision}.json")
         for precision in ("single", "double")

@@ -17,9 +17,9 @@ from repro.studies.dynamic_csr.render import render_key
 
 
 @pytest.fixture(scope="session")
-def rivals_built(tmp_path_factory: pytest.TempPathFactory, templates: Path) -> dict[str, dict[str, Built]]:
+def rivals_built(built_folder: Path, templates: Path) -> dict[str, dict[str, Built]]:
     """The modules of other formats by precision and name."""
-    folder = tmp_path_factory.mktemp("rivals")
+    folder = built_folder / "rivals"
 
     def build(precision: str, name: str) -> Built:
         manifest = folder / precision / f"{name}.json"
