@@ -49,11 +49,14 @@ def test_every_layout_and_schedule_kind_is_right(tmp_path, templates, make_bench
 def test_every_kernel_of_ours_is_right(tmp_path, templates, make_bench, small_problem, entry, precision):
     """Every layout with every number of threads to a row and entries in flight, also with rows in another order.
 
-    The problem has a row that is long enough to be a block's own in clustered layouts.
+    A layout is in one precision with one entry and in the other with the next: building its kernels takes seconds. The
+    problem has a row that is long enough to be a block's own in clustered layouts.
     """
     bench = make_bench(small_problem(entry, n=300), precision)
     found = []
-    for layout in extended_layouts(entries()[entry].size):
+    layouts = sorted(extended_layouts(entries()[entry].size), key=lambda layout: layout.vector)
+    turn = sorted(entries()).index(entry) + (precision == "double")
+    for layout in layouts[turn % 2 :: 2]:
         shapes = {(s.width, s.unroll, s.kind): s for s in extended_space(CPU, layout) if s.unroll != 4 or s.width == 4}
         dynamic = Schedule("dynamic", 32, 2, width=max(s.width for s in shapes.values()), unroll=2)
         of_layout = variants(tmp_path, templates, entry, precision, layout, [*shapes.values(), dynamic])
