@@ -16,6 +16,7 @@ from checkouts import QUICK, Checkout, count_compile, wait_for_rows
 
 pytestmark = pytest.mark.workflow
 
+PROBLEMS = ["tiny/dirac", "tiny/elasticity"]
 ARTIFACTS = ["table-1", "table-7", "figure-3"]
 OCTAHEDRON = """ply
 format ascii 1.0
@@ -45,11 +46,11 @@ end_header
 
 @pytest.fixture(scope="module")
 def config(checkout: Checkout) -> str:
-    """A complete campaign on one small problem an entry; its configuration."""
-    config = checkout.configure("tiny", {"problems": "tiny", "artifacts": ARTIFACTS})
+    """A complete campaign on two small problems of different entries; its configuration."""
+    config = checkout.configure("tiny", {"problems": PROBLEMS, "artifacts": ARTIFACTS})
     said = checkout.snakemake("all", "--configfile", config)
     assert said.code == 0, said.text
-    assert said.jobs["measure_compound_spmv"] == said.jobs["problem"] == 4
+    assert said.jobs["measure_compound_spmv"] == said.jobs["problem"] == len(PROBLEMS)
     assert "report   results/tiny/report.html" in said.text
     assert "tables   results/tiny/tables" in said.text
     assert "figures  figures/tiny" in said.text
@@ -100,7 +101,7 @@ def test_an_edited_template_is_compiled_and_measured_again(checkout: Checkout, c
     finally:
         template.write_bytes(kept)
         os.utime(template, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert count_compile(jobs) == jobs["measure_compound_spmv"] == 4
+    assert count_compile(jobs) == jobs["measure_compound_spmv"] == len(PROBLEMS)
     assert "problem" not in jobs
 
 
@@ -114,7 +115,7 @@ def test_a_plan_that_is_only_looked_at_changes_nothing(checkout: Checkout, confi
     before = everything()
     said = checkout.snakemake("--dry-run", "all", "--configfile", config, "--config", "seed=7")
     assert "seed differs: 1 → 7" in said.text
-    assert said.jobs["problem"] == said.jobs["measure_compound_spmv"] == 4
+    assert said.jobs["problem"] == said.jobs["measure_compound_spmv"] == len(PROBLEMS)
     assert everything() == before
     assert checkout.snakemake("all", "--configfile", config).nothing_to_do
 
@@ -129,7 +130,7 @@ def test_an_edit_of_our_own_code_measures_again(checkout: Checkout, config: str)
             jobs = checkout.snakemake("--dry-run", "all", "--configfile", config).jobs
         finally:
             path.write_bytes(kept)
-        assert jobs["measure_compound_spmv"] == 4, source
+        assert jobs["measure_compound_spmv"] == len(PROBLEMS), source
     assert checkout.snakemake("--dry-run", "all", "--configfile", config).nothing_to_do
 
 
@@ -138,7 +139,7 @@ def test_compiler_flags_of_the_environment_compile_again(
 ) -> None:
     monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-mad-enable")
     jobs = checkout.snakemake("--dry-run", "all", "--configfile", config).jobs
-    assert count_compile(jobs) == jobs["measure_compound_spmv"] == 4
+    assert count_compile(jobs) == jobs["measure_compound_spmv"] == len(PROBLEMS)
 
 
 def test_after_a_clean_what_is_made_again_is_what_was_there(checkout: Checkout, config: str) -> None:
@@ -148,7 +149,7 @@ def test_after_a_clean_what_is_made_again_is_what_was_there(checkout: Checkout, 
     for folder in (".snakemake", "modules", "logs"):
         shutil.rmtree(checkout.folder / folder)
     jobs = checkout.snakemake("--dry-run", "all", "--configfile", config, "--config", "seed=7").jobs
-    assert jobs["problem"] == jobs["measure_compound_spmv"] == 4
+    assert jobs["problem"] == jobs["measure_compound_spmv"] == len(PROBLEMS)
     said = checkout.snakemake("all", "--configfile", config)
     assert said.code == 0, said.text
     assert "problem" not in said.jobs
@@ -185,19 +186,19 @@ def test_a_second_run_in_the_folder_is_refused(checkout: Checkout, config: str) 
 
 
 def test_other_timing_compiles_and_builds_nothing(checkout: Checkout) -> None:
-    config = checkout.configure("tiny", {"problems": "tiny", "artifacts": ARTIFACTS, "timing": QUICK | {"rounds": 3}})
+    config = checkout.configure("tiny", {"problems": PROBLEMS, "artifacts": ARTIFACTS, "timing": QUICK | {"rounds": 3}})
     jobs = checkout.snakemake("--dry-run", "all", "--configfile", config).jobs
-    assert jobs["measure_compound_spmv"] == 4
+    assert jobs["measure_compound_spmv"] == len(PROBLEMS)
     assert not {"compile_common", "problem"} & set(jobs)
     assert count_compile(jobs) == 0
-    checkout.configure("tiny", {"problems": "tiny", "artifacts": ARTIFACTS})
+    checkout.configure("tiny", {"problems": PROBLEMS, "artifacts": ARTIFACTS})
 
 
 def test_one_more_artifact_is_all_that_is_made(checkout: Checkout) -> None:
-    config = checkout.configure("tiny", {"problems": "tiny", "artifacts": [*ARTIFACTS, "figure-4"]})
+    config = checkout.configure("tiny", {"problems": PROBLEMS, "artifacts": [*ARTIFACTS, "figure-4"]})
     jobs = checkout.snakemake("--dry-run", "all", "--configfile", config).jobs
     assert jobs == {"figures_compound_spmv": 1, "report": 1, "check": 1, "all": 1, "total": 4}
-    checkout.configure("tiny", {"problems": "tiny", "artifacts": ARTIFACTS})
+    checkout.configure("tiny", {"problems": PROBLEMS, "artifacts": ARTIFACTS})
 
 
 def test_a_replay_makes_the_same_from_the_raw_results_alone(checkout: Checkout, config: str) -> None:
