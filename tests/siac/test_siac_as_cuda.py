@@ -9,7 +9,8 @@ from emulated_cuda import EmulatedCuda, needs_compiler
 from repro.filtering.direct import PerPoint, Points, Stencil
 from repro.filtering.per_element import PerElement, PerElementAtomic
 from repro.filtering.reference import contour_rows
-from repro.filtering.rows import Rows
+from repro.filtering.render import FIELDS as FIELD_COUNTS
+from repro.filtering.rows import SHARES, Rows
 from repro.filtering.sorted import Sorted
 from repro.galerkin.basis import evaluate
 from repro.sparse.launches import Launches
@@ -61,3 +62,22 @@ def test_values_are_those_of_the_rows(load, case, way, derivative):
             made.bind(launches.upload(there), result, fields)()
             values = launches.download(result, wanted.size, np.float64).reshape(wanted.shape)
             np.testing.assert_allclose(values, wanted, atol=1e-12 * np.abs(wanted).max())
+
+
+@needs_compiler
+@pytest.mark.parametrize("fields", FIELD_COUNTS)
+def test_warps_that_share_tiles_make_the_product_of_one_warp(load, case, fields):
+    mesh, points, _, modes, _ = case
+    with ExitStack() as held:
+        launches = Launches(EmulatedCuda(), load, held)
+        rows = Rows(launches, Stencil(mesh, DEGREE, mesh.longest), Points(launches, Sorted(mesh, points)), threads=32)
+        matrix = rows.make(rows.count(), held)
+        assert matrix.size.columns > 128 * matrix.size.tiles  # of 32 columns at the least, each share
+        modes = launches.upload(np.ascontiguousarray(modes[..., :fields]))
+        products = []
+        for shares in SHARES:
+            result = launches.upload(np.full((len(points), fields), np.nan))
+            matrix.bind(modes, result, fields, shares)()
+            products.append(launches.download(result, len(points) * fields, np.float64))
+        for product in products[1:]:
+            np.testing.assert_allclose(product, products[0], rtol=0, atol=1e-13 * np.abs(products[0]).max())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from repro.filtering.reference import clipped_rows, contour_rows
+from repro.filtering.rows import Size
 from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin.basis import BASES, exponents, mode_count
 from triangulations import exact_modes, graded, hexagonal, one_huge, project, sliver, structured
@@ -254,3 +255,18 @@ def test_the_basis_of_the_modes_does_not_matter(rows, basis):
         for name in ("dubiner", basis)
     ]
     np.testing.assert_allclose(*filtered, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("columns", "tiles", "warps", "shares"),
+    [
+        (1000, 1, 100, 8),
+        (200, 1, 100, 2),
+        (30, 1, 100, 1),
+        (512_000, 1000, 1000, 1),
+        (512_000, 1000, 1001, 2),
+        (0, 0, 100, 1),
+    ],
+)
+def test_columns_are_dealt_where_there_are_fewer_tiles_than_warps(columns, tiles, warps, shares):
+    assert Size(points=16 * tiles, pairs=9 * columns, modes=3, columns=columns, tiles=tiles).shares(warps) == shares

@@ -14,12 +14,15 @@ from repro.devices.base import Argument, Buffer
 from repro.filtering.direct import BLOCKS, Cells, Points, Stencil
 from repro.filtering.render import FIELDS, TILE_ROWS
 from repro.galerkin.basis import mode_count
-from repro.sparse.kernels import Kernels, in_order
+from repro.sparse.kernels import N_T, Kernels, in_order
 from repro.sparse.launches import Launches
 
 Floats = NDArray[np.float64]
 #: Bytes of a column of a tile, of each of an entry's values, and of a tile.
 COLUMN_BYTES, VALUE_BYTES, TILE_BYTES = 6, 8, 20
+#: Into how many shares, of how many columns at the least, a product deals the columns of a tile among warps.
+SHARES, SHARE_COLUMNS = (1, 2, 4, 8), 64
+WARP = 32
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,12 @@ class Size:
     def nbytes(self) -> int:
         """Bytes on a device."""
         return VALUE_BYTES * self.modes * self.pairs + COLUMN_BYTES * self.columns + TILE_BYTES * (self.tiles + 1)
+
+    def shares(self, warps: int) -> int:
+        """Return into how many shares a tile's columns are dealt: so that all warps have one, where these are not tiny."""
+        most = max(1, self.columns // (SHARE_COLUMNS * max(self.tiles, 1)))
+        usable = [shares for shares in SHARES if shares <= most]
+        return next((shares for shares in usable if shares * self.tiles >= warps), usable[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +222,7 @@ class FilterMatrix:
     launches: Launches
     degree: int
 
-    def bind(self, modes: Buffer, result: Buffer, fields: int = 1) -> Callable[[], None]:
+    def bind(self, modes: Buffer, result: Buffer, fields: int = 1, shares: int | None = None) -> Callable[[], None]:
         """Return what queues a product.
 
         Parameters
@@ -224,16 +233,20 @@ class FilterMatrix:
             float64 `(n, fields)`, in the points' order.
         fields
             How many there are; as many at a time as one of `FIELDS` is.
+        shares
+            One of `SHARES`, of a tile's columns, a warp each; None: as the size and the device suggest. On the CPU,
+            where a thread has a tile, nothing is dealt.
         """
         device = self.launches.device
         kernels = Kernels(device, self.launches.load(f"apply-p{self.degree}"))
         blocks = device.n_s * BLOCKS[device.backend]
+        shares = shares or self.size.shares(blocks * N_T[device.backend] // WARP)
         runs: list[Callable[[], None]] = []
         done = 0
         while done < fields:
             at_once = max(number for number in FIELDS if number <= fields - done)
             arguments: list[Argument] = [
-                np.int32(self.size.tiles), self.row_starts, self.column_starts, self.entry_starts,
+                np.int32(self.size.tiles), np.int32(shares), self.row_starts, self.column_starts, self.entry_starts,
                 np.int64(self.size.pairs), self.columns, self.masks, self.values, self.order,
                 np.int32(fields), np.int32(done), modes, result,
             ]  # fmt: skip
