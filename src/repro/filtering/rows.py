@@ -51,7 +51,7 @@ class Size:
         return VALUE_BYTES * self.modes * self.pairs + COLUMN_BYTES * self.columns + TILE_BYTES * (self.tiles + 1)
 
     def shares(self, warps: int) -> int:
-        """Return into how many shares a tile's columns are dealt: so that all warps have one, where these are not tiny."""
+        """Return into how many shares a tile's columns are dealt: all warps have one, where shares are not tiny."""
         most = max(1, self.columns // (SHARE_COLUMNS * max(self.tiles, 1)))
         usable = [shares for shares in SHARES if shares <= most]
         return next((shares for shares in usable if shares * self.tiles >= warps), usable[-1])
