@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from matplotlib import style as mpl_style
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from repro.artifacts.document import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 # inches: one column and the text width of a two-column paper
 COLUMN = 3.45
@@ -87,6 +89,13 @@ def rows_axis(axes: Axes, names: Sequence[str], *, missing: Sequence[str | None]
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     say_missing(axes, missing)
+
+
+def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
+    """Label a logarithmic axis at some numbers of each decade, without exponents, and nowhere between."""
+    axis.set_major_locator(LogLocator(10, steps))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def say_missing(axes: Axes, missing: Sequence[str | None]) -> None:

@@ -96,7 +96,7 @@ def _draw(
             axes.axvline(cache / MEGA, color=style.GREY, linewidth=0.8, linestyle=(0, (4, 2)))
         axes.set_title(f"{precision} precision")
         axes.set_xlabel("matrix as CSR-AoS [MB]")
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+        style.log_ticks(axes.xaxis)
         axes.grid()
     panels[0].set_ylabel("fraction of the streaming floor")
     panels[0].set_ylim(bottom=0)

@@ -36,7 +36,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         marks=(default, fastest, coo) if on_gpu else (fastest,),
         title=f"{campaign.column}, {precision} precision",
         unit="GFLOPS: 2 × non-zeros / time",
-        printed="{:.0f}",
+        printed="{:.3g}",
         stars=True,
         reference={gpu: float(value) for gpu, value in best.items()} if on_gpu else {},
     )

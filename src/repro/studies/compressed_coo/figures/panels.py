@@ -195,6 +195,6 @@ def _draw_row(axes: Axes, panel: Panel, at: int, row: Row, shown: Sequence[int])
         axes.annotate(
             panel.printed.format(numbers[0]) + "*" * row.mostly_launch, (1, at),
             xycoords=axes.get_yaxis_transform(), xytext=(3, 0), textcoords="offset points", va="center", fontsize=6,
-            color=panel.bars[there[0]].colour, fontweight="bold" if row.label in (MEDIAN, LARGE_MEDIAN) else "normal",
+            color=style.DARK, fontweight="bold" if row.label in (MEDIAN, LARGE_MEDIAN) else "normal",
             annotation_clip=False,
         )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import NullLocator
 
 from repro.artifacts import style
 from repro.studies.dg_postprocessing.filter_times import FAMILIES, Filtering
@@ -81,9 +81,7 @@ def over_triangles(
     axes.xaxis.set_minor_locator(NullLocator())
     if log:
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.yaxis.set_minor_locator(NullLocator())
+        style.log_ticks(axes.yaxis)
     else:
         axes.set_ylim(bottom=0)
     axes.grid(axis="both")

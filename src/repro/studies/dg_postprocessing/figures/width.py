@@ -11,7 +11,6 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from repro.artifacts import style
 from repro.artifacts.data import Campaign
@@ -109,9 +108,7 @@ def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
         widths_axis(axes, widths)
         axes.set_xlim(-0.5, len(widths) - 0.5)
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.yaxis.set_minor_locator(NullLocator())
+        style.log_ticks(axes.yaxis)
         axes.set_ylabel("ns a region")
         axes.grid(axis="y")
     bar = drawn.colorbar(ScalarMappable(norm, colours), ax=panels, label="regions of a block")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from repro.artifacts import style
 from repro.artifacts.cells import count
@@ -71,9 +70,7 @@ def draw(trades: Sequence[Trade], missing: Sequence[tuple[Line, str]], mark: str
             axes.plot([gain], [at], **_look(colour))
         _beside(axes, trade.in_words, at)
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    style.log_ticks(axes.xaxis)
     low, high = axes.get_xlim()
     axes.set_xlim(min(low, 0.9), max(high, 1.1))
     axes.axvline(1, color=style.GREY, linewidth=0.7, zorder=1)

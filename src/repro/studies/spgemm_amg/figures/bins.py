@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from repro.artifacts import style
 from repro.artifacts.data import Campaign
@@ -77,9 +77,7 @@ def draw(items: Sequence[BinTimes]) -> Canvas:
     by_bin.set_yscale("log")
     low, high = by_bin.get_ylim()
     by_bin.set_ylim(min(low, 0.5), max(high, 2.0))
-    by_bin.yaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
-    by_bin.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    by_bin.yaxis.set_minor_locator(NullLocator())
+    style.log_ticks(by_bin.yaxis)
     handles = [
         Line2D([], [], label=PRODUCTS[product], **_style(product, 4.0)) for product in products
     ]  # fmt: skip

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from repro.artifacts import style
 from repro.artifacts.data import Campaign
@@ -90,9 +89,7 @@ def draw(cases: Sequence[ProblemTimes], library: str, mark: str | None) -> Canva
     for number, (product, axes) in enumerate(zip(PRODUCTS, panels, strict=True)):
         missing = [_draw_row(axes, at, case, product, shown, looks) for at, case in enumerate(cases)]
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(10, (1, 3)))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        style.log_ticks(axes.xaxis, (1, 3))
         axes.grid(axis="both")
         axes.set_title(PRODUCTS[product])
         axes.set_xlabel("GFLOPS: 2 × products / time")
