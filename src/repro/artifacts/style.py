@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from matplotlib import style as mpl_style
 from matplotlib.figure import Figure as Canvas
@@ -65,10 +65,14 @@ def canvas(width: float, height: float) -> Canvas:
     return Canvas(figsize=(width, height), layout="constrained")
 
 
-def save(figure: Figure, paths: Iterable[Path], title: str) -> None:
-    """Draw a figure once and write it to files; a suffix is the format. No dates: equal data, equal bytes."""
+def save(figure: Figure, paths: Iterable[Path], title: str, device: str) -> None:
+    """Draw a figure once, name the device below it, and write it to files; a suffix is the format.
+
+    There are no dates: equal data, equal bytes.
+    """
     with mpl_style.context(["default", RC]):  # whatever the user's own matplotlibrc says
         drawn = figure.draw()
+        _below(drawn, device, "outside lower right")
         drawn.draw_without_rendering()
         drawn.set_layout_engine("none")  # it is laid out: not again for each format
         for path in paths:
@@ -109,10 +113,15 @@ def say_missing(axes: Axes, missing: Sequence[str | None]) -> None:
 
 
 def footnote(figure: Canvas, text: str | None) -> None:
-    """Write a line below everything else, where there is one: a legend without handles, so that room is kept for it."""
+    """Write a line below everything else, where there is one."""
     if text is not None:
-        handle = Line2D([], [], linestyle="")
-        figure.legend([handle], [text], loc="outside lower left", handlelength=0, handletextpad=0, borderpad=0.1)
+        _below(figure, text, "outside lower left")
+
+
+def _below(figure: Canvas, text: str, place: Literal["outside lower left", "outside lower right"]) -> None:
+    """Write a line below everything else: a legend without handles, so that room is kept for it."""
+    handle = Line2D([], [], linestyle="")
+    figure.legend([handle], [text], loc=place, handlelength=0, handletextpad=0, borderpad=0.1)
 
 
 def height(rows: int, extra: float = 0.75, per_row: float = ROW) -> float:

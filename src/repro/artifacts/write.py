@@ -60,11 +60,11 @@ def write_table(artifact: Artifact, table: Table, folder: Path) -> list[Path]:
     return paths
 
 
-def write_figure(artifact: Artifact, figure: Figure, folder: Path) -> list[Path]:
-    """Write one figure as PDF, SVG and PNG; return the files."""
+def write_figure(artifact: Artifact, figure: Figure, folder: Path, device: str) -> list[Path]:
+    """Write one figure as PDF, SVG and PNG, the device named below it; return the files."""
     paths = [folder / f"{artifact.name}.{suffix}" for suffix in style.FORMATS]
     with ExitStack() as stack:
-        style.save(figure, [stack.enter_context(replacing(path)) for path in paths], artifact.title)
+        style.save(figure, [stack.enter_context(replacing(path)) for path in paths], artifact.title, device)
     return paths
 
 
@@ -78,4 +78,4 @@ def write(artifact: Artifact, campaign: Campaign, published: Published, folder: 
         if campaign.disturbance:
             made = replace(made, caption=f"{campaign.disturbance} {made.caption}")
         return write_table(artifact, cast(Table, made), folder)
-    return write_figure(artifact, cast(Figure, made), folder)
+    return write_figure(artifact, cast(Figure, made), folder, campaign.column)

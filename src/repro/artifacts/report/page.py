@@ -168,7 +168,7 @@ def _draw(artifact: Artifact, campaign: Campaign, published: Published) -> Drawn
     figure = cast(Figure, made)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{artifact.name}.svg"
-        style.save(figure, [path], artifact.title)
+        style.save(figure, [path], artifact.title, campaign.column)
         return Drawn(artifact, made.caption, svg=inline_svg(path.read_text("utf-8"), artifact))
 
 

@@ -123,7 +123,7 @@ def _make(campaign: Campaign, number: int, pairs: tuple[tuple[str, str], ...], w
         measured_on(campaign, "event", "the search"),
         context(campaign),
     ]
-    what = f"{label}, {PRECISION} precision, {campaign.column}"
+    what = f"{label}, {PRECISION} precision"
     if is_marked(record):
         what += f" ({MARK} {record.remark})"
     return Figure(lambda: _draw(surfaces, what, unit), sentences(caption))

@@ -97,7 +97,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         unavailable(campaign),
     ]  # fmt: skip
     kinds = _kinds(cases, campaign.precisions[0])
-    return Figure(lambda: _draw(panels, kinds, library, campaign.column, footnote(lines)), sentences(caption))
+    return Figure(lambda: _draw(panels, kinds, library, footnote(lines)), sentences(caption))
 
 
 def _kinds(cases: Sequence[Standing], precision: str) -> list[int]:
@@ -106,7 +106,7 @@ def _kinds(cases: Sequence[Standing], precision: str) -> list[int]:
     return [row for row in range(1, len(entries)) if entries[row] != entries[row - 1]]
 
 
-def _draw(panels: dict[str, list[Bars]], kinds: list[int], library: str, device: str, mark: str | None) -> Canvas:
+def _draw(panels: dict[str, list[Bars]], kinds: list[int], library: str, mark: str | None) -> Canvas:
     most = max((len(rows) for rows in panels.values()), default=0)
     if not most:
         return style.empty("nothing was measured in this campaign")
@@ -115,7 +115,7 @@ def _draw(panels: dict[str, list[Bars]], kinds: list[int], library: str, device:
     largest = max((v for rows in panels.values() for r in rows for v in (r.ours, r.papers, r.floor) if v), default=1.0)
     for axes, (precision, rows) in zip(every, panels.items(), strict=True):
         _panel(axes, rows, kinds, 1.05 * max(largest, 1.0))
-        axes.set_title(f"{device}, {precision} precision")
+        axes.set_title(f"{precision} precision")
         axes.set_xlabel(f"speedup over the fastest {library} routine")
     labelled = max(panels.values(), key=len)
     style.rows_axis(every[0], [row.label for row in labelled], missing=[])

@@ -35,7 +35,7 @@ def bicgstab(campaign: Campaign, published: Published) -> Figure:
             Bar("compressed COO", style.LIGHT, lambda s: ratio_of(s.library_solver, s.compressed_solver)),
         ),
         marks=() if campaign.on_cpu else (defaults,),
-        title=f"{campaign.column}, {precision} precision",
+        title=f"{precision} precision",
         unit=f"speedup of BiCGSTAB over the fastest with a routine of {library}",
         one="",
         absent=_why_not,

@@ -34,7 +34,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
             Bar("compressed COO", style.LIGHT, lambda s: s.gflops(s.compressed)),
         ),
         marks=(default, fastest, coo) if on_gpu else (fastest,),
-        title=f"{campaign.column}, {precision} precision",
+        title=f"{precision} precision",
         unit="GFLOPS: 2 × non-zeros / time",
         printed="{:.3g}",
         stars=True,

@@ -33,7 +33,7 @@ def memory(campaign: Campaign, published: Published) -> Figure:
             Bar("balanced COO", style.LIGHT, lambda s: s.memory(s.plain)),
         ),
         marks=(Mark("our fastest", "D", style.ACCENT, lambda s: s.memory(s.ours)),),
-        title=f"{precision} precision, K as tuned on {campaign.column}",
+        title=f"{precision} precision, K as tuned",
         unit="memory over that of CSR",
         one="CSR",
     )
