@@ -26,6 +26,8 @@ DARK = "#1f4e79"
 LIGHT = "#9cc3e6"
 ACCENT = "#d55e00"
 GREY = "#6b6b6b"
+#: Colours and markers of precisions, which have to be told apart in grey as well.
+PRECISIONS = {"single": (ACCENT, "s"), "double": (DARK, "o")}
 # sequential, even in luminance and safe for the colour-blind; dark is slow, so that the fast region is bright
 HEAT = "cividis_r"
 

@@ -21,7 +21,6 @@ from repro.studies.compound_spmv.paper import STUDY
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-COLOURS = {"single": style.ACCENT, "double": style.DARK}
 OFFSETS = {"single": -0.17, "double": 0.17}
 
 
@@ -80,12 +79,12 @@ def _draw(names: list[str], missing: list[str | None], points: list[Point], libr
     drawn = style.canvas(style.COLUMN, style.height(len(names), extra=1.1, per_row=0.22))
     axes = drawn.add_subplot()
     for point in points:
-        at, colour = point.row + OFFSETS[point.precision], COLOURS[point.precision]
+        at, (colour, marker) = point.row + OFFSETS[point.precision], style.PRECISIONS[point.precision]
         if point.winner is not None and point.baseline is not None:
             axes.plot([point.baseline, point.winner], [at, at], color=colour, linewidth=0.8, alpha=0.5)
         for value, face in ((point.baseline, "white"), (point.winner, colour)):
             if value is not None:
-                axes.plot(value, at, "o", markersize=3.8, markerfacecolor=face, markeredgecolor=colour,
+                axes.plot(value, at, marker, markersize=3.8, markerfacecolor=face, markeredgecolor=colour,
                           markeredgewidth=0.9, zorder=3)  # fmt: skip
     largest = max([v for p in points for v in (p.winner, p.baseline) if v is not None], default=1.0)
     axes.set_xlim(0, 1.08 * max(1.0, largest))
@@ -94,14 +93,10 @@ def _draw(names: list[str], missing: list[str | None], points: list[Point], libr
     axes.grid(axis="x")
     style.rows_axis(axes, names, missing=missing)
     handles = [
-        Line2D([], [], linestyle="", marker="o", markersize=3.8, markerfacecolor=face, markeredgecolor=colour,
-               label=label)
-        for label, colour, face in (
-            ("winner, single", COLOURS["single"], COLOURS["single"]),
-            (f"fastest {library}, single", COLOURS["single"], "white"),
-            ("winner, double", COLOURS["double"], COLOURS["double"]),
-            (f"fastest {library}, double", COLOURS["double"], "white"),
-        )
+        Line2D([], [], linestyle="", marker=marker, markersize=3.8, markerfacecolor=colour if filled else "white",
+               markeredgecolor=colour, label=f"{what}, {precision}")
+        for precision, (colour, marker) in style.PRECISIONS.items()
+        for what, filled in (("winner", True), (f"fastest {library}", False))
     ]  # fmt: skip
     drawn.legend(handles=handles, loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.2)
     style.footnote(drawn, mark)

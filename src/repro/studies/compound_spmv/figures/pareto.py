@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-COLOURS = {"single": style.ACCENT, "double": style.DARK}
 COLUMNS = 4
 LARGEST, SLOWEST = 2.0, 1.5  # of the least bytes and of the best time: what lies beyond is of no use to anyone
 
@@ -62,8 +61,10 @@ def _draw(by_problem: Mapping[str, Mapping[str, Weighed]], mark: str | None) -> 
     drawn.supxlabel("bytes of the matrix, × least", fontsize=7)
     drawn.supylabel("time, × best", fontsize=7)
     handles = [
-        Line2D([], [], linestyle="-", drawstyle="steps-post", marker="o", markersize=3, color=colour, label=precision)
-        for precision, colour in COLOURS.items()
+        Line2D(
+            [], [], linestyle="-", drawstyle="steps-post", marker=marker, markersize=3, color=colour, label=precision
+        )
+        for precision, (colour, marker) in style.PRECISIONS.items()
     ]
     drawn.legend(handles=handles, loc="outside upper right", ncols=2)
     style.footnote(drawn, mark)
@@ -72,11 +73,16 @@ def _draw(by_problem: Mapping[str, Mapping[str, Weighed]], mark: str | None) -> 
 
 def _panel(axes: Axes, by_precision: Mapping[str, Weighed]) -> None:
     for precision, weighed in by_precision.items():
-        colour = COLOURS[precision]
+        colour, marker = style.PRECISIONS[precision]
         sizes, times = weighed.matrix_bytes / weighed.matrix_bytes.min(), weighed.seconds / weighed.seconds.min()
-        axes.plot(sizes, times, "o", color=colour, markerfacecolor="none", markersize=2.4, markeredgewidth=0.5)
+        axes.plot(sizes, times, marker, color=colour, markerfacecolor="none", markersize=2.4, markeredgewidth=0.5)
         axes.plot(
-            sizes[weighed.front], times[weighed.front], color=colour, drawstyle="steps-post", marker="o", markersize=3
+            sizes[weighed.front],
+            times[weighed.front],
+            color=colour,
+            drawstyle="steps-post",
+            marker=marker,
+            markersize=3,
         )
     axes.set_xlim(0.95, LARGEST)
     axes.set_ylim(0.95, SLOWEST)

@@ -23,7 +23,6 @@ from repro.studies.compound_spmv.tables.strategies import PRODUCTS, SEQUENCES, L
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-COLOURS = {"single": style.ACCENT, "double": style.DARK}
 OFFSETS = {"single": -0.16, "double": 0.16}
 TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -68,14 +67,14 @@ def _draw(by_order: Mapping[str, Sequence[Lost]]) -> Canvas:
     axes = drawn.add_subplot()
     largest = 1.0
     for row, losses in enumerate(by_order.values()):
-        for precision, colour in COLOURS.items():
+        for precision, (colour, marker) in style.PRECISIONS.items():
             values = [100 * case.loss for case in losses
                       if case.loss is not None and case.recording.precision == precision]  # fmt: skip
             if not values:
                 continue
             at = row + OFFSETS[precision]
             spread = np.linspace(-0.09, 0.09, len(values))  # so that equal losses do not hide each other
-            axes.plot(values, at + spread, "o", color=colour, markersize=2.6, markeredgewidth=0, alpha=0.7)
+            axes.plot(values, at + spread, marker, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.7)
             axes.plot([np.median(values)] * 2, [at - 0.14, at + 0.14], color=colour, linewidth=1.6)
             largest = max(largest, *values)
     axes.set_xscale("symlog", linthresh=1.0, linscale=0.6)
@@ -88,8 +87,8 @@ def _draw(by_order: Mapping[str, Sequence[Lost]]) -> Canvas:
     axes.grid(axis="x")
     style.rows_axis(axes, [*by_order], missing=[None] * len(by_order))
     handles = [
-        Line2D([], [], linestyle="", marker="o", markersize=3, color=colour, label=precision)
-        for precision, colour in COLOURS.items()
+        Line2D([], [], linestyle="", marker=marker, markersize=3, color=colour, label=precision)
+        for precision, (colour, marker) in style.PRECISIONS.items()
     ]
     drawn.legend(handles=handles, loc="outside upper right", ncols=2, handletextpad=0.3)
     return drawn
