@@ -28,6 +28,8 @@ ACCENT = "#d55e00"
 GREY = "#6b6b6b"
 #: Colours and markers of precisions, which have to be told apart in grey as well.
 PRECISIONS = {"single": (ACCENT, "s"), "double": (DARK, "o")}
+#: Heads of columns of numbers: the marks of bars and of diamonds.
+BAR, DIAMOND = "■", "◇"
 # sequential, even in luminance and safe for the colour-blind; dark is slow, so that the fast region is bright
 HEAT = "cividis_r"
 
@@ -102,6 +104,31 @@ def log_ticks(axis: Axis, steps: Sequence[float] = (1, 2, 5)) -> None:
     axis.set_major_locator(LogLocator(10, steps))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_locator(NullLocator())
+
+
+def column(
+    axes: Axes, texts: Sequence[str | None], head: tuple[str, str], *, points: float = 3, bold: Sequence[int] = ()
+) -> None:
+    """Write a column of numbers at the right of an axes, a row each.
+
+    Parameters
+    ----------
+    head
+        What stands above them, the mark of the series that they are of, and its colour.
+    points
+        Between the axes and the column.
+    bold
+        Rows whose number is bold.
+    """
+    mark, colour = head
+    beside: dict[str, Any] = {"textcoords": "offset points", "fontsize": 6, "annotation_clip": False}
+    axes.annotate(mark, (1, 1), xycoords="axes fraction", xytext=(points, 2), color=colour, va="bottom", **beside)
+    for row, text in enumerate(texts):
+        if text is not None:
+            axes.annotate(
+                text, (1, row), xycoords=axes.get_yaxis_transform(), xytext=(points, 0), va="center", color="black",
+                fontweight="bold" if row in bold else "normal", **beside,
+            )  # fmt: skip
 
 
 def say_missing(axes: Axes, missing: Sequence[str | None]) -> None:

@@ -108,7 +108,7 @@ def test_ticks_hold_both_ends_and_do_not_overlap(low: float, high: float) -> Non
 def test_bars_near_an_empty_kernel_are_marked(gpu: Campaign, published: Published) -> None:
     assert {bar.problem for bar in speedups(gpu, published, "single") if bar.mostly_launch} == {"mhd1280b"}
     figure = make(gpu, published, "figure-5")
-    assert "(marked *)" in figure.caption and texts(figure).count("*") == 1
+    assert "(marked *)" in figure.caption and sum(text.endswith("*") for text in texts(figure)) == 1
 
 
 def test_problem_of_the_surfaces(gpu: Campaign, maker: Maker) -> None:

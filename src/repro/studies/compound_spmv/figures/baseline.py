@@ -20,7 +20,6 @@ from repro.sparse.times import baseline, library_of
 from repro.studies.compound_spmv.paper import PAPER, STUDY
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 NUMBERS = {5: "single", 6: "double"}
@@ -113,17 +112,17 @@ def _draw(bars: list[Bars], library: str, precision: str, published_max: float |
         for value, offset, colour in ((bar.tuned, -0.2, style.DARK), (bar.untuned, 0.2, style.LIGHT)):
             if value is not None:
                 axes.barh(row + offset, value, height=0.38, color=colour, linewidth=0)
-        # columns at the right: beside a bar's end a number would meet the diamond
-        tuned = None if bar.tuned is None else f"{bar.tuned:.2f}"
-        papers = None if bar.papers is None else f"{bar.papers:.2f}"
-        _beside(axes, row, tuned, 22, style.DARK)
-        _beside(axes, row, "*" if bar.mostly_launch else None, 26, style.DARK)
-        _beside(axes, row, papers, 46, style.ACCENT)
         if bar.papers is not None:
             axes.plot(
                 bar.papers, row, "D", markersize=3.6, markerfacecolor="white", markeredgecolor=style.ACCENT,
                 markeredgewidth=1.0, zorder=4,
             )  # fmt: skip
+    # columns at the right: beside a bar's end a number would meet the diamond
+    tuned = [None if bar.tuned is None else f"{bar.tuned:.2f}{'*' * bar.mostly_launch}" for bar in bars]
+    style.column(axes, tuned, (style.BAR, style.DARK))
+    if any(bar.papers is not None for bar in bars):
+        papers = [None if bar.papers is None else f"{bar.papers:.2f}" for bar in bars]
+        style.column(axes, papers, (style.DIAMOND, style.ACCENT), points=27)
     values = [v for bar in bars for v in (bar.tuned, bar.untuned, bar.papers) if v is not None]
     right = 1.15 * max([*values, published_max or 1.0, 1.0])
     axes.set_xlim(0, right)
@@ -136,15 +135,6 @@ def _draw(bars: list[Bars], library: str, precision: str, published_max: float |
     _legend(drawn, published_max, papers=any(bar.papers is not None for bar in bars))
     style.footnote(drawn, mark)
     return drawn
-
-
-def _beside(axes: Axes, row: int, text: str | None, points: float, colour: str) -> None:
-    """Write at the right of a row; the text ends so many points from the axes."""
-    if text is not None:
-        axes.annotate(
-            text, (1, row), xycoords=axes.get_yaxis_transform(), xytext=(points, 0), textcoords="offset points",
-            ha="right", va="center", fontsize=6, color=colour, annotation_clip=False,
-        )  # fmt: skip
 
 
 def _legend(drawn: Canvas, published_max: float | None, *, papers: bool) -> None:

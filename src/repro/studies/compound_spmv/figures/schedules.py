@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from repro.artifacts import style
 from repro.artifacts.case import median
+from repro.artifacts.cells import digits
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
 from repro.artifacts.lineup import MARK, context, is_marked, measured_on, sentences
@@ -103,7 +104,7 @@ def _make(campaign: Campaign, number: int, pairs: tuple[tuple[str, str], ...], w
     label = f"{problem}{MARK}" if is_marked(record) else problem
     surfaces = [surface(campaign, problem, layout, kind) for layout, kind in pairs]
     shown = [
-        f"{s.title}: {_three_digits(np.nanmin(s.seconds) * MICRO)} to {_three_digits(np.nanmax(s.seconds) * MICRO)} µs"
+        f"{s.title}: {digits(np.nanmin(s.seconds) * MICRO)} to {digits(np.nanmax(s.seconds) * MICRO)} µs"
         for s in surfaces
         if np.isfinite(s.seconds).any()
     ]
@@ -179,7 +180,7 @@ def _ticks(norm: LogNorm, gap: float) -> list[float]:
 
 def _panel(axes: Axes, one: Surface, norm: LogNorm) -> None:
     finite = one.seconds[np.isfinite(one.seconds)] * MICRO
-    span = f": {_three_digits(finite.min())} to {_three_digits(finite.max())} µs" if finite.size else ""
+    span = f": {digits(finite.min())} to {digits(finite.max())} µs" if finite.size else ""
     axes.set_title(one.title + span)
     axes.set_xlabel("threads per block $n_t$")
     axes.set_xticks(np.arange(len(one.n_t)) + 0.5, [str(v) for v in one.n_t], rotation=45)
@@ -197,8 +198,3 @@ def _panel(axes: Axes, one: Surface, norm: LogNorm) -> None:
     if np.isfinite(one.seconds).any():
         i, j = np.unravel_index(int(np.nanargmin(one.seconds)), one.seconds.shape)
         axes.plot(j + 0.5, i + 0.5, "*", color="white", markeredgecolor="black", markeredgewidth=0.6, markersize=8)
-
-
-def _three_digits(value: float) -> str:
-    """Write a number with three digits, or more rather than with an exponent."""
-    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"

@@ -147,13 +147,14 @@ def _panel(axes: Axes, rows: list[Bars], kinds: list[int], right: float) -> None
             axes.barh(at + 0.21 * both, row.papers, height=0.36 if both else 0.6, color=style.LIGHT, linewidth=0)
         if row.floor is not None:
             axes.add_line(_floor_mark([row.floor], [at]))
-        number = row.ours if row.ours is not None else row.papers
-        if number is not None:
-            axes.annotate(
-                f"{number:.2f}{'*' if row.mostly_launch else ''}", (1, at), xycoords=axes.get_yaxis_transform(),
-                xytext=(3, 0), textcoords="offset points", va="center", fontsize=6,
-                color=style.DARK, fontweight="bold" if row.label == MEAN else "normal", annotation_clip=False,
-            )  # fmt: skip
+    searched = any(row.ours is not None for row in rows)
+    numbers = [row.ours if searched else row.papers for row in rows]
+    texts = [
+        None if number is None else f"{number:.2f}{'*' * row.mostly_launch}"
+        for number, row in zip(numbers, rows, strict=True)
+    ]
+    bold = [at for at, row in enumerate(rows) if row.label == MEAN]
+    style.column(axes, texts, (style.BAR, style.DARK if searched else style.LIGHT), bold=bold)
     for row_of_kind in kinds:
         axes.axhline(row_of_kind - 0.5, color=style.GREY, linewidth=0.4)
     if rows and rows[-1].label == MEAN:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from repro.artifacts import style
+from repro.artifacts.cells import digits
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
 from repro.artifacts.lineup import footnote, measured_on, remarks, sentences, unavailable
@@ -36,7 +37,7 @@ def gflops(campaign: Campaign, published: Published) -> Figure:
         marks=(default, fastest, coo) if on_gpu else (fastest,),
         title=f"{precision} precision",
         unit="GFLOPS: 2 × non-zeros / time",
-        printed="{:.3g}",
+        printed=digits,
         stars=True,
         reference={gpu: float(value) for gpu, value in best.items()} if on_gpu else {},
     )

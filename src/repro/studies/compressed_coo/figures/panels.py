@@ -25,7 +25,7 @@ WIDE_BAR, NARROW_BAR = 0.6, 0.38
 
 @dataclass(frozen=True)
 class Bar:
-    """Numbers that are drawn as bars; the first that a row has is printed beside it as well."""
+    """Numbers that are drawn as bars; those of the first series that is shown are printed as well."""
 
     label: str
     colour: str
@@ -89,7 +89,7 @@ class Panel:
     marks: tuple[Mark, ...]
     title: str
     unit: str
-    printed: str = "{:.2f}"
+    printed: Callable[[float], str] = "{:.2f}".format
     one: str | None = None
     reference: Mapping[str, float] = field(default_factory=dict)
     absent: Callable[[Times], str] = lambda case: "not recorded"
@@ -148,6 +148,14 @@ def draw(panel: Panel, rows: Sequence[Row], mark: str | None) -> Canvas:
     shown = [index for index in range(len(panel.bars)) if any(row.bars and row.bars[index] for row in rows)]
     for at, row in enumerate(rows):
         _draw_row(axes, panel, at, row, shown)
+    if shown:
+        first = [row.bars[shown[0]] if row.bars else None for row in rows]
+        texts = [
+            None if number is None else panel.printed(number) + "*" * row.mostly_launch
+            for number, row in zip(first, rows, strict=True)
+        ]
+        bold = [at for at, row in enumerate(rows) if row.label in (MEDIAN, LARGE_MEDIAN)]
+        style.column(axes, texts, (style.BAR, panel.bars[shown[0]].colour), bold=bold)
     values = [value for row in rows for value in (*row.bars, *row.marks) if value is not None]
     axes.set_xlim(0, 1.05 * max([*values, *panel.reference.values(), *([1.0] if panel.one is not None else [])]))
     axes.grid(axis="x")
@@ -190,11 +198,3 @@ def _draw_row(axes: Axes, panel: Panel, at: int, row: Row, shown: Sequence[int])
     for mark, number in zip(panel.marks, row.marks, strict=True):
         if number is not None:
             axes.add_line(mark.line([number], [at]))
-    numbers = [row.bars[index] for index in there]
-    if numbers and numbers[0] is not None:
-        axes.annotate(
-            panel.printed.format(numbers[0]) + "*" * row.mostly_launch, (1, at),
-            xycoords=axes.get_yaxis_transform(), xytext=(3, 0), textcoords="offset points", va="center", fontsize=6,
-            color=style.DARK, fontweight="bold" if row.label in (MEDIAN, LARGE_MEDIAN) else "normal",
-            annotation_clip=False,
-        )  # fmt: skip
