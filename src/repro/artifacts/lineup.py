@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from repro.artifacts.case import NEAR_EMPTY
 from repro.artifacts.data import Campaign, ProblemRecord
@@ -20,7 +20,9 @@ CLOCK_WORDS: dict[Clock, str] = {
 }
 PROBLEM = Column("problem", "problem", numeric=False)
 #: Beside the name of a problem in a figure that is not the papers' own file.
-MARK = "†"
+#: In figures, behind names: rebuilt or a stand-in, and of no paper.
+MARK, ADDED = "†", "‡"
+OF_NO_PAPER = "of no paper, added here"
 
 
 @dataclass(frozen=True)
@@ -35,19 +37,23 @@ class Line:
         The problem of the papers whose numbers stand beside it, None for ours.
     record
         What the campaign has of it, None if it is only published.
+    added
+        Whether it is of no paper, in a campaign that has problems of the papers as well.
     """
 
     problem: str
     entry: str
     published: str | None
     record: ProblemRecord | None
+    added: bool = False
 
     @property
     def cell(self) -> Cell:
         """The name, with the remark that belongs to it."""
         if self.record is None:
             return Cell(self.problem, notes=("not in this campaign",))
-        return name_cell(self.record)
+        cell = name_cell(self.record)
+        return replace(cell, notes=(*cell.notes, OF_NO_PAPER)) if self.added else cell
 
     @property
     def marked(self) -> bool:
@@ -55,9 +61,14 @@ class Line:
         return is_marked(self.record)
 
     @property
+    def marks(self) -> str:
+        """What figures print behind the name."""
+        return MARK * self.marked + ADDED * self.added
+
+    @property
     def label(self) -> str:
         """The name as figures print it."""
-        return f"{self.problem}{MARK}" if self.marked else self.problem
+        return self.problem + self.marks
 
 
 def is_marked(record: ProblemRecord | None) -> bool:
@@ -71,14 +82,26 @@ def name_cell(record: ProblemRecord) -> Cell:
 
 
 def remarks(lines: Iterable[Line]) -> str:
-    """Return the sentence that names what was rebuilt and what stands in for what."""
+    """Return the sentences that name what was rebuilt, what stands in for what, and what is of no paper."""
+    lines = [*lines]
     marked = [f"{line.problem} ({line.record.remark})" for line in lines if line.record and line.marked]
-    return f"Not the papers’ own ({MARK} in figures): {', '.join(marked)}." if marked else ""
+    added = [line.problem for line in lines if line.added]
+    return sentences(
+        [
+            f"Not the papers’ own ({MARK} in figures): {', '.join(marked)}." if marked else "",
+            f"Of no paper, added here ({ADDED} in figures): {', '.join(added)}." if added else "",
+        ]
+    )
 
 
 def footnote(lines: Iterable[Line]) -> str | None:
-    """Return the line of a figure's legend that explains the mark, None where nothing is marked."""
-    return f"{MARK} rebuilt, or a stand-in: not the papers’ own" if any(line.marked for line in lines) else None
+    """Return the line of a figure's legend that explains the marks, None where nothing is marked."""
+    lines = [*lines]
+    marks = {
+        f"{MARK} rebuilt, or a stand-in": any(line.marked for line in lines),
+        f"{ADDED} of no paper, added": any(line.added for line in lines),
+    }
+    return "; ".join(mark for mark, shown in marks.items() if shown) or None
 
 
 def lineup(campaign: Campaign, published: Published, entry: str | None = None) -> list[Line]:
@@ -97,7 +120,8 @@ def lineup(campaign: Campaign, published: Published, entry: str | None = None) -
     rank = {kind: i for i, kind in enumerate(dict.fromkeys(published.problems.values()))}
     others = [r for r in campaign.problems.values() if r.name not in listed]
     others.sort(key=lambda r: (rank.get(_entry(r), len(rank)), _entry(r), r.nnz or 0, r.name))
-    lines += [Line(r.name, _entry(r), None, r) for r in others]
+    beside = any(line.record is not None and line.record.available for line in lines)
+    lines += [Line(r.name, _entry(r), None, r, added=beside and r.available) for r in others]
     return [line for line in lines if entry in (None, line.entry)]
 
 

@@ -126,7 +126,7 @@ def test_a_panel_a_problem_with_the_papers_numbers(campaign):
     with mpl.style.context(["default", style.RC]):
         drawn = made.draw()
         drawn.draw_without_rendering()
-    assert [axes.get_title() for axes in drawn.axes] == ["internet", "plain"]
+    assert [axes.get_title() for axes in drawn.axes] == ["internet", "plain‡"]
     first = drawn.axes[0]
     drawn_lines = [[*zip(*line.get_data(), strict=True)] for line in first.get_lines()]
     assert [ONE, (2, pytest.approx(1.6)), (4, pytest.approx(2.5))] in drawn_lines

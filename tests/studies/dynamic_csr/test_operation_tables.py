@@ -10,6 +10,7 @@ from recorder import Recorder
 from repro.artifacts.case import NOISY
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Table
+from repro.artifacts.lineup import OF_NO_PAPER
 from repro.artifacts.published import Published
 from repro.artifacts.registry import get_artifact
 from repro.studies import load_artifacts
@@ -79,7 +80,7 @@ def test_conversions_are_over_the_copy(campaign):
     assert stand_in["CSR-HYB"].value is None
     assert stand_in["copy_us"].value == pytest.approx(10)
     assert lines["indochina-2004"]["published_COO-HYB"].shown == "out of memory"
-    assert lines["untimed"]["problem"].notes == ("no copy from CSR to CSR was timed",)
+    assert lines["untimed"]["problem"].notes == (OF_NO_PAPER, "no copy from CSR to CSR was timed")
     assert lines["enron"]["COO-CSR"].value is None
     assert lines["mean"]["COO-CSR"].shown == "2.50"
     assert lines["mean"]["published_CSR-DCSR"].shown == "1.09"
@@ -101,7 +102,7 @@ def test_updates_are_over_the_product_and_say_by_which_protocol(campaign):
     assert mine["product_us"].value == pytest.approx(20)
     assert lines["like_cnr-2000"]["published_HYB_update"].shown == "15.26"
     assert lines["mean"]["DCSR_sorted"].shown == "3.00"
-    assert lines["untimed"]["problem"].notes == ("no product with CSR was timed",)
+    assert lines["untimed"]["problem"].notes == (OF_NO_PAPER, "no product with CSR was timed")
     assert "streamed as one batch into an empty one" in table.caption
     assert "does not define" in table.caption
 

@@ -16,6 +16,7 @@ from recorder import Recorder
 from repro.artifacts import style
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Figure, Table
+from repro.artifacts.lineup import OF_NO_PAPER
 from repro.artifacts.published import Published
 from repro.artifacts.registry import get_artifact
 from repro.bench.rows import Row
@@ -234,7 +235,7 @@ def test_the_crossover_follows_from_four_times(campaign):
     assert sweep["crossover"].value == pytest.approx((120.2 - 8.2) / 20)
     slow = by_name["large/sweep_skewed", 10_000_000]
     assert (slow["crossover"].value, slow["crossover"].shown) == (None, "never")
-    assert by_name["untimed", None]["problem"].notes == ("updates and products of both were not timed",)
+    assert by_name["untimed", None]["problem"].notes == (OF_NO_PAPER, "updates and products of both were not timed")
     assert by_name["enron", None]["problem"].notes == ("unavailable: no network",)
 
 
@@ -314,7 +315,7 @@ def test_updates_are_drawn_over_hyb(campaign):
     left, right = canvas.axes[:2]
     assert [bar.get_width() for bar in left.patches][:3] == pytest.approx([1240 / 560, 1240 / 800, 1240 / 4200])
     assert [bar.get_width() for bar in right.patches][:2] == pytest.approx([5.0, 3.0])
-    assert {"like_cnr-2000†", "mine", "was not iterated with HYB", "was not streamed into both"} <= set(texts)
+    assert {"like_cnr-2000†", "mine‡", "was not iterated with HYB", "was not streamed into both"} <= set(texts)
     assert texts.count("HYB: out of memory") == 2
     assert "4.8×" in caption
     assert "2.5×" in caption
@@ -352,7 +353,7 @@ def test_rates_have_a_panel_a_problem_and_protocol(campaign):
 def test_the_crossover_has_a_row_a_graph_and_a_batch(campaign):
     _, _, texts = drawn(campaign, "figure-crossover")
     assert {"like_cnr-2000†", "n = 100", "29", "never", "unavailable"} <= set(texts)
-    assert "large/sweep_uniform, 10\N{NO-BREAK SPACE}000" in texts
+    assert "large/sweep_uniform‡, 10\N{NO-BREAK SPACE}000" in texts
 
 
 def test_room_has_a_panel_a_problem(campaign):

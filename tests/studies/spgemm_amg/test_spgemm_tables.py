@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from amg_campaign import NONZEROS, PRODUCTS, ROWS, Maker, lines, table, values
 
+from repro.artifacts.lineup import OF_NO_PAPER
 from repro.artifacts.numbers import geometric_mean
 from repro.studies.spgemm_amg.tables.bins import SEARCHED
 
@@ -132,7 +133,7 @@ def test_the_winner_of_each_bin(amg_campaign_of_some):
     alone = by_bin["elastic", "AP", "numeric", 0]
     assert values(alone, "hash_us", "winner", "lead") == pytest.approx([10, "hash", None])
     assert "in the 6 bins of the one phase: sort 3, hash table 3" in made.caption
-    assert by_bin["large", None, None, None]["problem"].notes == ("no kernel of a bin was tried",)
+    assert by_bin["large", None, None, None]["problem"].notes == (OF_NO_PAPER, "no kernel of a bin was tried")
     assert by_bin["gone", None, None, None]["problem"].notes == ("unavailable: no such file",)
 
 

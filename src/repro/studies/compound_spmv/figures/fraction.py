@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from repro.artifacts import style
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
-from repro.artifacts.lineup import MARK, footnote, measured_on, ours, remarks, sentences, unavailable
+from repro.artifacts.lineup import footnote, measured_on, ours, remarks, sentences, unavailable
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
@@ -127,7 +127,7 @@ def _case(axes: Axes, case: Standing, series: dict[str, Series]) -> dict[str, Se
             at, value, one.marker, markersize=4.2, markerfacecolor=one.face, markeredgecolor=one.colour,
             markeredgewidth=0.9, zorder=3,
         )  # fmt: skip
-    if points and case.line.marked:
+    if points and case.line.marks:
         top = max(points.values())
-        axes.annotate(MARK, (at, top), xytext=(0, 3), textcoords="offset points", ha="center", fontsize=6)
+        axes.annotate(case.line.marks, (at, top), xytext=(0, 3), textcoords="offset points", ha="center", fontsize=6)
     return {name: series[name] for name in points}
