@@ -52,9 +52,9 @@ def spread_between_runs(changes: Floats, seconds: Floats, clock: str) -> Floats:
     """Return for each row the scale of t that changes of rows of like duration have from one run to another.
 
     Rows are sorted by duration and cut into groups of at least `GROUP`. A group's scale is that of the shortest
-    interval that holds half of its changes, wherever that lies: neither a change of fewer than half of the rows nor one
-    that all rows share counts as spread. Fewer rows than `GROUP` have at least the recorded spread, and so have groups
-    half of which did not change at all: a clock read no finer, or one campaign is a copy.
+    interval that holds half of its changes, wherever that lies: a change of fewer than half of the rows hardly enters
+    it, and one that all rows share does not. Fewer rows than `GROUP` have at least the recorded spread, and so have
+    groups half of which did not change at all: a clock read no finer, or one campaign is a copy.
 
     Source: P. J. Rousseeuw, A. M. Leroy: A robust scale estimator based on the shortest half, Statistica Neerlandica
     42(2), 1988; here for Student's t in the place of the normal distribution.
