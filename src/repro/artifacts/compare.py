@@ -1,4 +1,4 @@
-"""Two campaigns, row by row: the same, faster, slower, or not to be told from the samples."""
+"""Two campaigns, row by row: the same, faster, slower, or not to be told from how runs scatter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 
 from repro.artifacts.case import median
 from repro.artifacts.data import Campaign
-from repro.artifacts.numbers import geometric_mean
+from repro.artifacts.significance import adjusted, interval_of_mean, p_values, sampling_error, spread_between_runs
 from repro.bench.recorded import recorded_studies
 from repro.bench.rows import ALL_CLOCKS, TIMED
 from repro.bench.runnable import Clock
@@ -21,7 +21,10 @@ from repro.errors import ReproError
 Verdict = Literal["same", "faster", "slower", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("same", "faster", "slower", "undecided")
 KEY = ["study", "problem", "precision", "kind", "name", "cache"]
+CASE = ["study", "problem", "precision"]
 SAMPLED = ["q1", "median", "q3"]
+#: Of the rows that are called faster or slower, the share that may be neither.
+FALSE_DISCOVERIES = 0.05
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,10 @@ class Comparison:
         Model of each.
     rows
         A line for each row that both have timed: `KEY`, `phase`; for each clock `<clock>_first` and `<clock>_second`
-        (medians in seconds), `<clock>_ratio` and `<clock>_verdict` (absent where a campaign lacks the clock); `ratio`
-        (the geometric mean of the clocks') and `verdict`. Across devices all verdicts are None.
+        (medians in seconds), `<clock>_ratio`, `<clock>_spread` (between runs, the scale of Student's t) and `<clock>_p`
+        (all absent where a campaign lacks the clock); `ratio` (the geometric mean of the clocks'), `p` (the largest
+        of the clocks', 1 where they contradict each other), `adjusted` (that for the number of rows) and `verdict`.
+        Across devices there are neither spreads, p values nor verdicts.
     uncompared
         Why rows of one campaign have no line, and how many.
     winners
@@ -89,6 +94,12 @@ class Comparison:
     def slower(self) -> pd.DataFrame:
         """The rows that got slower, the worst first."""
         return self.rows[self.rows["verdict"] == "slower"].sort_values(["ratio", *KEY], ascending=[False] + [True] * 6)
+
+    def mean_ratio(self) -> tuple[float, tuple[float, float] | None]:
+        """Return the geometric mean of all ratios, and its interval by the bootstrap where there are two cases."""
+        timed = self.rows[self.rows["ratio"].notna()]
+        changes = np.log(timed["ratio"].to_numpy(float))
+        return float(np.exp(changes.mean())), interval_of_mean(changes, list(timed[CASE].itertuples(index=False)))
 
 
 def find_campaign(given: str, results: Path) -> Path:
@@ -127,7 +138,8 @@ def compare(
     first, second
         Their `raw` folders.
     tolerance
-        Medians whose ratio is within 1 + tolerance either way are the same.
+        The smallest change that matters: medians whose ratio is within 1 + tolerance either way are the same, and a row
+        is faster or slower where its true change is larger than that.
     search
         Compare the full rows of the search as well as the report's.
     across_devices
@@ -138,7 +150,8 @@ def compare(
     Raises
     ------
     ReproError
-        A campaign cannot be read, they share no study, or the devices differ and that was not asked for.
+        A campaign cannot be read, they share no study or no timed row, or the devices differ and that was not asked
+        for.
     """
     shared = [name for name in recorded_studies(first) if name in recorded_studies(second)]
     if not shared:
@@ -164,7 +177,15 @@ def compare(
             for why, count in left_out.items():
                 counts[why] = counts.get(why, 0) + count
         winners += _winners(one, other)
-    rows = _judge(pd.concat(frames, ignore_index=True), tolerance, judged=not across)
+    timed = pd.concat(frames, ignore_index=True)
+    if timed.empty:
+        raise ReproError(
+            "the campaigns share no timed row",
+            where=f"{first} and {second}",
+            actual=", ".join(f"{count} {why}" for why, count in counts.items() if count) or "no rows",
+            todo="measure the same problems in both",
+        )
+    rows = _judge(timed, tolerance, judged=not across)
     return Comparison(
         first=pairs[0][0].name,
         second=pairs[0][1].name,
@@ -177,28 +198,19 @@ def compare(
     )
 
 
-def judge(first: Mapping[str, float], second: Mapping[str, float], tolerance: float) -> Verdict:
-    """Return the verdict on two samples, each given by `q1`, `median` and `q3`.
-
-    Medians within the tolerance are the same, whatever the spread; beyond it the second is faster or slower where the
-    boxes from the first to the third quartile do not overlap, and else it is undecided.
-    """
-    if max(first["median"], second["median"]) <= min(first["median"], second["median"]) * (1 + tolerance):
-        return "same"
-    if second["q3"] < first["q1"]:
-        return "faster"
-    if second["q1"] > first["q3"]:
-        return "slower"
-    return "undecided"
-
-
 def _full(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["protocol"] == "full"]
 
 
 def _pair(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
     """Put rows of one key side by side; return those that both have timed, and why the others are left out."""
-    columns = [*KEY, "phase", "status", "least_bytes", *(f"{c}_{q}" for c in ALL_CLOCKS for q in SAMPLED)]
+    columns = [
+        *KEY,
+        "phase",
+        "status",
+        "least_bytes",
+        *(f"{c}_{q}" for c in ALL_CLOCKS for q in (*SAMPLED, "launches")),
+    ]
     mine, theirs = (frame.loc[frame["status"] != "unavailable", columns] for frame in (mine, theirs))
     both = mine.merge(theirs, on=KEY, how="outer", suffixes=("_first", "_second"), indicator="in")
     matched = both["in"] == "both"
@@ -219,27 +231,38 @@ def _pair(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, dict[
 
 def _judge(pairs: pd.DataFrame, tolerance: float, *, judged: bool) -> pd.DataFrame:
     """Return a line for each pair; without verdicts where nothing is to be judged."""
-    lines = []
-    for pair in pairs.to_dict("records"):
-        line: dict[str, Any] = {name: pair[name] for name in [*KEY, "phase"]}
-        ratios: list[float] = []
-        verdicts: list[Verdict] = []
-        for clock in ALL_CLOCKS:
-            first, second = ({q: pair[f"{clock}_{q}_{side}"] for q in SAMPLED} for side in ("first", "second"))
-            timed = all(time > 0 for time in (*first.values(), *second.values()))  # false for NaN
-            verdict = judge(first, second, tolerance) if timed and judged else None
-            ratio = second["median"] / first["median"] if timed else None
-            line |= {f"{clock}_first": first["median"], f"{clock}_second": second["median"]}
-            line |= {f"{clock}_ratio": ratio, f"{clock}_verdict": verdict}
-            ratios += [] if ratio is None else [ratio]
-            verdicts += [] if verdict is None else [verdict]
-        line["ratio"] = geometric_mean(ratios) if ratios else np.nan
-        # where the clocks contradict each other nothing is decided
-        line["verdict"] = (verdicts[0] if len(set(verdicts)) == 1 else "undecided") if verdicts else None
-        lines.append(line)
-    columns = [*KEY, "phase"]
-    columns += [f"{clock}_{what}" for clock in ALL_CLOCKS for what in ("first", "second", "ratio", "verdict")]
-    return pd.DataFrame(lines, columns=[*columns, "ratio", "verdict"])
+    lines = pairs[[*KEY, "phase"]].copy()
+    for clock in ALL_CLOCKS:
+        sides = [
+            {what: pairs[f"{clock}_{what}_{side}"].to_numpy(float, na_value=np.nan) for what in (*SAMPLED, "launches")}
+            for side in ("first", "second")
+        ]
+        medians = [side["median"] for side in sides]
+        timed = np.logical_and.reduce([side[what] > 0 for side in sides for what in SAMPLED])  # false for NaN
+        lines[f"{clock}_first"], lines[f"{clock}_second"] = medians
+        lines[f"{clock}_ratio"] = lines[f"{clock}_spread"] = lines[f"{clock}_p"] = np.nan
+        lines.loc[timed, f"{clock}_ratio"] = medians[1][timed] / medians[0][timed]
+        if not judged:
+            continue
+        errors = np.hypot(*(sampling_error(**side) for side in sides))
+        for phase in lines["phase"].unique():  # the search times otherwise than the report
+            part = timed & (lines["phase"] == phase).to_numpy()
+            changes = np.log(medians[1][part] / medians[0][part])
+            spreads = spread_between_runs(changes, np.sqrt(medians[0][part] * medians[1][part]), clock)
+            lines.loc[part, f"{clock}_spread"] = spreads
+            lines.loc[part, f"{clock}_p"] = p_values(changes, spreads, errors[part], tolerance)
+    ratios = lines[[f"{clock}_ratio" for clock in ALL_CLOCKS]]
+    lines["ratio"] = np.exp(np.log(ratios).mean(axis=1))  # of the clocks that there are
+    # a row has changed if all of its clocks say so and none says the opposite: intersection and union of tests
+    # (R. L. Berger: Multiparameter Hypothesis Testing and Acceptance Sampling, Technometrics 24(4), 1982)
+    longer, shorter = (ratios > 1).any(axis=1), (ratios < 1).any(axis=1)
+    lines["p"] = lines[[f"{clock}_p" for clock in ALL_CLOCKS]].max(axis=1).mask(longer & shorter & judged, 1.0)
+    lines["adjusted"] = adjusted(lines["p"].to_numpy(float))
+    changed = lines["adjusted"] <= FALSE_DISCOVERIES
+    within = (ratios.max(axis=1) <= 1 + tolerance) & (1 / ratios.min(axis=1) <= 1 + tolerance)
+    verdicts = np.select([changed & longer, changed & shorter, within], ["slower", "faster", "same"], "undecided")
+    lines["verdict"] = pd.Series(verdicts, lines.index, dtype=object).where(lines["p"].notna(), None)
+    return lines
 
 
 def _winners(one: Campaign, other: Campaign) -> Iterator[Winner]:

@@ -19,12 +19,13 @@ DEBUG = "--debug"
 
 
 class Command(NamedTuple):
-    """Where a command is defined, and its line in `repro --help`."""
+    """Where a command is defined, its line in `repro --help`, and its exit code where it fails."""
 
     panel: str
     module: str
     function: str
     line: str
+    failed: int = 1
 
 
 #: In the order of a campaign. A command's module is imported only when the command is on the line.
@@ -44,7 +45,8 @@ COMMANDS = {
     "table": Command("Results", "artifacts", "table", "Make tables of a measured campaign."),
     "figure": Command("Results", "artifacts", "figure", "Make figures of a measured campaign."),
     "report": Command("Results", "artifacts", "report", "Write the report of a measured campaign."),
-    "compare": Command("Results", "comparing", "compare", "Compare two campaigns: same, faster, slower, undecided."),
+    # 1 says that something is slower
+    "compare": Command("Results", "comparing", "compare", "Compare two campaigns: same, faster, slower, undecided.", 2),
     "record": Command("Results", "recording", "record", "Keep a campaign as a record: one file a study and step."),
     "export": Command("Results", "exporting", "export", "Write a tuned kernel as a C++ library."),
     "check": Command("Results", "checking", "check", "Fail if anything of a campaign is missing or failed."),
@@ -83,38 +85,38 @@ def explain(error: OSError) -> ReproError | None:
     return ReproError(what, where=error.filename or "a file", actual=error.strerror, todo=todo)
 
 
-def reported(command: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a command so that what a user can cause ends in one message on stderr and exit code 1."""
+def reported(command: Callable[..., None], failed: int = 1) -> Callable[..., None]:
+    """Wrap a command so that what a user can cause ends in one message on stderr and the exit code of a failure."""
 
     @wraps(command)
     def run(*args: Any, **options: Any) -> None:
         try:
             command(*args, **options)
         except ReproError as error:
-            _fail(error, error)
+            _fail(error, error, failed)
         except OSError as error:
             if error.errno == errno.EPIPE:  # `repro list … | head`
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                raise typer.Exit(1) from None
+                raise typer.Exit(failed) from None
             explained = explain(error)
             if explained is None:
                 raise
-            _fail(explained, error)
+            _fail(explained, error, failed)
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except MemoryError as error:
             todo = "run it on a machine with more, or raise the limit, `ulimit -v`"
-            _fail(ReproError("not enough memory", actual=str(error) or None, todo=todo), error)
+            _fail(ReproError("not enough memory", actual=str(error) or None, todo=todo), error, failed)
 
     return run
 
 
-def _fail(message: ReproError, error: Exception) -> None:
+def _fail(message: ReproError, error: Exception, code: int) -> None:
     if _state["debug"]:
         raise error
     typer.echo(f"{typer.style('error:', fg='red', bold=True)} {message}", err=True)
-    raise typer.Exit(1) from None
+    raise typer.Exit(code) from None
 
 
 _state = {"debug": False}
@@ -154,7 +156,9 @@ def build(wanted: Collection[str] = tuple(COMMANDS)) -> typer.Typer:
     for name, command in COMMANDS.items():
         if name in wanted:
             function = getattr(import_module(f"repro.cli.{command.module}"), command.function)
-            app.command(name, rich_help_panel=command.panel, short_help=command.line)(reported(function))
+            app.command(name, rich_help_panel=command.panel, short_help=command.line)(
+                reported(function, command.failed)
+            )
         else:
             app.command(name, rich_help_panel=command.panel, help=command.line)(_not_loaded)
     return app

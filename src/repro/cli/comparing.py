@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 RESULTS = Path("results")
 TOLERANCE = 0.02
+REGRESSION = 1
 WORST = 10
 WIDE = 200
 GROUP = ["phase", "cache", "kind"]
@@ -27,7 +28,7 @@ def compare(
         bool, typer.Option("--search", help="Compare what the search timed in full, too, and not the report alone.")
     ] = False,
     tolerance: Annotated[
-        float, typer.Option(min=0, max=1, help="Medians that differ by no more than this fraction are the same.")
+        float, typer.Option(min=0, max=1, help="The smallest change that matters, as a fraction; less is the same.")
     ] = TOLERANCE,
     across_devices: Annotated[
         bool, typer.Option("--across-devices", help="Give ratios, and no verdicts, for different devices.")
@@ -38,20 +39,22 @@ def compare(
     ] = None,
     results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = RESULTS,
 ) -> None:
-    """Compare two campaigns row by row: same, faster, slower or undecided. Exit with 1 if anything got slower.
+    """Compare two campaigns row by row: same, faster, slower or undecided.
 
     A row is one variant, baseline or yardstick on one problem, at one precision and in one state of the cache. B is
 
-      same       if its median is within the tolerance of A's
+      faster     if all clocks of the row say so, by more than the tolerance and than runs scatter, and
 
-      faster     if not, and its third quartile lies below A's first
+      slower     likewise; of all rows that are called either, no more than 5 % are expected to be neither
 
-      slower     if not, and its first quartile lies above A's third
+      same       if not, and its medians are within the tolerance of A's
 
-      undecided  otherwise: the medians differ, but no more than the samples scatter
+      undecided  otherwise: the medians differ, but no more than one of many rows does from run to run
 
-    by each clock; where the clocks of a row do not agree, it is undecided. Winners agree where they are the same
-    variant or a tie, as A's configuration has it.
+    How much runs scatter is taken from the rows that are compared (docs/reading-the-tables.md). Winners agree where
+    they are the same variant or a tie, as A's configuration has it.
+
+    Exit code: 0 if no row is slower (always with --across-devices), 1 if any is, 2 if the campaigns cannot be compared.
 
     Examples:
 
@@ -82,7 +85,7 @@ def compare(
         _write(comparison, csv)
         console.print(f"wrote {csv}")
     if len(comparison.slower):
-        raise typer.Exit(1)
+        raise typer.Exit(REGRESSION)
 
 
 def _read(raw: Path, study: str) -> Campaign:
@@ -107,7 +110,26 @@ def _print(comparison: Comparison, worst: int, tolerance: float, console: Consol
         console.print(f"not compared: {count} {'row' if count == 1 else 'rows'} {why}")
     if not comparison.across:
         counts = [f"{(comparison.rows['verdict'] == verdict).sum()} {verdict}" for verdict in VERDICTS]
+        _print_spreads(comparison, console)
+        _print_mean(comparison, console)
         console.print(f"{len(comparison.rows)} rows: {', '.join(counts)}")
+
+
+def _print_spreads(comparison: Comparison, console: Console) -> None:
+    from repro.bench.rows import ALL_CLOCKS
+
+    spreads = {clock: comparison.rows[f"{clock}_spread"].dropna() for clock in ALL_CLOCKS}
+    texts = [f"{clock} {100 * s.min():.2f} to {100 * s.max():.2f} %" for clock, s in spreads.items() if len(s)]
+    console.print(f"spread between runs, by rows of like duration: {', '.join(texts)}")
+
+
+def _print_mean(comparison: Comparison, console: Console) -> None:
+    from repro.artifacts.compare import CASE
+
+    mean, interval = comparison.mean_ratio()
+    cases = len(comparison.rows[CASE].drop_duplicates())
+    sure = f", 95 % interval {interval[0]:.4f} to {interval[1]:.4f} over {cases} cases" if interval else ""
+    console.print(f"B/A, geometric mean of all rows: {mean:.4f}{sure}")
 
 
 def _print_changes(comparison: Comparison, console: Console) -> None:
@@ -155,13 +177,14 @@ def _print_worst(comparison: Comparison, worst: int, console: Console) -> None:
     for head in ("problem", "precision", "name", "phase", "cache"):
         table.add_column(head, overflow="fold")
     clocks = [clock for clock in ALL_CLOCKS if slower[f"{clock}_first"].notna().any()]
-    for head in (*(head for clock in clocks for head in (f"{clock} A [µs]", "B")), "B/A"):
+    for head in (*(head for clock in clocks for head in (f"{clock} A [µs]", "B")), "B/A", "p, adjusted"):
         table.add_column(head, justify="right")
     for row in slower.head(worst).to_dict("records"):
         times = [row[f"{clock}_{side}"] for clock in clocks for side in ("first", "second")]
+        numbers = f"{row['ratio']:.3f}", f"{row['adjusted']:.1g}"
         table.add_row(
             row["problem"], row["precision"], row["name"], row["phase"], row["cache"],
-            *(f"{1e6 * time:.2f}" if time > 0 else "–" for time in times), f"{row['ratio']:.3f}",
+            *(f"{1e6 * time:.2f}" if time > 0 else "–" for time in times), *numbers,
         )  # fmt: skip
     console.print(table)
     console.print()
