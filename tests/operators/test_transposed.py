@@ -7,7 +7,7 @@ from weakref import ref
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.sparse.linalg import LinearOperator, bicg, lsqr, svds
+from scipy.sparse.linalg import LinearOperator, bicg, lsmr, lsqr, qmr, svds
 
 import repro
 from repro.entries import entries
@@ -194,10 +194,12 @@ def test_scipys_solvers_that_need_it_take_it(small_problem, as_scipy, entry):
     matrix = matrix + 40 * sp.eye_array(matrix.shape[0], format="csr")
     A = repro.operator(matrix, entry=entry, device=DEVICE)
     b = draw(A.shape[0], matrix.dtype)
-    x, failed = bicg(A, b, rtol=1e-12)
-    assert failed == 0
-    np.testing.assert_allclose(matrix @ x, b, atol=1e-8)
-    np.testing.assert_allclose(lsqr(A, b, atol=1e-13, btol=1e-13)[0], x, atol=1e-8)
+    for solve in (bicg, qmr):
+        x, failed = solve(A, b, rtol=1e-12)
+        assert failed == 0
+        np.testing.assert_allclose(matrix @ x, b, atol=1e-8)
+    for least_squares in (lsqr, lsmr):
+        np.testing.assert_allclose(least_squares(A, b, atol=1e-13, btol=1e-13)[0], x, atol=1e-8)
     largest = np.linalg.svd(matrix.toarray(), compute_uv=False)[0]
     np.testing.assert_allclose(svds(A, k=1, return_singular_vectors=False), [largest], rtol=1e-8)
     # of what SciPy makes of operators too
