@@ -3,7 +3,7 @@
 from repro.operators.arrays import DeviceArray
 from repro.operators.dynamic import DynamicCSR
 from repro.operators.filter import SiacFilter, siac
-from repro.operators.linear import SpmvOperator, operator
+from repro.operators.linear import SlowOnCpuWarning, SpmvOperator, operator
 from repro.operators.multigrid import MultilevelSolver, amg
 from repro.operators.products import spgemm
 from repro.operators.reader import Reader
@@ -15,6 +15,7 @@ __all__ = [
     "MultilevelSolver",
     "Reader",
     "SiacFilter",
+    "SlowOnCpuWarning",
     "SpmvOperator",
     "Vectors",
     "amg",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from repro.codegen.precisions import DTYPES
-from repro.entries import entries
+from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.fold import fold
 from repro.problems.matrix import Matrix
@@ -111,6 +112,46 @@ def precision_of(dtype: DTypeLike) -> str:
             if asked == np.dtype(known):
                 return name
     raise ReproError("a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=dtype)
+
+
+def transposed(matrix: Matrix, conjugate: bool) -> Matrix:
+    """Return the transpose of a square matrix; the matrix itself where they are the same, bit for bit.
+
+    Blocks are transposed too, and quaternions conjugated, so that its real expansion is transposed.
+
+    Parameters
+    ----------
+    matrix
+        The matrix.
+    conjugate
+        Whether complex numbers are conjugated; to matrices of other entries it is all one.
+
+    Raises
+    ------
+    ReproError
+        The transpose of an entry is none of its kind.
+    """
+    order = np.arange(matrix.nnz, dtype=np.int32)
+    columns = sp.csr_array((order, matrix.indices, matrix.indptr), shape=(matrix.n, matrix.n)).tocsc()
+    values = matrix.values[columns.data]
+    if conjugate or matrix.entry != "complex":
+        values = values @ _adjoint(matrix.entry)
+    arrays = {"indptr": columns.indptr.astype(np.int32), "indices": columns.indices.astype(np.int32), "values": values}
+    if all(np.array_equal(array, arrays[name]) for name, array in matrix.arrays().items()):
+        return matrix
+    return replace(matrix, statistics={}, **arrays)
+
+
+def _adjoint(name: str) -> NDArray[np.float64]:
+    """Return the matrix, of 0 and ±1, from an entry's members to those of the entry whose expansion is transposed."""
+    entry = get_entry(name)
+    members, k = len(entry.members), entry.size
+    blocks = entry.expand(np.eye(members))
+    basis, swapped = (of.reshape(members, k * k) for of in (blocks, blocks.transpose(0, 2, 1)))
+    factors = np.asarray(np.round(swapped @ np.linalg.pinv(basis)), np.float64)
+    if not np.array_equal(factors @ basis, swapped):
+        raise ReproError("a matrix of this entry has no transpose that is one", where=name)
+    return factors
 
 
 def _blocks(matrix: Any) -> tuple[int, int] | None:

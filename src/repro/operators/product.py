@@ -91,3 +91,10 @@ class Product:
                 self._bound.popitem(last=False)
             self._bound[key] = self.bind(x, y)
         self._bound[key]()
+
+    def release(self) -> None:
+        """Wait for the device and give the matrix's memory back; nothing can be multiplied then."""
+        self.runtime.device.synchronize()
+        self._bound.clear()
+        self._variant.release()
+        self._workspace.release()

@@ -114,11 +114,23 @@ class Runtime:
                 actual=type(array).__name__,
                 todo="bring a NumPy array there with the `put` of `repro.vectors` or of an operator's `vectors`",
             )
+        if isinstance(array, DeviceArray):
+            if array.device is not self.device:
+                raise self._elsewhere(what, f"memory of {_which(array.device)}")
+            return view(array, what, dtype, count, alignment, write)
         seen = view(array, what, dtype, count, alignment, write)
-        ours = array.device is self.device if isinstance(array, DeviceArray) else self._holds(seen.buffer)
-        if not ours:
-            raise ReproError("an array lies on another device", where=what, expected=f"memory of {self.device.name}")
+        if not self._holds(seen.buffer):
+            raise self._elsewhere(what, "an address that is not in its memory")
         return seen
+
+    def _elsewhere(self, what: str, actual: str) -> ReproError:
+        return ReproError(
+            "an array lies on another device",
+            where=what,
+            expected=f"memory of {_which(self.device)}",
+            actual=actual,
+            todo="bring it there first: nothing is copied from device to device unasked",
+        )
 
     def _holds(self, memory: Any) -> bool:
         return self._streams is not None and (memory.nbytes == 0 or self._streams.holds(memory.pointer))
@@ -206,6 +218,11 @@ class _Streams:
                 todo="pass the handle of a stream that is alive and belongs to the operator's GPU",
             )
         return result[0] if result else None
+
+
+def _which(device: Device) -> str:
+    """Return a device's name, and which one of that name it is."""
+    return f"{device.name} ({device.uuid})"
 
 
 def open_runtime(device: str = "auto") -> Runtime:

@@ -1,0 +1,82 @@
+"""Arrays of another device than the operator's are refused in one message, which names both devices."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import repro
+from repro.errors import ReproError
+from repro.operators.arrays import INTERFACE
+from repro.operators.linear import SpmvOperator
+from repro.operators.matrix import as_problem
+from repro.operators.product import Product
+from repro.operators.runtime import Runtime
+from repro.studies.compound_spmv.variant_id import VariantId
+
+
+@pytest.fixture
+def sides(halves):
+    """A runtime of each half of the CPU."""
+    return [Runtime(device) for device in halves]
+
+
+@pytest.fixture
+def on_first(sides):
+    """An operator on the first half, its matrix not symmetric."""
+    problem, precision = as_problem(sp.csr_array(np.triu(np.ones((6, 6)))), None, None)
+    return SpmvOperator(problem, Product(sides[0], problem, precision, VariantId.parse("CSR-AoS-AoS/direct-64-3")))
+
+
+def refusal(what, here, there):
+    return (
+        rf"another device\n  where: {what}\n  expected: .*{here}.*\n  actual: .*{there}.*\n  what to do: bring it there"
+    )
+
+
+def test_arrays_of_the_same_device_are_multiplied(on_first, sides):
+    x = np.arange(6.0)
+    np.testing.assert_allclose((on_first @ sides[0].put(x)).get(), np.triu(np.ones((6, 6))) @ x)
+    np.testing.assert_allclose((on_first.T @ sides[0].put(x)).get(), np.triu(np.ones((6, 6))).T @ x)
+
+
+def test_all_products_refuse_those_of_another(on_first, sides):
+    ours, theirs = (side.put(np.ones(6)) for side in sides)
+    here, there = (side.device.uuid for side in sides)
+    assert here != there
+    for product in (
+        on_first.matvec,
+        on_first.rmatvec,
+        on_first.dot,
+        on_first.T.matvec,
+        on_first.H.matvec,
+        on_first.T.dot,
+    ):
+        with pytest.raises(ReproError, match=refusal("x", here, there)):
+            product(theirs)
+    for product in (on_first.matvec, on_first.rmatvec, on_first.T.matvec):
+        with pytest.raises(ReproError, match=refusal("out", here, there)):
+            product(ours, out=theirs)
+    with pytest.raises(ReproError, match=refusal("x", here, there)):
+        theirs @ on_first
+    with pytest.raises(ReproError, match=refusal("y", here, there)):
+        on_first.vectors.dot(ours, theirs)
+    np.testing.assert_array_equal(theirs.get(), np.ones(6))
+
+
+def test_which_device_it_is_comes_before_what_is_wrong_with_the_array(on_first, sides):
+    with pytest.raises(ReproError, match="another device"):
+        on_first.matvec(sides[1].put(np.ones(5, np.float32)))
+
+
+def test_an_array_of_a_gpu_is_refused_on_the_cpu(on_first, sides):
+    interface = {"shape": (6,), "typestr": "<f8", "data": (4096, False), "version": 3}
+    with pytest.raises(ReproError, match=refusal("x", sides[0].device.uuid, "an address that is not in its memory")):
+        on_first.matvec(SimpleNamespace(**{INTERFACE: interface}))
+
+
+def test_an_array_of_the_operator_is_one_of_another_operator_on_the_device():
+    matrix = sp.csr_array(np.triu(np.ones((6, 6))))
+    first, second = (repro.operator(matrix, device="opencl:0") for _ in range(2))
+    np.testing.assert_allclose((second @ (first @ first.vectors.put(np.ones(6)))).get(), matrix @ (matrix @ np.ones(6)))
