@@ -9,11 +9,12 @@ from repro.campaign.plan import make_plan
 from repro.campaign.starting import begin, refuse_file_in_the_way
 from repro.config import resolve
 from repro.config.load import read
+from repro.shipped import shipped
 
 # a file that is given stands alone: nothing of the default one lies under it
 if not workflow.overwrite_configfiles:
 
-    configfile: "config/config.yaml"
+    configfile: str(shipped("config/config.yaml"))
 
 
 try:

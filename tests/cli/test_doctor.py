@@ -95,11 +95,13 @@ def test_missing_libraries_are_read_from_the_loader(monkeypatch: pytest.MonkeyPa
     assert doctor.missing_libraries() == ["libGLU.so.1"]
 
 
-def test_outside_the_repository_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_outside_the_repository_the_default_is_the_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     found = {finding.what: finding for finding in doctor.check_python()}
-    assert not found["configuration"].good
+    assert found["configuration"].good
+    assert str(REPOSITORY / "config/config.yaml") in found["configuration"].found
     (tmp_path / "config").mkdir()
     (tmp_path / "config/config.yaml").write_text("bogus: 1\nstudies: {}\n")
     found = {finding.what: finding for finding in doctor.check_python()}
+    assert not found["configuration"].good
     assert "bogus" in found["configuration"].found

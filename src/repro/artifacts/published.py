@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro.errors import ReproError
+from repro.shipped import shipped
 
 FOLDER = Path("config")
 Record = dict[str, str]
@@ -46,7 +47,7 @@ class Published:
             Columns of `<folder>/published/<study>/<file>.csv`, by file, and of `<folder>/targets/<study>.csv`; a study
             without published numbers names no file, one that aims at nothing no columns.
         folder
-            The folder of configurations.
+            The folder of configurations; the package's own where the current folder has none.
 
         Raises
         ------
@@ -73,6 +74,7 @@ class Published:
 
 
 def _read(path: Path, columns: tuple[str, ...]) -> list[Record]:
+    path = shipped(path)
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file, strict=True)

@@ -14,6 +14,7 @@ from typing import Any
 from repro import __version__
 from repro.bench.records import digest_of, is_record
 from repro.bench.workspace import Workspace
+from repro.shipped import PACKED
 from repro.whole import write_whole
 
 PACKAGES = (
@@ -64,6 +65,8 @@ def source_hash() -> str:
 
 def _commit() -> dict[str, Any]:
     """Return the commit of the checkout and whether it has changes; nothing outside a checkout."""
+    if PACKED.is_dir():  # then whatever repository the current folder is in is another one
+        return {"commit": None, "dirty": None}
     try:
         commit = _git("rev-parse", "HEAD")
         return {"commit": commit, "dirty": bool(_git("status", "--porcelain", "--untracked-files=no"))}

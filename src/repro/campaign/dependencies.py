@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
+from repro.shipped import PACKED
 
 if TYPE_CHECKING:
     from grimp import ImportGraph
@@ -104,7 +105,12 @@ def _package(name: str) -> _Package:
         # Python imports from such a folder, the graph leaves it out: edits in it would go unnoticed
         if not (path.parent / "__init__.py").is_file():
             raise ReproError("a folder of modules without __init__.py", where=path.parent, todo="add one, empty or not")
-    data = (path for path in folder.rglob("*") if path.suffix not in (".py", ".pyc") and path.is_file())
+    # what a wheel has of the rest of a checkout are inputs of single steps, with digests of their own
+    data = (
+        path
+        for path in folder.rglob("*")
+        if path.suffix not in (".py", ".pyc") and PACKED not in path.parents and path.is_file()
+    )
     return _Package(name, folder, imports, sources, tuple(data))
 
 

@@ -26,6 +26,7 @@ from repro.problems.fields import size_of
 from repro.problems.outline import Outline
 from repro.problems.own_header import outline
 from repro.problems.registry import GeneratedField, Item, MatrixItem, Own, OwnField, Registry, load_registry, own_name
+from repro.shipped import shipped
 from repro.studies import get_study, load_artifacts
 
 #: As `repro.artifacts.write` has them, which is slow to import; a test holds them together.
@@ -250,7 +251,7 @@ class Plan:
 
     def published(self, study: str) -> list[str]:
         """Return the files of a study's published numbers, and of our targets."""
-        folders = (Path("config", "published", study).glob("*.csv"), Path("config", "targets").glob(f"{study}.csv"))
+        folders = (shipped(f"config/published/{study}").glob("*.csv"), shipped("config/targets").glob(f"{study}.csv"))
         return sorted(str(path) for folder in folders for path in folder)
 
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "list": Command("Before a run", "listing", "list_", "List what can be named in a configuration."),
     "config": Command("Before a run", "config", "config", "Print the configuration in full, or write its schema."),
     "plan": Command("Before a run", "planning", "plan", "Say what a campaign will do and what it needs."),
+    "run": Command("A run", "running", "run", "Run a campaign in this folder, all of its steps."),
     "fetch": Command("Problems", "problems", "fetch", "Get the input files of problems."),
     "resolve": Command("Problems", "resolving", "resolve", "Ask a collection's index which matrices a set has."),
     "problem": Command("Problems", "problems", "problem", "Build a problem into one file."),

@@ -15,6 +15,7 @@ from pathlib import Path
 import typer
 
 from repro.errors import ReproError
+from repro.shipped import shipped
 
 CUDA_EXTRA = "pip install -e '.[cuda]'"
 CPU_EXTRA = "pip install -e '.[cpu]'"
@@ -79,10 +80,7 @@ def check_python() -> Iterator[Finding]:
 
     yield Finding("Python", f"{platform.python_version()} at {sys.executable}")
     yield Finding("sparse-repro", __version__)
-    config = Path("config/config.yaml")
-    if not config.is_file():
-        yield Finding("configuration", f"no {config} in {Path.cwd()}", False, "run from the repository's root")
-        return
+    config = shipped("config/config.yaml")
     from repro.config import load
 
     try:

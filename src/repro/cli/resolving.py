@@ -37,14 +37,22 @@ def resolve(
     from repro.problems.collection import load_collection, read_csv
     from repro.problems.registry import load_registry
     from repro.problems.suitesparse import read_index
+    from repro.shipped import PACKED, shipped
 
     settings = load(config)
-    registry = Path(settings.registry)
+    registry = shipped(settings.registry)
     files = [registry.parent / path for path in load_registry(registry).collections]
     collections = {collection.name: (collection, file) for file in files for collection in [load_collection(file)]}
     if name not in collections:
         raise ReproError("no such set that a query makes", where=registry, expected=", ".join(collections), actual=name)
     collection, file = collections[name]
+    if PACKED in file.parents:
+        raise ReproError(
+            "the set's file belongs to the installed package",
+            where=file,
+            expected="a registry of your own",
+            todo=f"copy the configurations here, `cp -r {PACKED / 'config'} .`, and give the command again",
+        )
     if index is not None:
         (matrices, dated), source = read_csv(index), index.name
     else:

@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from repro.errors import ReproError
+from repro.shipped import shipped
 
 #: Bytes that a thread loads at once, at most.
 LOAD_BYTES = 16
@@ -26,6 +27,7 @@ def render_template(templates: Path, name: str, **context: Any) -> str:
     ReproError
         The template is missing or wrong; template and line are named.
     """
+    templates = shipped(templates)
     environment = Environment(
         loader=FileSystemLoader(templates),
         undefined=StrictUndefined,

@@ -15,9 +15,10 @@ from pydantic import BaseModel, ValidationError
 from repro.config.models import Config
 from repro.config.yaml_file import read_yaml
 from repro.errors import ReproError
+from repro.shipped import shipped
 
 M = TypeVar("M", bound=BaseModel)
-STUDIES = Path("config/studies")
+STUDIES = "config/studies"
 #: Misfits that a message names, and characters of each value in it.
 NAMED, SHOWN = 20, 120
 _SCHEMA = "`repro config --schema` writes the schema that editors can check against"
@@ -106,7 +107,7 @@ def resolve(data: Mapping[str, Any], where: object = "the configuration") -> Con
     asked = data.get("studies")
     if asked is not None and not isinstance(asked, Mapping):
         return validate(Config, data, where)
-    offered = sorted(path.stem for path in STUDIES.glob("*.yaml"))
+    offered = sorted(path.stem for path in shipped(STUDIES).glob("*.yaml"))
     studies = {}
     for name, over in (asked or {}).items():
         if name not in offered:
@@ -141,7 +142,7 @@ def _settings(name: str, over: object, where: object) -> dict[str, Any]:
             expected="a mapping of what differs from the study's defaults, or false",
             actual=shown(repr(over)),
         )
-    path = STUDIES / f"{name}.yaml"
+    path = shipped(STUDIES) / f"{name}.yaml"
     defaults = _read_mapping(path)
     if not defaults:
         raise ReproError("empty study", where=path, todo="give it at least `problems:`")
@@ -160,6 +161,8 @@ def _settings(name: str, over: object, where: object) -> dict[str, Any]:
 def read(*paths: Path | str) -> dict[str, Any]:
     """Read configuration files, later ones over earlier ones; no default lies under them.
 
+    One that is not there is the package's own of that name, such as `config/config.yaml`.
+
     Raises
     ------
     ReproError
@@ -167,7 +170,7 @@ def read(*paths: Path | str) -> dict[str, Any]:
     """
     data: dict[str, Any] = {}
     for path in paths:
-        data = merge(data, _read_mapping(Path(path)))
+        data = merge(data, _read_mapping(shipped(path)))
     return data
 
 

@@ -15,6 +15,7 @@ from repro.codegen.templates import render_template
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.matrix_file import kind_of_file
+from repro.shipped import shipped
 from repro.sparse.vectors import padded_size
 from repro.studies.compound_spmv.clusters import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
 from repro.studies.compound_spmv.layout import Layout
@@ -71,7 +72,7 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
             todo="export the entry real, and give it ones",
         )
     outer = get_outer(export.layout.outer)
-    if not Path(templates, "export", "outer", f"{outer.template}.j2").exists():
+    if not shipped(templates / "export/outer" / f"{outer.template}.j2").exists():
         raise ReproError(
             "this format has no conversion on the GPU yet",
             where=export.layout.outer,

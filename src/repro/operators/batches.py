@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Program
 from repro.errors import ReproError
 from repro.operators.arrays import INTERFACE, DeviceArray, View, on_device
-from repro.operators.runtime import Runtime, templates
+from repro.operators.runtime import KERNELS, Runtime
 from repro.sparse.dynamic.batch import Batch
 from repro.sparse.dynamic.layout import MOST_ENTRIES
 from repro.sparse.dynamic.render import render_module
@@ -230,7 +230,7 @@ class Batches:
 
 def load_module(runtime: Runtime, precision: str, module: str) -> Program:
     """Compile a module of a dynamic matrix, unless the cache has it, and load it."""
-    source = render_module(templates(), f"{precision}/{module}", runtime.device.target, "DynamicCSR")
+    source = render_module(KERNELS, f"{precision}/{module}", runtime.device.target, "DynamicCSR")
     return runtime.program(source, f"dynamic_csr/{precision}-{module}")
 
 

@@ -30,7 +30,7 @@ from repro.operators.base import StrictOperator
 from repro.operators.batches import described
 from repro.operators.meshes import as_orders, as_points, as_polynomials, as_scale, as_triangulation
 from repro.operators.room import whole_number
-from repro.operators.runtime import Runtime, open_runtime, templates
+from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.sparse.launches import Launches
 
 Floats = NDArray[np.float64]
@@ -375,6 +375,6 @@ def _load(runtime: Runtime) -> Callable[[str], Program]:
 
     @cache
     def load(module: str) -> Program:
-        return runtime.program(render_siac(templates(), module, runtime.device.target, "siac"), f"siac/{module}")
+        return runtime.program(render_siac(KERNELS, module, runtime.device.target, "siac"), f"siac/{module}")
 
     return load

@@ -30,7 +30,7 @@ from repro.operators.csr_arrays import (
 from repro.operators.levels import Level, Memory
 from repro.operators.matrix import as_rows
 from repro.operators.products import canonical, check_pattern, load_products, on_device
-from repro.operators.runtime import Runtime, open_runtime, templates
+from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.sparse.kernels import Kernels
 from repro.sparse.multigrid.cycle import Smoother
 from repro.sparse.multigrid.hierarchy import refresh_on, set_up_on
@@ -344,7 +344,7 @@ def _load(runtime: Runtime, precision: str) -> Callable[[str], Program]:
     def load(module: str) -> Program:
         if module not in MODULES:
             return others(module)
-        source = render_multigrid(templates(), f"{precision}/{module}", runtime.device.target, "amg")
+        source = render_multigrid(KERNELS, f"{precision}/{module}", runtime.device.target, "amg")
         return runtime.program(source, f"amg/{precision}-{module}")
 
     return load

@@ -12,7 +12,7 @@ from repro.bench.workspace import Workspace
 from repro.devices.base import Buffer, OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators.arrays import Kind
-from repro.operators.runtime import Runtime, templates
+from repro.operators.runtime import KERNELS, Runtime
 from repro.operators.vectors import Vectors
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import ProductOperands
@@ -55,7 +55,7 @@ class Product:
     def __init__(self, runtime: Runtime, matrix: Matrix, precision: str, id: VariantId) -> None:
         self.runtime, self.id, layout = runtime, id, id.layout
         kind = Kind(matrix.entry, precision)
-        source = render_module(templates(), matrix.entry, precision, layout, [id.schedule], runtime.device.target)
+        source = render_module(KERNELS, matrix.entry, precision, layout, [id.schedule], runtime.device.target)
         name = f"{STUDY}/{matrix.entry}-{precision}/{layout.stored}-{id.schedule}"
         self._variant = Variant(id, *runtime.compiled(source, name))
         # x and y are a user's, and nothing is verified here

@@ -19,7 +19,7 @@ from repro.operators.csr_arrays import CUPYS_MATRICES, cupys_rows, device_of, is
 from repro.operators.dynamic import DynamicCSR
 from repro.operators.matrix import as_rows, precision_of
 from repro.operators.room import one_of
-from repro.operators.runtime import Runtime, open_runtime, templates
+from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.sparse.dynamic.layout import SEGMENTS, lay_out
 from repro.sparse.dynamic.render import TEMPLATES
 from repro.sparse.dynamic.storage import Storage
@@ -207,7 +207,7 @@ def load_products(runtime: Runtime, precision: str) -> Callable[[str], Program]:
     def load(module: str) -> Program:
         if module in TEMPLATES:
             return load_module(runtime, precision, module)
-        source = render_spgemm(templates(), f"{precision}/{module}", runtime.device.target, "spgemm")
+        source = render_spgemm(KERNELS, f"{precision}/{module}", runtime.device.target, "spgemm")
         return runtime.program(source, f"spgemm/{precision}-{module}")
 
     return load

@@ -20,8 +20,11 @@ from repro.devices.open import open_device, resolve_device
 from repro.devices.several import Devices
 from repro.errors import ReproError
 from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, View, on_device, view
+from repro.shipped import shipped
 
 CACHE = "REPRO_CACHE"
+#: Folder of the templates: the package's own, since programs of others run where a folder of that name can be theirs.
+KERNELS = shipped("kernels", here=False)
 
 
 class Runtime:
@@ -244,22 +247,3 @@ def _open(resolved: str) -> Runtime:
 def cache_folder() -> Path:
     """Return where compiled kernels are kept: the environment variable REPRO_CACHE, or the user's cache."""
     return Path(os.environ.get(CACHE) or pooch.os_cache("sparse-repro"))
-
-
-def templates() -> Path:
-    """Return the folder of the kernel templates: of the checkout that the package runs from, or here.
-
-    Raises
-    ------
-    ReproError
-        There is none.
-    """
-    candidates = [Path(__file__).resolve().parents[3] / "kernels", Path("kernels")]
-    for folder in candidates:
-        if (folder / "compound_spmv" / "module.j2").is_file():
-            return folder
-    raise ReproError(
-        "the kernel templates are not there",
-        expected=" or ".join(map(str, candidates)),
-        todo="install the checkout with `pip install -e .`, or run in its folder",
-    )

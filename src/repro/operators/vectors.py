@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from repro.devices.base import Argument, Buffer
 from repro.errors import ReproError
 from repro.operators.arrays import DeviceArray, Kind, View
-from repro.operators.runtime import Runtime, open_runtime, templates
+from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.sparse.vectors import BLOCKS, N_T, pack_vector, padded_size, render_vectors
 
 ORDERS = ("AoS", "SoA", "Padded")
@@ -189,7 +189,7 @@ class Vectors:
     def _launch(self, name: str, arguments: Sequence[Argument], grid: int | None = None) -> None:
         if name not in self._kernels:
             entry, precision = self.kind.entry, self.kind.precision
-            source = render_vectors(templates(), entry, precision, self.order, self.runtime.device.target)
+            source = render_vectors(KERNELS, entry, precision, self.order, self.runtime.device.target)
             program = self.runtime.program(source, f"vectors/{entry}-{precision}-{self.order}")
             self._kernels[name] = program.kernel(name)
         self.runtime.device.bind(self._kernels[name], grid or self._grid, self._n_t, arguments)()

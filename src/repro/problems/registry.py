@@ -15,6 +15,7 @@ from repro.config.yaml_file import read_yaml
 from repro.errors import ReproError
 from repro.problems.collection import load_collection
 from repro.problems.names import LONGEST_NAME, NAME, check_name, flaw
+from repro.shipped import shipped
 
 REGISTRY = Path("config/problems.yaml")
 _EXPECTED = "a registry of problems, as docs/add-a-problem.md explains it: a mapping with `problems`, a list"
@@ -322,13 +323,14 @@ def own_name(problem: OwnProblem) -> str:
 
 
 def load_registry(path: Path = REGISTRY) -> Registry:
-    """Read the registry, and the sets that its `collections` name.
+    """Read the registry, and the sets that its `collections` name; the package's own where none is there.
 
     Raises
     ------
     ReproError
         A file is missing, is not YAML, or says something that a problem cannot have.
     """
+    path = shipped(path)
     data = read_yaml(path, "registry of problems (`registry:` of the configuration)")
     registry = validate(Registry, data, path, _EXPECTED)
     if not registry.collections:
