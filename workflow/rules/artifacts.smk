@@ -19,12 +19,14 @@ for study in plan.studies.values():
             conda:
                 "../../environment.yml"
             params:
+                repro=REPRO,
                 config=plan.config_file,
                 study=study.name,
             message:
                 "Making the tables of {params.study}"
             shell:
-                "repro table --all --receipt --study {params.study} --config {params.config:q} > {log:q} 2>&1"
+                "{params.repro:q} table --all --receipt --study {params.study} --config {params.config:q}"
+                " > {log:q} 2>&1"
 
     if study.figures:
 
@@ -40,9 +42,11 @@ for study in plan.studies.values():
             conda:
                 "../../environment.yml"
             params:
+                repro=REPRO,
                 config=plan.config_file,
                 study=study.name,
             message:
                 "Making the figures of {params.study}"
             shell:
-                "repro figure --all --receipt --study {params.study} --config {params.config:q} > {log:q} 2>&1"
+                "{params.repro:q} figure --all --receipt --study {params.study} --config {params.config:q}"
+                " > {log:q} 2>&1"

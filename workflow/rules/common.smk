@@ -1,4 +1,4 @@
-"""What is out of date, in Snakemake's words.
+"""What is out of date, in Snakemake's words, and the command that all rules call.
 
 Receipts say what has to be made again, not times of files (docs/architecture.md): a job that has to be run gets an
 input that is newer than all it ever wrote, and the inputs of all others are `ancient`.
@@ -8,6 +8,15 @@ import os
 import sys
 import tempfile
 
+from snakemake.settings.types import DeploymentMethod
+
+#: `repro` of the Python that runs Snakemake, which need not be on PATH, and of no folder where it is started (-P);
+#: where conda deploys environments, theirs.
+REPRO = (
+    ["repro"]
+    if DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+    else [sys.executable, "-P", "-m", "repro"]
+)
 #: The year 2100.
 LATE = 4102444800
 

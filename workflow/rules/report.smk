@@ -17,11 +17,12 @@ rule report:
     conda:
         "../../environment.yml"
     params:
+        repro=REPRO,
         config=plan.config_file,
     message:
         "Writing the report"
     shell:
-        "repro report --receipt --config {params.config:q} > {log:q} 2>&1"
+        "{params.repro:q} report --receipt --config {params.config:q} > {log:q} 2>&1"
 
 
 # Its inputs are all that can be recorded as missing, so that a run makes it even where the tables made without it are
@@ -36,8 +37,9 @@ rule check:
     conda:
         "../../environment.yml"
     params:
+        repro=REPRO,
         config=plan.config_file,
     message:
         "Checking that nothing is missing"
     shell:
-        "repro check --config {params.config:q} --output {output:q} > {log:q} 2>&1"
+        "{params.repro:q} check --config {params.config:q} --output {output:q} > {log:q} 2>&1"
