@@ -13,7 +13,7 @@ for study in plan.studies.values():
             input:
                 inputs([f"tables {study.name}"], plan.raw(study.name)),
             output:
-                plan.artifact_outputs(study.name, "tables"),
+                kept(plan.artifact_outputs(study.name, "tables")),
             log:
                 f"{plan.logs}/tables/{study.name}.log",
             conda:
@@ -36,7 +36,7 @@ for study in plan.studies.values():
             input:
                 inputs([f"figures {study.name}"], plan.raw(study.name)),
             output:
-                plan.artifact_outputs(study.name, "figures"),
+                kept(plan.artifact_outputs(study.name, "figures")),
             log:
                 f"{plan.logs}/figures/{study.name}.log",
             conda:

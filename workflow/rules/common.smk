@@ -30,5 +30,13 @@ def inputs(steps, files):
     return ancient(files) if stale.keys().isdisjoint(steps) else [marker.name, *files]
 
 
+def kept(files):
+    """Return outputs of a job such that those that are there stay as they are where it fails, or never begins.
+
+    Snakemake deletes outputs before a job and after its failure, but for those that it takes for updated.
+    """
+    return [update(path) if os.path.exists(path) else path for path in files]
+
+
 if workflow.is_main_process and freshness.outdated:
     print("out of date:", *freshness.described(), sep="\n    ", file=sys.stderr)

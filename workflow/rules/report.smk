@@ -11,7 +11,7 @@ rule report:
             ],
         ),
     output:
-        f"{plan.results}/report.html",
+        kept([f"{plan.results}/report.html"]),
     log:
         f"{plan.logs}/report.log",
     conda:
