@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ EXPECTED = {
 @pytest.fixture(autouse=True)
 def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 @pytest.mark.parametrize("what", What)
@@ -36,6 +38,22 @@ def test_lists(what: What, capsys: pytest.CaptureFixture[str]) -> None:
     # in a pipe a line is a thing
     assert len(said.splitlines()) == 1 + len(list(rows))
     assert said.startswith(heads[0])
+
+
+@pytest.mark.parametrize("what", What)
+def test_on_80_columns_no_line_is_wider_and_no_name_is_cut(
+    what: What, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    list_(what)
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80
+    _, rows = LISTS[what](CONFIG)
+    for row in rows:
+        # whatever stands in a cell stands there, if over several lines
+        for word in " ".join(str(cell) for cell in row if cell).split():
+            assert word in said, word
+        assert re.search(rf"^{re.escape(str(row[0]))}( |$)", said, re.MULTILINE)
 
 
 def test_problems_of_your_own_are_listed(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import typer
 
 Rows = Iterable[tuple[object, ...]]
 CONFIG = Path("config/config.yaml")
-WIDE = 5000
 
 
 class What(StrEnum):
@@ -42,17 +41,11 @@ def list_(
 
         repro list artifacts
     """
-    import sys
-
-    from rich.console import Console
-    from rich.table import Table
+    from repro.cli.columns import in_columns, terminal_width
 
     heads, rows = LISTS[what](config)
-    table = Table(*heads, box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*("–" if cell is None or cell == "" else str(cell) for cell in row))
-    # in a pipe a line a thing, however long, for grep
-    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDE).print(table)
+    for number, line in enumerate(in_columns(heads, rows, terminal_width())):
+        typer.echo(line if number else typer.style(line, bold=True))
 
 
 def list_problems(config: Path) -> tuple[list[str], Rows]:
