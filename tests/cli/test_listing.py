@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.cli.listing import CONFIG, LISTS, What, list_
+from repro.cli import app
+from repro.cli.listing import CONFIG, LISTS, What, list_, list_lists
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -40,15 +41,34 @@ def test_lists(what: What, capsys: pytest.CaptureFixture[str]) -> None:
     assert said.startswith(heads[0])
 
 
-@pytest.mark.parametrize("what", What)
+def test_alone_it_lists_what_there_is_to_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.build()(["list"], standalone_mode=False) is None
+    rows = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [what for what, _, _ in rows] == list(What)
+    for what, count, command in rows:
+        assert int(count) == len(list(LISTS[What(what)](CONFIG)[1])) > 0
+        assert command == f"repro list {what}"
+
+
+def test_where_there_is_no_configuration_the_rest_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    list_()
+    counts = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:])
+    assert counts["problems"] == counts["sets"] == "–"
+    assert int(counts["studies"]) > 0
+
+
+@pytest.mark.parametrize("what", [None, *What])
 def test_on_80_columns_no_line_is_wider_and_no_name_is_cut(
-    what: What, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    what: What | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     list_(what)
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= 80
-    _, rows = LISTS[what](CONFIG)
+    _, rows = LISTS[what](CONFIG) if what else list_lists(CONFIG)
     for row in rows:
         # whatever stands in a cell stands there, if over several lines
         for word in " ".join(str(cell) for cell in row if cell).split():

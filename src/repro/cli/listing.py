@@ -28,7 +28,10 @@ class What(StrEnum):
 
 
 def list_(
-    what: Annotated[What, typer.Argument(help="What to list.", metavar="WHAT", show_default=False)],
+    what: Annotated[
+        What | None,
+        typer.Argument(metavar="WHAT", help="What to list; without it all there is to list.", show_default=False),
+    ] = None,
     config: Annotated[
         Path, typer.Option(help="Names the registry and problems of your own; see `repro config --help`.")
     ] = (CONFIG),
@@ -37,15 +40,30 @@ def list_(
 
     Examples:
 
+        repro list
+
         repro list problems
 
         repro list artifacts
     """
     from repro.cli.columns import in_columns, terminal_width
 
-    heads, rows = LISTS[what](config)
+    heads, rows = LISTS[what](config) if what else list_lists(config)
     for number, line in enumerate(in_columns(heads, rows, terminal_width())):
         typer.echo(line if number else typer.style(line, bold=True))
+
+
+def list_lists(config: Path) -> tuple[list[str], Rows]:
+    """All that can be listed: how much of it there is, none where it cannot be told, and the command."""
+    from repro.errors import ReproError
+
+    rows: list[tuple[object, ...]] = []
+    for what, function in LISTS.items():
+        count = None
+        with suppress(ReproError):  # such as a configuration that is not there; the command itself says so
+            count = len(list(function(config)[1]))
+        rows.append((what.value, count, f"repro list {what.value}"))
+    return ["what", "how many", "command"], rows
 
 
 def list_problems(config: Path) -> tuple[list[str], Rows]:
