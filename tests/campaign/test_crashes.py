@@ -46,7 +46,7 @@ def command(modules: Path, measuring: None, templates: Path) -> Callable[..., li
         compile_module(source, CPU, manifest_path(CPU.name, STUDY, KEY))
         few = config(layouts=LAYOUTS[:1], space="paper", timing=Timing(**{**QUICK, **timing}))
         Path("c.yaml").write_text(yaml.safe_dump(few.model_dump(mode="json")))
-        return [sys.executable, "-m", "repro.cli", "measure", STUDY, NAME, "single", "--config", "c.yaml"]
+        return [sys.executable, "-m", "repro", "measure", STUDY, NAME, "single", "--config", "c.yaml"]
 
     return write
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from repro.campaign.estimate import ASSUMED_SIZE, estimate
 from repro.campaign.plan import Plan, make_plan
 from repro.cli.planning import plan as plan_command
 from repro.codegen.targets import CPU, get_target
-from repro.config import resolve
+from repro.config import load, resolve
 from repro.errors import ReproError
 from repro.studies.compound_spmv.schedules import paper_space
 
@@ -88,6 +89,29 @@ def test_the_command_states_what_it_assumes(capsys: pytest.CaptureFixture[str]) 
     said = capsys.readouterr().out
     for word in ("campaign default on opencl:0", "modules", "variants", "disk", "device memory", "expected", "GB/s"):
         assert word in said
+
+
+def test_on_80_columns_no_line_of_the_command_is_wider_and_no_name_is_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    Path("mine.yaml").write_text("device: opencl\n")
+    plan_command([Path("config/config.yaml"), Path("mine.yaml")], cores=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    said = "\n".join(lines)
+    made = make_plan(load(Path("config/config.yaml"), Path("mine.yaml")))
+    for study, problem, precision in made.runs:
+        row = rf"^{re.escape(problem)} +\w+ +{precision} .*\n +.*study: {study}$"
+        assert re.search(row, said, re.MULTILINE), (study, problem, precision)
+
+
+def test_in_a_pipe_a_job_is_a_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    Path("mine.yaml").write_text("device: opencl\n")
+    plan_command([Path("config/config.yaml"), Path("mine.yaml")], cores=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("helmholtz_hubs ") and line.endswith(" compound_spmv") for line in lines)
 
 
 def test_a_replay_needs_nothing(capsys: pytest.CaptureFixture[str]) -> None:

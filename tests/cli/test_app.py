@@ -30,7 +30,7 @@ def run(*words: str) -> int:
 
 
 def test_help_names_every_command() -> None:
-    said = subprocess.run([sys.executable, "-m", "repro.cli", "--help"], capture_output=True, text=True, check=True)
+    said = subprocess.run([sys.executable, "-m", "repro", "--help"], capture_output=True, text=True, check=True)
     assert all(f" {name} " in said.stdout for name in app.COMMANDS)
 
 

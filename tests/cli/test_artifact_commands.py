@@ -1,7 +1,9 @@
 """`repro table`, `repro figure` and `repro report` on campaigns of one study and of two."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +73,25 @@ def test_all_is_what_the_configuration_asks_for(spmv: SmallCampaign, tmp_path: P
     commands.table(None, all_=True, results=spmv.results, config=config)
     folder = spmv.results / spmv.campaign / "tables"
     assert made(folder) == [f"{SPMV}/table-1.{suffix}" for suffix in ("csv", "md", "tex")]
+
+
+def test_all_and_the_report_say_how_far_they_are(
+    spmv: SmallCampaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spmv.configure(**{SPMV: {"problems": [MEASURED], "artifacts": ["table-1", "table-9", "figure-3"]}})
+    options: dict[str, Any] = {"campaign": spmv.campaign, "results": spmv.results}
+    commands.table(["table-1"], **options)
+    assert capsys.readouterr().err == ""
+    commands.table(None, all_=True, **options)
+    assert re.fullmatch(rf"tables {spmv.campaign}: {SPMV} 2 of 2, took \d+ s\n", capsys.readouterr().err)
+    commands.figure(None, all_=True, figures=tmp_path / "drawn", **options)
+    assert re.fullmatch(rf"figures {spmv.campaign}: {SPMV} 1 of 1, took \d+ s\n", capsys.readouterr().err)
+    commands.report(**options)
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(", took ")[0] for line in said] == [
+        f"report {spmv.campaign}: reading studies 1 of 1",
+        f"report {spmv.campaign}: {SPMV} 3 of 3",
+    ]
 
 
 def test_a_configuration_beside_a_campaigns_name_counts(spmv: SmallCampaign, tmp_path: Path) -> None:

@@ -35,6 +35,19 @@ def test_the_cpu_is_enough(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
         assert what in said
 
 
+def test_on_80_columns_no_line_is_wider(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(detect, "find_gpus", list)
+    long = doctor.Finding("a part", f"found at /{'folder/' * 8}and no longer", False, "install it, or do without it")
+    monkeypatch.setattr(doctor, "CHECKS", (*doctor.CHECKS, lambda: iter([long])))
+    doctor.doctor()
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80
+    # what can be copied is in one piece
+    assert f"/{'folder/' * 8}and" in said
+    assert "to do: on a machine with an NVIDIA GPU: " in said
+
+
 def test_no_device_is_a_failure_that_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

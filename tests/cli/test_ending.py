@@ -100,7 +100,7 @@ def test_a_terminated_compilation_is_no_refusal_by_the_compiler(tmp_path: Path) 
     compiler.chmod(0o755)
     (tmp_path / "kernels").symlink_to(Path(__file__).parents[2] / "kernels")
     process = subprocess.Popen(
-        [sys.executable, "-m", "repro.cli", "compile", "common", "--target", "sm_90", "--record-errors"],
+        [sys.executable, "-m", "repro", "compile", "common", "--target", "sm_90", "--record-errors"],
         cwd=tmp_path, env={**os.environ, "PATH": f"{compiler.parent}:{os.environ['PATH']}"},
         text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip

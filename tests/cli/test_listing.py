@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from repro.cli.listing import CONFIG, LISTS, What, list_
+from repro.cli import app
+from repro.cli.listing import CONFIG, LISTS, What, list_, list_lists
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -25,6 +27,7 @@ EXPECTED = {
 @pytest.fixture(autouse=True)
 def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 @pytest.mark.parametrize("what", What)
@@ -36,6 +39,41 @@ def test_lists(what: What, capsys: pytest.CaptureFixture[str]) -> None:
     # in a pipe a line is a thing
     assert len(said.splitlines()) == 1 + len(list(rows))
     assert said.startswith(heads[0])
+
+
+def test_alone_it_lists_what_there_is_to_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.build()(["list"], standalone_mode=False) is None
+    rows = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [what for what, _, _ in rows] == list(What)
+    for what, count, command in rows:
+        assert int(count) == len(list(LISTS[What(what)](CONFIG)[1])) > 0
+        assert command == f"repro list {what}"
+
+
+def test_where_there_is_no_configuration_the_rest_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    list_()
+    counts = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:])
+    assert counts["problems"] == counts["sets"] == "–"
+    assert int(counts["studies"]) > 0
+
+
+@pytest.mark.parametrize("what", [None, *What])
+def test_on_80_columns_no_line_is_wider_and_no_name_is_cut(
+    what: What | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    list_(what)
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80
+    _, rows = LISTS[what](CONFIG) if what else list_lists(CONFIG)
+    for row in rows:
+        # whatever stands in a cell stands there, if over several lines
+        for word in " ".join(str(cell) for cell in row if cell).split():
+            assert word in said, word
+        assert re.search(rf"^{re.escape(str(row[0]))}( |$)", said, re.MULTILINE)
 
 
 def test_problems_of_your_own_are_listed(tmp_path: Path) -> None:

@@ -76,6 +76,19 @@ def test_a_terminal_gets_a_bar() -> None:
     assert "12/12" in stream.getvalue()
 
 
+def test_beside_a_bar_standard_output_stays_where_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    with Progress("tables", stream=stream) as advance:
+        advance("a study", 1, 2)
+        print("wrote a table")
+    assert capsys.readouterr().out == "wrote a table\n"
+    assert "wrote" not in stream.getvalue()
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(12.4, "12 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")]
 )

@@ -53,7 +53,7 @@ def test_a_lost_context_and_a_hang_cost_a_row_each(
             source = f"{source[:start]}\n{statement}\n{source[start:]}"
         compile_module(source, target, manifest_path(target.name, STUDY, key))
 
-    words = [sys.executable, "-m", "repro.cli", "measure", STUDY, NAME, "single", "--config", "c.yaml"]
+    words = [sys.executable, "-m", "repro", "measure", STUDY, NAME, "single", "--config", "c.yaml"]
     done = subprocess.run(words, text=True, check=False, timeout=240, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("going on in a new process") == 2

@@ -76,11 +76,13 @@ class Checkout:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment in which the rules find the copy of `repro`, and no GPU and no mirror but their own.
+        """The environment in which Python finds the copy of `repro`, and no GPU and no mirror but its own.
 
-        What one process has compiled of the copy the next ones read, whatever holds for the repository itself.
+        The environment of the tests is not on PATH. What one process has compiled of the copy the next ones read,
+        whatever holds for the repository itself.
         """
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        own = Path(sys.executable).parent
+        path = os.pathsep.join(folder for folder in os.environ["PATH"].split(os.pathsep) if Path(folder) != own)
         kept = {name: os.environ[name] for name in os.environ.keys() - {"REPRO_MIRROR", "PYTHONDONTWRITEBYTECODE"}}
         return kept | {
             "PATH": path,
@@ -89,12 +91,15 @@ class Checkout:
             "NO_COLOR": "1",
         }
 
-    def snakemake(self, *words: str, cores: bool = True) -> Said:
-        """Run Snakemake to its end; where nothing is made it needs no number of cores."""
+    def snakemake(self, *words: str, cores: bool = True, path: Path | None = None) -> Said:
+        """Run Snakemake to its end, with another folder on PATH; where nothing is made it needs no number of cores."""
+        environment = self.environment
+        if path is not None:
+            environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
         done = subprocess.run(
             self.command(*words, cores=cores),
             cwd=self.folder,
-            env=self.environment,
+            env=environment,
             text=True,
             check=False,
             timeout=300,

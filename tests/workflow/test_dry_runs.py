@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -123,6 +125,47 @@ def test_the_profile_is_loaded_by_itself(planned: Callable[..., Said]) -> None:
     said = planned()
     assert "profile profiles/default" in said.text
     assert "unlock" not in said.text
+
+
+def test_the_rules_call_the_repro_of_the_python_that_runs_snakemake(checkout: Checkout) -> None:
+    """With a space in its path; no environment is on PATH."""
+    code = (
+        "import sys\n"
+        "from snakemake.cli import main\n"
+        "sys.executable = '/my environments/bin/python'\n"
+        "sys.argv = ['snakemake', '--dry-run', '--printshellcmds', 'all']\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=checkout.folder, env=checkout.environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert called(done.stdout + done.stderr) == {"'/my environments/bin/python' -P -m repro"}
+
+
+def test_in_an_environment_that_conda_deploys_the_rules_call_its_repro(checkout: Checkout) -> None:
+    conda = checkout.folder / "bin/conda"
+    conda.parent.mkdir()
+    about = {"platform": "linux-64", "conda_prefix": "/opt/conda", "conda_version": "25.1.1", "envs": []}
+    answers = {
+        "info --json": json.dumps(about),
+        "--version": "conda 25.1.1",
+        "config --get": json.dumps({"get": {"channel_priority": "strict"}}),
+    }
+    cases = "".join(f"    *'{words}'*) echo '{answer}';;\n" for words, answer in answers.items())
+    conda.write_text(f'#!/bin/sh\ncase "$*" in\n{cases}esac\n')
+    conda.chmod(0o755)
+    said = checkout.snakemake("--dry-run", "--printshellcmds", "--sdm=conda", "all", path=conda.parent)
+    assert said.code == 0, said.text
+    assert called(said.text) == {"repro"}
+
+
+def called(text: str) -> set[str]:
+    """Return what stands before the subcommands in the shell commands that Snakemake prints."""
+    return set(
+        re.findall(r"^Shell command: +(.*repro) (?:table|figure|measure|compile|problem|report|check) ", text, re.M)
+    )
 
 
 def test_lint() -> None:

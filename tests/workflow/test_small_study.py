@@ -52,7 +52,7 @@ def test_it_is_five_files_at_most_and_none_of_the_projects_own() -> None:
 
 
 def test_it_is_found_by_its_folder(checkout: Checkout) -> None:
-    words = [sys.executable, "-m", "repro.cli", "list", "studies"]
+    words = [sys.executable, "-m", "repro", "list", "studies"]
     listed = subprocess.run(
         words, cwd=checkout.folder, env=checkout.environment, text=True, capture_output=True, check=True
     )

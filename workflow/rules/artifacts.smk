@@ -13,18 +13,20 @@ for study in plan.studies.values():
             input:
                 inputs([f"tables {study.name}"], plan.raw(study.name)),
             output:
-                plan.artifact_outputs(study.name, "tables"),
+                kept(plan.artifact_outputs(study.name, "tables")),
             log:
                 f"{plan.logs}/tables/{study.name}.log",
             conda:
                 "../../environment.yml"
             params:
+                repro=REPRO,
                 config=plan.config_file,
                 study=study.name,
             message:
                 "Making the tables of {params.study}"
             shell:
-                "repro table --all --receipt --study {params.study} --config {params.config:q} > {log:q} 2>&1"
+                "{params.repro:q} table --all --receipt --study {params.study} --config {params.config:q}"
+                " > {log:q} 2>&1"
 
     if study.figures:
 
@@ -34,15 +36,17 @@ for study in plan.studies.values():
             input:
                 inputs([f"figures {study.name}"], plan.raw(study.name)),
             output:
-                plan.artifact_outputs(study.name, "figures"),
+                kept(plan.artifact_outputs(study.name, "figures")),
             log:
                 f"{plan.logs}/figures/{study.name}.log",
             conda:
                 "../../environment.yml"
             params:
+                repro=REPRO,
                 config=plan.config_file,
                 study=study.name,
             message:
                 "Making the figures of {params.study}"
             shell:
-                "repro figure --all --receipt --study {params.study} --config {params.config:q} > {log:q} 2>&1"
+                "{params.repro:q} figure --all --receipt --study {params.study} --config {params.config:q}"
+                " > {log:q} 2>&1"

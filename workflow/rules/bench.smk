@@ -23,10 +23,11 @@ for study in plan.studies.values():
         resources:
             gpu=1 if plan.on_gpu else 0,
         params:
+            repro=REPRO,
             config=plan.config_file,
             study=study.name,
         message:
             "Measuring {wildcards.problem}, {wildcards.precision}, of {params.study}"
         shell:
-            "repro measure {params.study} {wildcards.problem:q} {wildcards.precision} --config {params.config:q}"
-            " --receipt --record-failures > {log:q} 2>&1"
+            "{params.repro:q} measure {params.study} {wildcards.problem:q} {wildcards.precision}"
+            " --config {params.config:q} --receipt --record-failures > {log:q} 2>&1"

@@ -16,6 +16,7 @@ for group in plan.module_groups:
             "../../environment.yml"
         threads: 4 if plan.on_gpu else 1
         params:
+            repro=REPRO,
             kernels=plan.config.kernels,
             study=group.study,
             group=group.name,
@@ -24,7 +25,7 @@ for group in plan.module_groups:
         message:
             "Compiling {params.group} of {params.study} for {params.target}"
         shell:
-            "repro compile {params.study} {params.modules} --jobs {threads} --target {params.target}"
+            "{params.repro:q} compile {params.study} {params.modules} --jobs {threads} --target {params.target}"
             " --kernels {params.kernels:q} --receipt --record-errors > {log:q} 2>&1"
 
 
@@ -39,9 +40,10 @@ rule compile_common:
     conda:
         "../../environment.yml"
     params:
+        repro=REPRO,
         kernels=plan.config.kernels,
         target=plan.target_name,
     message:
         "Compiling the kernels that all studies share, for {params.target}"
     shell:
-        "repro compile common --target {params.target} --kernels {params.kernels:q} --receipt > {log:q} 2>&1"
+        "{params.repro:q} compile common --target {params.target} --kernels {params.kernels:q} --receipt > {log:q} 2>&1"

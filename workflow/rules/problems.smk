@@ -12,9 +12,10 @@ rule problem:
     conda:
         "../../environment.yml"
     params:
+        repro=REPRO,
         config=plan.config_file,
     message:
         "Building {wildcards.problem}"
     shell:
-        "repro problem {wildcards.problem:q} --config {params.config:q} --output {output.matrix:q}"
+        "{params.repro:q} problem {wildcards.problem:q} --config {params.config:q} --output {output.matrix:q}"
         " --record {output.record:q} --receipt --record-unavailable > {log:q} 2>&1"

@@ -11,17 +11,18 @@ rule report:
             ],
         ),
     output:
-        f"{plan.results}/report.html",
+        kept([f"{plan.results}/report.html"]),
     log:
         f"{plan.logs}/report.log",
     conda:
         "../../environment.yml"
     params:
+        repro=REPRO,
         config=plan.config_file,
     message:
         "Writing the report"
     shell:
-        "repro report --receipt --config {params.config:q} > {log:q} 2>&1"
+        "{params.repro:q} report --receipt --config {params.config:q} > {log:q} 2>&1"
 
 
 # Its inputs are all that can be recorded as missing, so that a run makes it even where the tables made without it are
@@ -36,8 +37,9 @@ rule check:
     conda:
         "../../environment.yml"
     params:
+        repro=REPRO,
         config=plan.config_file,
     message:
         "Checking that nothing is missing"
     shell:
-        "repro check --config {params.config:q} --output {output:q} > {log:q} 2>&1"
+        "{params.repro:q} check --config {params.config:q} --output {output:q} > {log:q} 2>&1"

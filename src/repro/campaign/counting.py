@@ -63,7 +63,7 @@ def count(
         record = Path(folder, "launched.json")
         words = ["launch", study, problem, precision, *names, "--launches", str(launches)]
         words += ["--record", str(record), "--config", str(config_file)]
-        kernels = _profile(ncu, [sys.executable, "-m", "repro.cli", *words], log)
+        kernels = _profile(ncu, [sys.executable, "-m", "repro", *words], log)
         launched: list[dict[str, Any]] = json.loads(record.read_text())
     try:
         by_name = split(kernels, [row["name"] for row in launched], launches)

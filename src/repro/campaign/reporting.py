@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from repro.artifacts.report.page import Part, write_report
+from repro.artifacts.report.page import Part, Progress, write_report
 from repro.campaign.artifacts import Asked, published_of
 from repro.studies import get_study
 
@@ -13,16 +13,30 @@ from repro.studies import get_study
 WORDS = "words.html.j2"
 
 
-def report(asked: Asked, study: str | None = None) -> Path:
+def report(asked: Asked, study: str | None = None, progress: Progress = lambda *_: None) -> Path:
     """Write the page with all studies of a campaign, or with one of them; return its path.
+
+    Parameters
+    ----------
+    asked
+        The campaign.
+    study
+        One of its studies; None: all.
+    progress
+        Is told of each study that is read, and of each table and figure.
 
     Raises
     ------
     ReproError
         There is no such campaign or study, or its records cannot be read.
     """
-    parts = [_part(asked, name) for name in asked.studies(study)]
-    return write_report(parts, asked.results / asked.campaign / "report.html")
+    names = asked.studies(study)
+    parts = []
+    for done, name in enumerate(names):
+        progress("reading studies", done, len(names))
+        parts.append(_part(asked, name))
+    progress("reading studies", len(names), len(names))
+    return write_report(parts, asked.results / asked.campaign / "report.html", progress)
 
 
 def _part(asked: Asked, name: str) -> Part:

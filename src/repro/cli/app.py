@@ -140,7 +140,7 @@ def _options(
     """Re-run published experiments on sparse-matrix GPU kernels, and print their tables beside the published ones.
 
     The workflow calls these commands (`snakemake --cores 8 all`); each is of use by hand. `repro COMMAND --help` has
-    examples.
+    examples. Where `repro` is not on PATH, `python -m repro` with the environment's Python is the same.
     """
     _state["debug"] = debug
 

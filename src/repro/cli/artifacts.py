@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -110,9 +110,13 @@ def report(
     """
     from repro.campaign.artifacts import Asked
     from repro.campaign.reporting import report as write
+    from repro.cli.progress import Progress
 
     with _receipt(receipt, config, "report", None):
-        typer.echo(f"wrote {write(Asked.of(campaign, results, config), study)}")
+        asked = Asked.of(campaign, results, config)
+        with Progress(f"report {asked.campaign}") as progress:
+            path = write(asked, study, progress)
+        typer.echo(f"wrote {path}")
 
 
 @contextmanager
@@ -146,6 +150,7 @@ def _make(
     """Write tables or figures of each study that is meant below a folder, `target`."""
     from repro.artifacts.write import figures_folder, tables_folder, write
     from repro.campaign.artifacts import Asked, all_artifacts, find_artifacts, published_of
+    from repro.cli.progress import Progress
     from repro.errors import ReproError
 
     asked = Asked.of(campaign, results, config)
@@ -158,8 +163,11 @@ def _make(
         )
     chosen = {name: asked.artifacts(name, kind) for name in studies} if all_ else find_artifacts(names, kind, studies)
     folder = tables_folder if kind == "table" else figures_folder
-    for name, artifacts in chosen.items():
-        data, published = asked.read(name), published_of(name)
-        for artifact in artifacts:
-            for path in write(artifact, data, published, folder(target, asked.campaign, name)):
-                typer.echo(f"wrote {path}")
+    with Progress(f"{kind}s {asked.campaign}") if all_ else nullcontext(lambda *_: None) as progress:
+        for name, artifacts in chosen.items():
+            progress(name, 0, len(artifacts))
+            data, published = asked.read(name), published_of(name)
+            for done, artifact in enumerate(artifacts, 1):
+                for path in write(artifact, data, published, folder(target, asked.campaign, name)):
+                    typer.echo(f"wrote {path}")
+                progress(name, done, len(artifacts))

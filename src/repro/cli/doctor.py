@@ -58,20 +58,28 @@ def doctor() -> None:
 
         repro doctor
     """
+    from repro.cli.columns import BELOW, terminal_width, wrapped
+
     findings = [finding for check in CHECKS for finding in check()]
-    width = max(len(finding.what) for finding in findings)
+    room = max(len(finding.what) for finding in findings)
+    width = terminal_width()
     for finding in findings:
-        mark = typer.style("ok     ", fg="green") if finding.good else typer.style("missing", fg="yellow")
-        typer.echo(f"{mark}  {finding.what:{width}}  {finding.found}")
+        mark, colour = ("ok     ", "green") if finding.good else ("missing", "yellow")
+        line, *more = wrapped(finding.found, width, f"{mark}  {finding.what:{room}}  ", len(mark) + room + 4)
+        typer.echo(f"{typer.style(mark, fg=colour)}{line.removeprefix(mark)}")
         if finding.todo:
-            typer.echo(f"{'':{9 + width}}  to do: {finding.todo}")
+            more += wrapped(finding.todo, width, f"{'':9}to do: ", 9 + len("to do: "))
+        for line in more:
+            typer.echo(line)
     usable = [finding.what for finding in findings if finding.device and finding.good]
     if not usable:
         raise ReproError(
             "no device can be used",
             todo=f"for the CPU of any machine: {CPU_EXTRA}; for an NVIDIA GPU: its driver, then {CUDA_EXTRA}",
         )
-    typer.echo(f"\ncampaigns can run here: {', '.join(usable)}")
+    typer.echo()
+    for line in wrapped(f"campaigns can run here: {', '.join(usable)}", width, indent=BELOW):
+        typer.echo(line)
 
 
 def check_python() -> Iterator[Finding]:

@@ -12,7 +12,6 @@ import typer
 
 Rows = Iterable[tuple[object, ...]]
 CONFIG = Path("config/config.yaml")
-WIDE = 5000
 
 
 class What(StrEnum):
@@ -29,7 +28,10 @@ class What(StrEnum):
 
 
 def list_(
-    what: Annotated[What, typer.Argument(help="What to list.", metavar="WHAT", show_default=False)],
+    what: Annotated[
+        What | None,
+        typer.Argument(metavar="WHAT", help="What to list; without it all there is to list.", show_default=False),
+    ] = None,
     config: Annotated[
         Path, typer.Option(help="Names the registry and problems of your own; see `repro config --help`.")
     ] = (CONFIG),
@@ -38,21 +40,30 @@ def list_(
 
     Examples:
 
+        repro list
+
         repro list problems
 
         repro list artifacts
     """
-    import sys
+    from repro.cli.columns import in_columns, terminal_width
 
-    from rich.console import Console
-    from rich.table import Table
+    heads, rows = LISTS[what](config) if what else list_lists(config)
+    for number, line in enumerate(in_columns(heads, rows, terminal_width())):
+        typer.echo(line if number else typer.style(line, bold=True))
 
-    heads, rows = LISTS[what](config)
-    table = Table(*heads, box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*("–" if cell is None or cell == "" else str(cell) for cell in row))
-    # in a pipe a line a thing, however long, for grep
-    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDE).print(table)
+
+def list_lists(config: Path) -> tuple[list[str], Rows]:
+    """All that can be listed: how much of it there is, none where it cannot be told, and the command."""
+    from repro.errors import ReproError
+
+    rows: list[tuple[object, ...]] = []
+    for what, function in LISTS.items():
+        count = None
+        with suppress(ReproError):  # such as a configuration that is not there; the command itself says so
+            count = len(list(function(config)[1]))
+        rows.append((what.value, count, f"repro list {what.value}"))
+    return ["what", "how many", "command"], rows
 
 
 def list_problems(config: Path) -> tuple[list[str], Rows]:

@@ -119,13 +119,14 @@ def _supervise(
     words = [study, problem, precision, *options, "--run", run, *record]
     with _recorded(settings, study, problem, precision, record_failures, None):
         store = store_path(settings, study, problem, precision)
-        return supervise([*_python(), "-m", "repro.cli", *debug, "measure", *words], store, run)
+        return supervise([*_python(), "-m", "repro", *debug, "measure", *words], store, run)
     return 0
 
 
 def _python() -> list[str]:
     """Return the interpreter; the current folder is where it finds modules only where this one found `repro` there."""
-    here = Path(sys.path[0] or ".").resolve() == Path(__file__).resolve().parents[2]
+    first = Path(sys.path[0] or ".").resolve()
+    here = not sys.flags.safe_path and first == Path(__file__).resolve().parents[2]
     return [sys.executable] if here else [sys.executable, "-P"]
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-WIDE = 250
+#: Columns of the names of what a campaign needs.
+NAMES = 15
 
 
 def plan(
@@ -28,54 +29,60 @@ def plan(
         repro plan --config config/paper.yaml --cores 16
     """
     import os
-    import sys
-
-    from rich.console import Console
-    from rich.table import Table
 
     from repro.campaign.estimate import RATES, estimate
     from repro.campaign.freshness import Freshness
     from repro.campaign.plan import make_plan
+    from repro.cli.columns import in_columns, terminal_width
     from repro.cli.progress import duration
     from repro.config import load
 
-    # in a pipe a line a thing, however long, for grep
-    out = Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else WIDE)
     planned = make_plan(load(*(files or [Path("config/config.yaml")])))
     if planned.target is None:
-        out.print(f"replay of {planned.results}: {len(planned.artifact_files)} tables and figures, nothing is measured")
+        _say(f"replay of {planned.results}: {len(planned.artifact_files)} tables and figures, nothing is measured")
         return
     cores = cores or len(os.sched_getaffinity(0))
     needs = estimate(planned, planned.target)
-    table = Table("study", "problem", "what", "precision", "rows", "non-zeros", "size", "variants", "expected")
+    heads = ["problem", "what", "precision", "variants", "expected", "rows", "non-zeros", "size", "study"]
+    rows = []
     for job in needs.jobs:
-        rows, nonzeros = (f"{number:,}" for number in job.size)
+        size = (*(f"{number:,}" for number in job.size), job.size_from)
         time = duration(job.seconds)
-        table.add_row(
-            job.study, job.problem, job.what, job.precision, rows, nonzeros, job.size_from, f"{job.variants:,}", time
-        )
+        rows.append((job.problem, job.what, job.precision, f"{job.variants:,}", time, *size, job.study))
     rates = RATES[planned.target.dialect]
     total, absent = needs.modules
-    out.print(f"campaign {planned.config.campaign} on {planned.device} ({planned.target.name})")
-    out.print(table)
-    out.print(f"modules        {total}, {absent} of them to compile, on {cores} cores")
-    out.print(f"variants       {sum(job.variants for job in needs.jobs):,}")
-    out.print(f"artifacts      {len(planned.artifact_files)}")
+    _say(f"campaign {planned.config.campaign} on {planned.device} ({planned.target.name})")
+    typer.echo()
+    for line in in_columns(heads, rows, terminal_width()):
+        typer.echo(line)
+    typer.echo()
+    _say(f"{total}, {absent} of them to compile, on {cores} cores", "modules")
+    _say(f"{sum(job.variants for job in needs.jobs):,}", "variants")
+    _say(f"{len(planned.artifact_files)}", "artifacts")
     freshness = Freshness(planned)
-    out.print(f"steps          {freshness.total}, {len(freshness.stale)} of them to make")
+    _say(f"{freshness.total}, {len(freshness.stale)} of them to make", "steps")
     for line in freshness.described():
-        out.print(f"               out of date: {line}")
-    out.print(f"disk           about {_size(needs.disk_bytes)}, inputs that are downloaded aside")
-    out.print(f"device memory  about {_size(needs.device_bytes)}")
-    out.print(f"expected       about {duration(needs.seconds(cores))}")
-    out.print(
-        f"\nReckoned with {rates.screened / 1e9:g} GB/s for the average variant, {rates.finalist / 1e9:g} for those "
+        _say(f"out of date: {line}", " ")
+    _say(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
+    _say(f"about {_size(needs.device_bytes)}", "device memory")
+    _say(f"about {duration(needs.seconds(cores))}", "expected")
+    typer.echo()
+    _say(
+        f"Reckoned with {rates.screened / 1e9:g} GB/s for the average variant, {rates.finalist / 1e9:g} for those "
         f"near the best, {rates.library / 1e9:g} for the library; {rates.launch * 1e6:g} µs a launch, "
         f"{rates.variant * 1e3:g} ms a variant, {rates.start:g} s a job, {rates.compile:g} s to compile a module. "
         "Sizes are `built` (known exactly), `stated` (by the registry or the file's header), "
         "`at most` (a bound by the header alone) or `assumed`. What is measured or compiled already is not done again, "
         "and what is known to be refused, such as a matrix that is not square, has no variants."
     )
+
+
+def _say(text: str, name: str = "") -> None:
+    """Print a line of what a campaign needs, or one without a name."""
+    from repro.cli.columns import terminal_width, wrapped
+
+    for line in wrapped(text, terminal_width(), f"{name:{NAMES}}" if name else "", NAMES if name else 0):
+        typer.echo(line)
 
 
 def _size(nbytes: float) -> str:

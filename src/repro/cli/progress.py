@@ -52,6 +52,7 @@ class Progress:
                 TextColumn("left"),
                 TimeRemainingColumn(),
                 console=Console(file=self.stream),
+                redirect_stdout=sys.stdout.isatty(),  # else what goes into a file would go to the terminal
             )
             self._bars.start()
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +25,8 @@ from repro.artifacts.write import replacing
 from repro.bench.rows import TIMED
 from repro.bench.runnable import Clock
 
+#: Is told what is done, and how many of how many.
+Progress = Callable[[str, int, int], None]
 #: In the order in which a time is looked for.
 CLOCKS: tuple[Clock, ...] = ("event", "graph", "host")
 # campaigns hold thousands of failed variants of one cause: so many names are printed of each
@@ -108,7 +110,7 @@ class Section:
     words: Markup
 
 
-def write_report(parts: Sequence[Part], path: Path) -> Path:
+def write_report(parts: Sequence[Part], path: Path, progress: Progress = lambda *_: None) -> Path:
     """Write the page with all studies of one campaign.
 
     Parameters
@@ -117,6 +119,8 @@ def write_report(parts: Sequence[Part], path: Path) -> Path:
         A campaign's studies.
     path
         `results/<campaign>/report.html`.
+    progress
+        Is told of each table and figure, by its study.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -126,7 +130,7 @@ def write_report(parts: Sequence[Part], path: Path) -> Path:
         lstrip_blocks=True,
     )
     environment.globals |= {"letter": letter, "clock_words": CLOCK_WORDS}
-    sections = [_section(part, environment) for part in parts]
+    sections = [_section(part, environment, progress) for part in parts]
     first = parts[0].campaign
     page = environment.get_template("report.html.j2").render(
         campaign=first,
@@ -140,13 +144,18 @@ def write_report(parts: Sequence[Part], path: Path) -> Path:
     return path
 
 
-def _section(part: Part, environment: jinja2.Environment) -> Section:
+def _section(part: Part, environment: jinja2.Environment, progress: Progress) -> Section:
     campaign = part.campaign
+    drawn = []
+    for done, artifact in enumerate(part.artifacts):
+        progress(campaign.study, done, len(part.artifacts))
+        drawn.append(_draw(artifact, campaign, part.published))
+    progress(campaign.study, len(drawn), len(drawn))
     drawable = {artifact.name for artifact in part.artifacts}
     words = environment.from_string(part.words.read_text("utf-8")).render() if part.words else ""
     return Section(
         campaign=campaign,
-        drawn=[_draw(artifact, campaign, part.published) for artifact in part.artifacts],
+        drawn=drawn,
         facts=_facts(part),
         glance={name: what for name, what in part.glance.items() if name in drawable},
         statuses=statuses(campaign),

@@ -1,5 +1,0 @@
-"""`python -m repro.cli` is `repro`."""
-
-from repro.cli import main
-
-main()

@@ -1,0 +1,90 @@
+"""A record that is replayed: what lies in it stays where its tables, figures and report cannot be made."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from checkouts import REPOSITORY, Checkout
+
+pytestmark = pytest.mark.workflow
+
+RECORD = "h200-x4"
+STUDY = "dynamic_csr"
+
+
+@pytest.fixture
+def record(checkout: Checkout) -> Checkout:
+    """A copy of the project with the record as it is kept."""
+    for kind in ("results", "figures"):
+        folder = checkout.folder / kind / RECORD
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(REPOSITORY / kind / RECORD, folder, ignore=shutil.ignore_patterns("receipts", "configs"))
+    return checkout
+
+
+def made(checkout: Checkout) -> dict[Path, bytes]:
+    """Return the tables, figures and the report of the record."""
+    results = checkout.folder / "results" / RECORD
+    folders = (results / "tables", checkout.folder / "figures" / RECORD)
+    paths = [path for folder in folders for path in folder.rglob("*.*")]
+    return {path: path.read_bytes() for path in [*paths, *results.glob("report.html")]}
+
+
+def replay(checkout: Checkout) -> tuple[int, str]:
+    said = checkout.snakemake("all", "--configfile", f"config/{RECORD}.yaml")
+    return said.code, said.text
+
+
+def test_a_replay_that_fails_deletes_nothing_that_is_recorded(record: Checkout) -> None:
+    before = made(record)
+    assert {path.suffix for path in before} >= {".csv", ".md", ".svg"}
+    rows = record.folder / "results" / RECORD / "raw" / STUDY / "report.parquet"
+    whole = rows.read_bytes()
+    rows.write_bytes(whole[:-10])
+    code, said = replay(record)
+    assert code == 1
+    for kind in ("tables", "figures"):
+        assert f"Error in rule {kind}_{STUDY}" in said
+    assert made(record) == before
+
+    rows.write_bytes(whole)
+    code, said = replay(record)
+    assert code == 0, said
+    assert set(made(record)) > set(before)
+
+
+def test_a_table_that_was_made_before_the_failure_is_taken_back(record: Checkout) -> None:
+    """A record's tables are of one making: not some of the new code and some of the old."""
+    table = record.folder / "results" / RECORD / "tables" / STUDY / "table-devices.md"
+    table.write_text("as it was recorded\n")
+    before = {path: content for path, content in made(record).items() if path.suffix != ".svg"}
+    module = record.folder / "src/repro/artifacts/write.py"
+    kept = module.read_text()
+    fail = '    if artifact.name == "table-exchange":\n        raise ReproError("no table")\n'
+    module.write_text(kept.replace("    made = artifact.make(", f"{fail}    made = artifact.make("))
+    try:
+        code, said = replay(record)
+    finally:
+        module.write_text(kept)
+    assert code == 1
+    assert "error: no table" in said
+    after = made(record)
+    assert {path: after[path] for path in before} == before
+
+
+def test_a_report_that_cannot_be_written_leaves_the_last_one(record: Checkout) -> None:
+    code, said = replay(record)
+    assert code == 0, said
+    before = made(record)
+    template = record.folder / "src/repro/artifacts/report/report.html.j2"
+    kept = template.read_bytes()
+    template.write_bytes(kept + b"{{ nothing_of_this_name }}")
+    try:
+        code, said = replay(record)
+    finally:
+        template.write_bytes(kept)
+    assert code == 1
+    assert "Error in rule report" in said
+    assert made(record) == before
