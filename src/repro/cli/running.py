@@ -43,8 +43,6 @@ def run(
     cores = cores or len(os.sched_getaffinity(0))
     # the files last: a word after them would be one of them
     command = ["--snakefile", str(shipped("Snakefile", here=False)), "--cores", str(cores), *(words or []), *given]
-    # the rules call `repro`, which need not be on the path of who names this one by its own
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     sys.stdout.flush()
     # without the current folder, whose modules are not meant
-    os.execve(sys.executable, [sys.executable, "-P", "-m", "snakemake", *command], {**os.environ, "PATH": path})
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "snakemake", *command])
