@@ -50,9 +50,11 @@ def test_alone_it_lists_what_there_is_to_list(capsys: pytest.CaptureFixture[str]
         assert command == f"repro list {what}"
 
 
-def test_where_there_is_no_configuration_the_rest_is_listed(
+def test_where_the_configuration_cannot_be_read_the_rest_is_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text("campaign: [")
     monkeypatch.chdir(tmp_path)
     list_()
     counts = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:])

@@ -60,7 +60,7 @@ def list_lists(config: Path) -> tuple[list[str], Rows]:
     rows: list[tuple[object, ...]] = []
     for what, function in LISTS.items():
         count = None
-        with suppress(ReproError):  # such as a configuration that is not there; the command itself says so
+        with suppress(ReproError):  # such as a configuration that cannot be read; the command itself says why
             count = len(list(function(config)[1]))
         rows.append((what.value, count, f"repro list {what.value}"))
     return ["what", "how many", "command"], rows
