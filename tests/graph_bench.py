@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from repro.bench.trial import Bench
-from repro.bench.workspace import Workspace
-from repro.config.models import Timing
+from benches import opened_benches
 from repro.sparse.columns import LIBRARY
 from repro.studies.dynamic_csr.operands import make_operands
 from repro.studies.dynamic_csr.variant_id import PRODUCT_COLUMNS
@@ -20,24 +18,7 @@ FEW = {
 
 def graph_benches(all_devices, modules_folder, own=OWN, resident=16, **timing):
     """Give what opens a bench on these devices for a growing matrix, and release all at the end; for fixtures."""
-    benches = []
-
-    def make(problem, precision="double", devices=all_devices):
-        benches.append(
-            Bench(
-                Workspace(devices, make_operands(problem, precision, 1), modules_folder, resident),
-                study="dynamic_csr",
-                problem=problem.name,
-                timing=Timing(**{**FEW, **timing}),
-                seed=1,
-                own=own,
-                environment="test",
-                driver="test",
-                code=str,
-            )
+    with opened_benches(modules_folder, "dynamic_csr", own, resident, **{**FEW, **timing}) as open_bench:
+        yield lambda problem, precision="double", devices=all_devices: open_bench(
+            devices, problem.name, make_operands(problem, precision, 1)
         )
-        return benches[-1]
-
-    yield make
-    for bench in benches:
-        bench.release()
