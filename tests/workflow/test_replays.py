@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,15 +14,16 @@ pytestmark = pytest.mark.workflow
 
 RECORD = "h200-x4"
 STUDY = "dynamic_csr"
+LEFT = shutil.ignore_patterns("receipts", "configs", "report.html")
 
 
 @pytest.fixture
 def record(checkout: Checkout) -> Checkout:
-    """A copy of the project with the record as it is kept."""
+    """A copy of the project with the record as it is kept, without what a replay here has left."""
     for kind in ("results", "figures"):
         folder = checkout.folder / kind / RECORD
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(REPOSITORY / kind / RECORD, folder, ignore=shutil.ignore_patterns("receipts", "configs"))
+        shutil.copytree(REPOSITORY / kind / RECORD, folder, ignore=LEFT)
     return checkout
 
 
@@ -35,6 +38,17 @@ def made(checkout: Checkout) -> dict[Path, bytes]:
 def replay(checkout: Checkout) -> tuple[int, str]:
     said = checkout.snakemake("all", "--configfile", f"config/{RECORD}.yaml")
     return said.code, said.text
+
+
+@contextmanager
+def edited(path: Path, edit: Callable[[str], str]) -> Iterator[None]:
+    """A file of the project that is another one meanwhile."""
+    kept = path.read_text()
+    path.write_text(edit(kept))
+    try:
+        yield
+    finally:
+        path.write_text(kept)
 
 
 def test_a_replay_that_fails_deletes_nothing_that_is_recorded(record: Checkout) -> None:
@@ -60,14 +74,10 @@ def test_a_table_that_was_made_before_the_failure_is_taken_back(record: Checkout
     table = record.folder / "results" / RECORD / "tables" / STUDY / "table-devices.md"
     table.write_text("as it was recorded\n")
     before = {path: content for path, content in made(record).items() if path.suffix != ".svg"}
-    module = record.folder / "src/repro/artifacts/write.py"
-    kept = module.read_text()
     fail = '    if artifact.name == "table-exchange":\n        raise ReproError("no table")\n'
-    module.write_text(kept.replace("    made = artifact.make(", f"{fail}    made = artifact.make("))
-    try:
+    makes = "    made = artifact.make("
+    with edited(record.folder / "src/repro/artifacts/write.py", lambda text: text.replace(makes, fail + makes)):
         code, said = replay(record)
-    finally:
-        module.write_text(kept)
     assert code == 1
     assert "error: no table" in said
     after = made(record)
@@ -79,12 +89,8 @@ def test_a_report_that_cannot_be_written_leaves_the_last_one(record: Checkout) -
     assert code == 0, said
     before = made(record)
     template = record.folder / "src/repro/artifacts/report/report.html.j2"
-    kept = template.read_bytes()
-    template.write_bytes(kept + b"{{ nothing_of_this_name }}")
-    try:
+    with edited(template, lambda text: text + "{{ nothing_of_this_name }}"):
         code, said = replay(record)
-    finally:
-        template.write_bytes(kept)
     assert code == 1
     assert "Error in rule report" in said
     assert made(record) == before
