@@ -21,7 +21,6 @@ from repro.studies.dynamic_csr.tables.crossover import EXPLANATION, IN_WORDS, PR
 from repro.studies.dynamic_csr.update_times import Trade, about_geam, trades_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 #: Colours of the marks: many products are bright.
@@ -68,7 +67,7 @@ def draw(trades: Sequence[Trade], missing: Sequence[tuple[Line, str]], mark: str
         axes.plot([min(gains), max(gains)], [at, at], color="#c8c8c8", linewidth=1.0, zorder=2)
         for gain, colour in zip(gains, colours, strict=True):
             axes.plot([gain], [at], **_look(colour))
-        _beside(axes, trade.in_words, at)
+    style.column(axes, [trade.in_words for trade in trades], ("break-even n", "black"), points=4)
     axes.set_xscale("log")
     style.log_ticks(axes.xaxis)
     low, high = axes.get_xlim()
@@ -76,7 +75,6 @@ def draw(trades: Sequence[Trade], missing: Sequence[tuple[Line, str]], mark: str
     axes.axvline(1, color=style.GREY, linewidth=0.7, zorder=1)
     axes.grid(axis="x")
     axes.set_xlabel("time with a rebuild / time with dynamic CSR")
-    _beside(axes, "break-even n", -1)
     why = ["unavailable" if text.startswith("unavailable") else text for _, text in missing]
     style.rows_axis(axes, names, missing=[*(None for _ in trades), *why])
     handles = [
@@ -86,14 +84,6 @@ def draw(trades: Sequence[Trade], missing: Sequence[tuple[Line, str]], mark: str
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
     style.footnote(drawn, mark)
     return drawn
-
-
-def _beside(axes: Axes, text: str, at: float) -> None:
-    """Write right of a row; the row above the first is the head's."""
-    axes.annotate(
-        text, (1, at), xycoords=axes.get_yaxis_transform(), xytext=(4, 0), textcoords="offset points",
-        va="center_baseline", fontsize=6, annotation_clip=False,
-    )  # fmt: skip
 
 
 def _label(trade: Trade) -> str:
