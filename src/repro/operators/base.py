@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,22 @@ from repro.devices.base import Queue
 from repro.errors import ReproError
 from repro.operators.arrays import DeviceArray, Kind, on_device
 from repro.operators.runtime import Runtime
+
+
+class Closing:
+    """What gives its memory back by `close`, and at the end of a `with`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give its memory on the device back; it is of no use afterwards."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types

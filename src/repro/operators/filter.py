@@ -7,8 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
 from threading import RLock
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ from repro.filtering.sorted import Sorted
 from repro.filtering.triangulation import evaluation_points
 from repro.galerkin.basis import mode_count
 from repro.operators.arrays import Kind, on_device
-from repro.operators.base import StrictOperator
+from repro.operators.base import Closing, StrictOperator
 from repro.operators.batches import described
 from repro.operators.meshes import as_orders, as_points, as_polynomials, as_scale, as_triangulation
 from repro.operators.room import whole_number
@@ -120,7 +119,7 @@ def siac(
     return SiacFilter(runtime, stencil, there, basis, matrix, None if np.ptp(h) == 0 else h)
 
 
-class SiacFilter(StrictOperator):
+class SiacFilter(StrictOperator, Closing):
     """From modes to filtered values at points; made by `repro.siac`. One thread at a time works with it.
 
     The modes of a field are `(t * m,)`, those of a triangle one after the other; several fields are columns `(t * m,
@@ -230,14 +229,6 @@ class SiacFilter(StrictOperator):
                 self._runtime.device.synchronize()
                 self.__dict__.pop("_staging", None)
                 self._held.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _multiply(self, x: Any, y: Any, fields: int = 1) -> None:
         with self._lock:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import warnings
 from functools import cache, cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from weakref import ref
 
 from numpy.typing import NDArray
 
 from repro.errors import ReproError
 from repro.operators.arrays import DeviceArray, on_device
-from repro.operators.base import DeviceOperator
+from repro.operators.base import Closing, DeviceOperator
 from repro.operators.choice import fastest, find_variant
 from repro.operators.matrix import as_problem, transposed
 from repro.operators.product import Product
@@ -26,7 +25,7 @@ class SlowOnCpuWarning(UserWarning):
     """An operator runs on the CPU, where SciPy's own product is as fast or faster."""
 
 
-class SpmvOperator(DeviceOperator):
+class SpmvOperator(DeviceOperator, Closing):
     """y = A x by one of our kernels; made by `repro.operator`.
 
     Shape and dtype are those of the matrix as SciPy has it: a matrix of n×n blocks of 3×3 is 3n×3n, one of quaternions
@@ -103,14 +102,6 @@ class SpmvOperator(DeviceOperator):
             product.release()  # waits, before what it worked on goes
             for name in ("_staging", "_in_order"):
                 self.__dict__.pop(name, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __rmul__(self, x: Any) -> Any:
         """Return `x A`, which is `A.T x`; of anything else what SciPy returns."""
