@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from repro.artifacts.report.page import Part, Progress, write_report
+from repro.artifacts.report.page import Part, write_report
 from repro.campaign.artifacts import Asked, published_of
 from repro.studies import get_study
+
+if TYPE_CHECKING:
+    from repro.tuning.search import Progress
 
 #: In a study's folder: how its tables are read.
 WORDS = "words.html.j2"

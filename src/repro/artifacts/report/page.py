@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import jinja2
 import pandas as pd
@@ -25,8 +25,9 @@ from repro.artifacts.write import replacing
 from repro.bench.rows import TIMED
 from repro.bench.runnable import Clock
 
-#: Is told what is done, and how many of how many.
-Progress = Callable[[str, int, int], None]
+if TYPE_CHECKING:
+    from repro.tuning.search import Progress
+
 #: In the order in which a time is looked for.
 CLOCKS: tuple[Clock, ...] = ("event", "graph", "host")
 # campaigns hold thousands of failed variants of one cause: so many names are printed of each
