@@ -127,19 +127,19 @@ def test_the_profile_is_loaded_by_itself(planned: Callable[..., Said]) -> None:
     assert "unlock" not in said.text
 
 
-def test_the_rules_call_the_repro_of_the_python_that_runs_snakemake(checkout: Checkout) -> None:
-    """With a space in its path; no environment is on PATH."""
-    code = (
-        "import sys\n"
-        "from snakemake.cli import main\n"
-        "sys.executable = '/my environments/bin/python'\n"
-        "sys.argv = ['snakemake', '--dry-run', '--printshellcmds', 'all']\n"
-        "main()"
-    )
-    done = subprocess.run(
+def dry_run_after(checkout: Checkout, changes: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Return what a dry run of all says in a process that changes something before it."""
+    command = ["snakemake", "--dry-run", *words, "all"]
+    code = f"import sys\n{changes}\nfrom snakemake.cli import main\nsys.argv = {command}\nmain()"
+    return subprocess.run(
         [sys.executable, "-c", code],
         cwd=checkout.folder, env=checkout.environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
+
+
+def test_the_rules_call_the_repro_of_the_python_that_runs_snakemake(checkout: Checkout) -> None:
+    """With a space in its path; no environment is on PATH."""
+    done = dry_run_after(checkout, "sys.executable = '/my environments/bin/python'", "--printshellcmds")
     assert done.returncode == 0, done.stdout + done.stderr
     assert called(done.stdout + done.stderr) == {"'/my environments/bin/python' -P -m repro"}
 
@@ -226,18 +226,12 @@ def test_what_snakemake_lets_pass_in_a_file_is_one_message(text: str, message: s
 
 
 def test_an_interruption_while_the_plan_is_made_is_a_word(checkout: Checkout) -> None:
-    code = (
-        "import os, signal, sys\n"
+    done = dry_run_after(
+        checkout,
+        "import os, signal\n"
         "import repro.campaign.plan as planning\n"
-        "planning.make_plan = lambda config: os.kill(os.getpid(), signal.SIGINT)\n"
-        "from snakemake.cli import main\n"
-        "sys.argv = ['snakemake', '--dry-run', 'all']\n"
-        "main()"
+        "planning.make_plan = lambda config: os.kill(os.getpid(), signal.SIGINT)",
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=checkout.folder, env=checkout.environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
     assert done.returncode == 130
     assert done.stderr.splitlines()[-1] == "interrupted"
     assert "Traceback" not in done.stderr
