@@ -1,4 +1,4 @@
-# Makes the environment, then calls the real command: what is done here can be done by hand (README.md).
+# Makes the environment, then calls the real command: what is done here can be done by hand (docs/installing.md).
 
 SHELL := bash
 .DELETE_ON_ERROR:
@@ -14,39 +14,59 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 # a GPU's packages only where a GPU is, since PyCUDA is built against its toolkit
 EXTRAS ?= cpu$(shell nvidia-smi --list-gpus >/dev/null 2>&1 && echo ,cuda)
 
+# yes: the packages of locks/, by their hashes; no: the newest that pyproject.toml allows
+LOCKED ?= yes
+PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
+comma := ,
+# what of an environment is installed, and whether from the locks: the other way it has to be installed again
+stamps = $(1:%=$(VENV)/installed-%-$(LOCKED))
+
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: help all test lint environment clean
+.PHONY: help all test lint environment lock clean
 
 help:  ## Print this.
-	@echo "make TARGET [N=cores] [ARGS='further arguments of the command']"
+	@echo "make TARGET [N=cores] [ARGS='further arguments of the command'] [LOCKED=no]"
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
 
-all: $(VENV)/installed-run  ## Run the campaign of config/config.yaml: snakemake --cores N all.
+all: $(call stamps,run)  ## Run the campaign of config/config.yaml: snakemake --cores N all.
 	$(RUN) snakemake --cores $(N) all $(ARGS)
 
-test: $(VENV)/installed-dev  ## Run the tests with coverage.
+test: $(call stamps,dev)  ## Run the tests with coverage.
 	$(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder --cov --cov-report=term $(ARGS)
 
-lint: $(VENV)/installed-dev  ## Check style, types, layers and the workflow.
+lint: $(call stamps,dev)  ## Check style, types, layers and the workflow.
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) mypy --strict
 	$(RUN) lint-imports --no-cache --no-logo
-	$(RUN) snakefmt --check Snakefile workflow/rules
+	$(RUN) snakefmt --check Snakefile workflow
 	$(RUN) snakemake --lint
 
-environment: $(VENV)/installed-run  ## Make the environment in .venv.
+environment: $(call stamps,run)  ## Make the environment in .venv.
 
 clean:  ## Delete environment, caches, logs and compiled modules; results, figures and downloads stay.
 	rm -rf $(VENV) modules logs .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-$(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS),dev]'
-	touch $@ $(VENV)/installed-run
+lock: $(VENV)/bin/python  ## Write locks/ anew, with the newest of all packages.
+	$(PIP) uv
+	$(VENV)/bin/python locks/lock.py
 
-$(VENV)/installed-run: pyproject.toml | $(VENV)/bin/python
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+# $(1): the extras
+define install
+	$(if $(filter no,$(LOCKED)),\
+	  $(PIP) --upgrade --upgrade-strategy eager --editable '.[$(1)]',\
+	  $(PIP) --require-hashes $(patsubst %,--requirement locks/%.txt,run $(subst $(comma), ,$(1))))
+	$(if $(filter no,$(LOCKED)),,$(PIP) --no-deps --no-build-isolation --editable .)
+	rm -f $(VENV)/installed-*-$(if $(filter no,$(LOCKED)),yes,no)
+endef
+
+$(call stamps,dev): pyproject.toml $(wildcard locks/*.txt) | $(VENV)/bin/python
+	$(call install,$(EXTRAS)$(comma)dev)
+	touch $@ $(call stamps,run)
+
+$(call stamps,run): pyproject.toml $(wildcard locks/*.txt) | $(VENV)/bin/python
+	$(call install,$(EXTRAS))
 	touch $@
 
 $(VENV)/bin/python:

@@ -23,12 +23,17 @@ def split(requirement: str) -> tuple[str, str]:
     return name, bound
 
 
-def test_conda_users_get_the_same_dependencies() -> None:
-    environment = yaml.safe_load((REPOSITORY / "environment.yml").read_text())
-    conda = dict(split(item) for item in environment["dependencies"])
+@pytest.mark.parametrize(("file", "extras"), [("environment.yml", ["cpu"]), ("environment-cuda.yml", ["cpu", "cuda"])])
+def test_conda_users_get_the_same_dependencies_and_the_package(file: str, extras: list[str]) -> None:
+    *packages, own = yaml.safe_load((REPOSITORY / file).read_text())["dependencies"]
+    assert own == {"pip": ["-e ."]}
+    conda = dict(split(item) for item in packages)
     assert conda.pop("python") == PROJECT["requires-python"]
     assert conda.pop("pip") == ""
-    wanted = [split(item) for item in (*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["cpu"])]
+    if "cuda" in extras:
+        assert conda.pop("cuda-nvcc")
+    asked = [item for extra in extras for item in PROJECT["optional-dependencies"][extra]]
+    wanted = [split(item) for item in (*PROJECT["dependencies"], *asked)]
     assert conda == {CONDA_NAMES.get(name, name): bound for name, bound in wanted}
 
 
@@ -58,20 +63,33 @@ def test_make_prints_its_targets() -> None:
         assert re.search(rf"^  {target} +\S", said, re.MULTILINE)
 
 
-def test_make_all_installs_and_calls_snakemake() -> None:
+def dry_make(*words: str) -> str:
+    """Return the commands that make would run where there is no environment yet."""
     # in a recursive make, as under `make test`, the flags of the outer one would be added
     clean = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    said = subprocess.run(
-        ["make", "-n", "all", "N=3", "VENV=.no-such-venv", "ARGS=--dry-run"],
-        cwd=REPOSITORY,
-        env=clean,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert re.search(r"-m venv \.no-such-venv", said)
-    assert "--editable '.[cpu" in said
-    assert said.strip().endswith("snakemake --cores 3 all --dry-run")
+    command = ["make", "-n", "VENV=.no-such-venv", "EXTRAS=cpu,mesh", *words]
+    done = subprocess.run(command, cwd=REPOSITORY, env=clean, capture_output=True, text=True, check=True)
+    assert re.search(r"-m venv \.no-such-venv", done.stdout)
+    return done.stdout.strip()
+
+
+def test_make_all_installs_what_the_locks_pin_and_calls_snakemake() -> None:
+    said = dry_make("all", "N=3", "ARGS=--dry-run")
+    assert re.search(r"--require-hashes((?: --requirement locks/\w+\.txt)+)$", said, re.MULTILINE)
+    assert re.findall(r"locks/(\w+)", said) == ["run", "cpu", "mesh"]
+    assert re.search(r"--no-deps --no-build-isolation --editable \.$", said, re.MULTILINE)
+    assert said.endswith("snakemake --cores 3 all --dry-run")
+
+
+def test_make_test_installs_what_tests_need_as_well() -> None:
+    assert re.findall(r"locks/(\w+)", dry_make("test")) == ["run", "cpu", "mesh", "dev"]
+
+
+def test_make_takes_the_newest_where_it_is_told_so_and_forgets_what_was_locked() -> None:
+    said = dry_make("test", "LOCKED=no")
+    assert "locks/" not in said
+    assert re.search(r"--upgrade --upgrade-strategy eager --editable '\.\[cpu,mesh,dev\]'$", said, re.MULTILINE)
+    assert re.search(r"^rm -f \.no-such-venv/installed-\*-yes$", said, re.MULTILINE)
 
 
 def test_make_refuses_an_old_python(tmp_path: Path) -> None:
