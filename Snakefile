@@ -4,12 +4,18 @@ import os
 import sys
 
 from repro.errors import ReproError
+from repro.campaign.batches import Batches
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import make_plan
-from repro.campaign.starting import begin, refuse_file_in_the_way
+from repro.campaign.requests import Requests
+from repro.campaign.starting import begin, plan_of_run, refuse_file_in_the_way
 from repro.config import resolve
 from repro.config.load import read
 from repro.shipped import shipped
+
+
+report: "workflow/report/workflow.rst"
+
 
 # a file that is given stands alone: nothing of the default one lies under it
 if not workflow.overwrite_configfiles:
@@ -18,12 +24,16 @@ if not workflow.overwrite_configfiles:
 
 
 try:
-    # refuses what Snakemake's reader lets pass, such as a key that is there twice
-    read(*workflow.configfiles)
-    plan = make_plan(resolve(config, ", ".join(map(str, workflow.configfiles))))
+    # a job of a cluster is of the run that sent it, whatever was edited since, and makes what that found stale
+    plan = None if workflow.is_main_process else plan_of_run()
+    if plan is None:
+        # refuses what Snakemake's reader lets pass, such as a key that is there twice
+        read(*workflow.configfiles)
+        plan = make_plan(resolve(config, ", ".join(map(str, workflow.configfiles))))
     refuse_file_in_the_way(plan)
-    freshness = Freshness(plan)
-    stale = freshness.stale
+    batches = Batches(plan)
+    freshness = Freshness(plan) if workflow.is_main_process else None
+    stale = freshness.stale if freshness else {}
 except ReproError as error:
     sys.exit(str(error))
 except KeyboardInterrupt:
@@ -31,9 +41,14 @@ except KeyboardInterrupt:
     sys.exit(130)
 
 
+# what jobs ask a cluster for
+requests = Requests(plan, batches)
+
+
 # names of problems hold slashes; this does not
 wildcard_constraints:
     precision="single|double",
+    batch=r"\d+",
 
 
 include: "workflow/rules/common.smk"
@@ -67,6 +82,11 @@ onstart:
         os.utime(marker.name, (0, 0))
     except ReproError as error:
         sys.exit(str(error))
+
+
+# of a module Snakemake calls no handler, and without this one no job of ours can run
+if not workflow.modifier.is_main_snakefile():
+    workflow._onstart = onstart.func
 
 
 onsuccess:

@@ -1,10 +1,11 @@
-"""Where the files are that travel with the package: templates, configurations and workflow.
+"""Where the files are that travel with the package: templates, configurations and workflow; and how it is installed.
 
 In a checkout they lie in its root, beside `src`; a wheel has them in a folder of the package (pyproject.toml).
 """
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +13,26 @@ _PACKAGE = Path(__file__).resolve().parent
 #: The folder that a wheel has them in, and a checkout does not have.
 PACKED = _PACKAGE / "files"
 _ROOT = PACKED if PACKED.is_dir() else _PACKAGE.parents[1]
+
+
+def install(extra: str) -> str:
+    """Return the command that installs what an extra brings, into the environment that the package runs in.
+
+    Parameters
+    ----------
+    extra
+        One of those in `pyproject.toml`, such as `cuda`.
+
+    Returns
+    -------
+    str
+        Of a wheel, which pip knows by its name, it needs no checkout; else it names the checkout, `.` where that is the
+        current folder.
+    """
+    if _ROOT == PACKED:
+        return f"pip install {shlex.quote(f'sparse-repro[{extra}]')}"
+    checkout = "." if Path.cwd() == _ROOT else _ROOT
+    return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"
 
 
 def shipped(path: Path | str, *, here: bool = True) -> Path:

@@ -11,13 +11,15 @@ for study in plan.studies.values():
             name:
                 f"tables_{study.name}"
             input:
-                inputs([f"tables {study.name}"], plan.raw(study.name)),
+                inputs([f"tables {study.name}"], batches.raw(study.name)),
             output:
-                kept(plan.artifact_outputs(study.name, "tables")),
+                artifacts(study.name, "tables"),
             log:
                 f"{plan.logs}/tables/{study.name}.log",
             conda:
-                "../../environment.yml"
+                ENVIRONMENT
+            resources:
+                **asked(partial(requests.presenting, study.name)),
             params:
                 repro=REPRO,
                 config=plan.config_file,
@@ -34,13 +36,15 @@ for study in plan.studies.values():
             name:
                 f"figures_{study.name}"
             input:
-                inputs([f"figures {study.name}"], plan.raw(study.name)),
+                inputs([f"figures {study.name}"], batches.raw(study.name)),
             output:
-                kept(plan.artifact_outputs(study.name, "figures")),
+                artifacts(study.name, "figures"),
             log:
                 f"{plan.logs}/figures/{study.name}.log",
             conda:
-                "../../environment.yml"
+                ENVIRONMENT
+            resources:
+                **asked(partial(requests.presenting, study.name)),
             params:
                 repro=REPRO,
                 config=plan.config_file,

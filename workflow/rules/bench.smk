@@ -18,10 +18,14 @@ for study in plan.studies.values():
         log:
             f"{plan.logs}/measure/{study.name}/{{problem}}/{{precision}}.log",
         conda:
-            "../../environment.yml"
+            ENVIRONMENT
         threads: lambda wildcards: 1 if plan.on_gpu else workflow.cores
         resources:
-            gpu=1 if plan.on_gpu else 0,
+            **asked_to_measure(
+                lambda problem, precision, study=study.name: requests.measuring(
+                    [(study, problem, precision)]
+                )
+            ),
         params:
             repro=REPRO,
             config=plan.config_file,
@@ -31,3 +35,43 @@ for study in plan.studies.values():
         shell:
             "{params.repro:q} measure {params.study} {wildcards.problem:q} {wildcards.precision}"
             " --config {params.config:q} --receipt --record-failures > {log:q} 2>&1"
+
+    if batches.measuring:
+
+        rule:
+            name:
+                f"measure_batch_{study.name}"
+            input:
+                lambda wildcards, study=study.name: inputs(
+                    (
+                        batch := batches[
+                            f"{study}/{wildcards.precision}/{wildcards.batch}"
+                        ]
+                    ).steps,
+                    batches.read_by(batch),
+                ),
+            output:
+                f"{plan.results}/batches/{study.name}/{{precision}}/{{batch}}",
+            log:
+                f"{plan.logs}/batches/{study.name}/{{precision}}/{{batch}}.log",
+            conda:
+                ENVIRONMENT
+            threads: lambda wildcards: 1 if plan.on_gpu else workflow.cores
+            resources:
+                **asked_to_measure(
+                    lambda precision, batch, study=study.name: requests.measuring(
+                        batches[f"{study}/{precision}/{batch}"].cases
+                    )
+                ),
+            params:
+                repro=REPRO,
+                config=plan.config_file,
+                study=study.name,
+                problems=lambda wildcards, study=study.name: batches[
+                    f"{study}/{wildcards.precision}/{wildcards.batch}"
+                ].problems,
+            message:
+                "Measuring batch {wildcards.batch}, {wildcards.precision}, of {params.study}"
+            shell:
+                "{params.repro:q} batch {params.study}/{wildcards.precision} {params.problems:q}"
+                " --config {params.config:q} --output {output:q} > {log:q} 2>&1"

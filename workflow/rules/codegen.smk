@@ -13,8 +13,10 @@ for group in plan.module_groups:
             f"{plan.logs}/compile/{plan.target_name}/{group.study}/{group.name}.log",
         priority: 1
         conda:
-            "../../environment.yml"
+            ENVIRONMENT
         threads: 4 if plan.on_gpu else 1
+        resources:
+            **asked(partial(requests.compiling, group)),
         params:
             repro=REPRO,
             kernels=plan.config.kernels,
@@ -38,7 +40,9 @@ rule compile_common:
         f"{plan.logs}/compile/{plan.target_name}/common.log",
     priority: 1
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
+    resources:
+        **asked(requests.compiling),
     params:
         repro=REPRO,
         kernels=plan.config.kernels,

@@ -7,20 +7,34 @@ input that is newer than all it ever wrote, and the inputs of all others are `an
 import os
 import sys
 import tempfile
+from functools import partial
 
+from repro.campaign.deploying import environment_file
+from repro.errors import ReproError
 from snakemake.settings.types import DeploymentMethod
 
+CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 #: `repro` of the Python that runs Snakemake, which need not be on PATH, and of no folder where it is started (-P);
 #: where conda deploys environments, theirs.
-REPRO = (
-    ["repro"]
-    if DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
-    else [sys.executable, "-P", "-m", "repro"]
-)
+REPRO = ["repro"] if CONDA else [sys.executable, "-P", "-m", "repro"]
+#: What conda deploys for all rules, if it does.
+ENVIRONMENT = "../../environment.yml"
+if CONDA:
+    deployed = tempfile.NamedTemporaryFile("w", prefix="environment-", suffix=".yml")
+    try:
+        deployed.write(environment_file(plan.on_gpu))
+        deployed.flush()
+    except ReproError as error:
+        sys.exit(str(error))
+    ENVIRONMENT = deployed.name
 #: The year 2100.
 LATE = 4102444800
 
-marker = tempfile.NamedTemporaryFile(prefix="out-of-date-")
+# in this folder, which all machines of a cluster see: the jobs wait until their inputs are there
+os.makedirs(".snakemake", exist_ok=True)
+marker = tempfile.NamedTemporaryFile(
+    prefix="out-of-date-", dir=os.path.abspath(".snakemake")
+)
 # whatever time the outputs have; when the jobs begin it is set back, since Snakemake wants outputs newer than inputs
 os.utime(marker.name, (LATE, LATE))
 
@@ -38,5 +52,31 @@ def kept(files):
     return [update(path) if os.path.exists(path) else path for path in files]
 
 
-if workflow.is_main_process and freshness.outdated:
+def artifacts(study, kind):
+    """Return a study's tables or figures, of which Snakemake's report shows a file each, in the study's category."""
+    files, labels = plan.artifact_outputs(study, kind), plan.labels(study, kind)
+    about = {
+        "category": plan.title(study),
+        "subcategory": kind.capitalize(),
+        "caption": f"../report/{kind}.rst",
+    }
+    marked = {path: report(path, labels=labels[path], **about) for path in labels}
+    return kept([marked.get(path, path) for path in files])
+
+
+def asked(what):
+    """Return the resources that a job asks a cluster for, by its wildcards: more each time that it is tried again."""
+    return {
+        "runtime": lambda wildcards, attempt: what(**wildcards).minutes * attempt,
+        "mem_mb": lambda wildcards, attempt: what(**wildcards).megabytes * attempt,
+    }
+
+
+def asked_to_measure(what):
+    """Return the resources of a job that measures: its GPUs beside; on a CPU, the node alone."""
+    alone = {} if plan.on_gpu else {"slurm_extra": "--exclusive"}
+    return {**asked(what), **alone, "gpu": plan.gpus}
+
+
+if freshness and freshness.outdated:
     print("out of date:", *freshness.described(), sep="\n    ", file=sys.stderr)

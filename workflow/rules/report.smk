@@ -6,16 +6,27 @@ rule report:
         inputs(
             ["report"],
             [
-                *(path for study in plan.studies for path in plan.raw(study)),
+                *(path for study in plan.studies for path in batches.raw(study)),
                 *plan.artifact_files,
             ],
         ),
     output:
-        kept([f"{plan.results}/report.html"]),
+        kept(
+            [
+                report(
+                    f"{plan.results}/report.html",
+                    caption="../report/report.rst",
+                    category="Report",
+                    labels={"name": "All tables and figures"},
+                )
+            ]
+        ),
     log:
         f"{plan.logs}/report.log",
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
+    resources:
+        **asked(requests.concluding),
     params:
         repro=REPRO,
         config=plan.config_file,
@@ -29,13 +40,19 @@ rule report:
 # still there.
 rule check:
     input:
-        inputs(["check"], [*rules.report.output, *plan.matrices, *plan.all_manifests]),
+        inputs(
+            ["check"], [*rules.report.output, *batches.matrices, *plan.all_manifests]
+        ),
     output:
         f"{plan.results}/complete",
     log:
         f"{plan.logs}/check.log",
+    # what is missing stays so, however often it is looked for
+    retries: 0
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
+    resources:
+        **asked(requests.concluding),
     params:
         repro=REPRO,
         config=plan.config_file,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,6 +34,8 @@ class Timed:
         Names that the search found within the tie of it.
     row
         The whole row.
+    rounds
+        Of each round the samples that were kept, in seconds; none where samples were not recorded.
     """
 
     name: str
@@ -41,11 +43,17 @@ class Timed:
     noisy: bool
     ties: tuple[str, ...]
     row: Mapping[str, Any]
+    rounds: Sequence[Sequence[float]] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Note that the time is noisy, where it is."""
         return (NOISY,) if self.noisy else ()
+
+    @property
+    def key(self) -> str:
+        """The key of the row."""
+        return str(self.row["key"])
 
 
 @dataclass(frozen=True)
@@ -77,13 +85,18 @@ class Case:
         cache = self.cache or self.campaign.cache
         return [row for row in rows if row["cache"] == cache]
 
-    def winner(self, tuning: str, clock: Clock) -> Timed | None:
-        """Return the reported time of what was chosen, None where there is no choice or no time yet."""
-        for choice in self.campaign.choice_rows(self.problem, self.precision):
+    @property
+    def choices(self) -> list[dict[str, Any]]:
+        """What was chosen, by tuning and clock."""
+        return self.campaign.choice_rows(self.problem, self.precision)
+
+    def winner(self, tuning: str, clock: Clock, kind: str = "variant") -> Timed | None:
+        """Return the reported time of what was chosen, of a kind; None where there is no choice or no time yet."""
+        for choice in self.choices:
             if choice["tuning"] == tuning and choice["clock"] == clock:
                 ties = choice["ties"]
                 names = () if ties is None else tuple(str(t) for t in ties if t != choice["name"])
-                rows = [r for r in self.rows if r["name"] == choice["name"] and r["kind"] == "variant"]
+                rows = [r for r in self.rows if r["name"] == choice["name"] and r["kind"] == kind]
                 return fastest(rows, clock, names)
         return None
 
@@ -142,4 +155,4 @@ def fastest(rows: Iterable[Mapping[str, Any]], clock: Clock, ties: tuple[str, ..
     if not timed:
         return None
     seconds, name, row = min(timed, key=lambda item: item[:2])
-    return Timed(name, seconds, row["status"] == "noisy", ties, row)
+    return Timed(name, seconds, row["status"] == "noisy", ties, row, row.get(f"{clock}_samples") or ())

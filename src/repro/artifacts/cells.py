@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import floor, log10
+
 from repro.artifacts.case import Case, Timed
 from repro.artifacts.document import Cell
+from repro.artifacts.numbers import interval_of, interval_of_ratio, ratio_of, scaled
 
 MICRO = 1e6
 
@@ -14,11 +18,18 @@ def micro(timed: Timed | None, case: Case | None = None) -> Cell:
         return Cell()
     value = timed.seconds * MICRO
     near = case.launch_note("graph", timed) if case else ()
-    return Cell(value, digits(value), (*timed.notes, *near))
+    return Cell(value, digits(value), (*timed.notes, *near), (timed.key,), scaled(interval_of(timed), MICRO))
+
+
+def from_rows(cell: Cell, *times: Timed | None) -> Cell:
+    """Return a cell with the keys of the rows that its value is from."""
+    return replace(cell, keys=tuple(dict.fromkeys((*cell.keys, *(timed.key for timed in times if timed)))))
 
 
 def digits(value: float) -> str:
-    """Return a positive number with three significant digits and no exponent."""
+    """Return a positive number with three significant digits and no exponent; below 1 with two, which say enough."""
+    if 0 < value < 0.0995:
+        return f"{value:.{1 - floor(log10(value))}f}"
     for limit, places in ((9.995, 2), (99.95, 1)):
         if value < limit:
             return f"{value:.{places}f}"
@@ -33,6 +44,17 @@ def percent(fraction: float | None) -> Cell:
 def ratio(value: float | None) -> Cell:
     """Return a speedup."""
     return Cell() if value is None else Cell(value, f"{value:.2f}")
+
+
+def speedup(base: Timed | None, over: Timed | None) -> Cell:
+    """Return how many times faster the second is than the first, with the interval of that."""
+    return from_rows(replace(ratio(ratio_of(base, over)), interval=interval_of_ratio(base, over)), base, over)
+
+
+def share(part: Timed | None, whole: Timed | None) -> Cell:
+    """Return one time as a fraction of another in percent, with the interval of that."""
+    cell = replace(percent(ratio_of(part, whole)), interval=scaled(interval_of_ratio(part, whole), 100))
+    return from_rows(cell, part, whole)
 
 
 def count(number: int | None) -> Cell:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 import pandas as pd
@@ -353,7 +354,7 @@ def _row_frame(table: pa.Table, own: Mapping[str, ColumnType], where: Path) -> p
     schema = schema_of(own)
     if not table.num_rows:
         table = schema.empty_table()
-    for name in LATER:
+    for name in [*LATER, *(name for name, kind in own.items() if isinstance(kind, UnionType))]:
         if name not in table.column_names:
             table = table.append_column(schema.field(name), pa.nulls(table.num_rows, schema.field(name).type))
     _missing_columns(table, schema.names, where)

@@ -23,6 +23,8 @@ PROBLEM = Column("problem", "problem", numeric=False)
 #: In figures, behind names: rebuilt or a stand-in, and of no paper.
 MARK, ADDED = "†", "‡"
 OF_NO_PAPER = "of no paper, added here"
+#: How the sentences of `remarks` begin.
+REMARKS = (f"Not the papers’ own ({MARK} in figures):", f"Of no paper, added here ({ADDED} in figures):")
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,7 @@ def remarks(lines: Iterable[Line]) -> str:
     marked = [f"{line.problem} ({line.record.remark})" for line in lines if line.record and line.marked]
     added = [line.problem for line in lines if line.added]
     return sentences(
-        [
-            f"Not the papers’ own ({MARK} in figures): {', '.join(marked)}." if marked else "",
-            f"Of no paper, added here ({ADDED} in figures): {', '.join(added)}." if added else "",
-        ]
+        [f"{begin} {', '.join(names)}." if names else "" for begin, names in zip(REMARKS, (marked, added), strict=True)]
     )
 
 

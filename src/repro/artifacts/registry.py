@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure, Table
+from repro.artifacts.drawn import drawn
 from repro.artifacts.published import Published
 from repro.errors import ReproError
 
@@ -70,10 +71,15 @@ def table(study: str, name: str, *, title: str, numbering: str) -> Callable[[Mak
 
 
 def figure(study: str, name: str, *, title: str, numbering: str) -> Callable[[MakeFigure], MakeFigure]:
-    """Register the decorated function as a figure."""
+    """Register the decorated function as a figure; of a campaign with many problems it is given those to draw."""
 
     def decorate(make: MakeFigure) -> MakeFigure:
-        _register(Artifact(study, name, title, numbering, "figure", make))
+        def make_drawn(campaign: Campaign, published: Published) -> Figure:
+            few, said = drawn(campaign, published)
+            made = make(few, published)
+            return replace(made, caption=f"{made.caption} {said}".rstrip())
+
+        _register(Artifact(study, name, title, numbering, "figure", make_drawn))
         return make
 
     return decorate

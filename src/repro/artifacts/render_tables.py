@@ -28,13 +28,30 @@ def latex_escape(text: str) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """Return the values at full precision, a last column `notes`; summary rows at the end."""
+    """Return the values at full precision, then columns `notes` and `keys`; summary rows at the end.
+
+    A column any cell of which has an interval is followed by `…_low` and `…_high`. `keys` has those of the recorded
+    rows that a line's numbers are from, apart by blanks.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([column.key for column in table.columns] + ["notes"])
-    for row in (*table.rows, *table.summary):
+    rows = (*table.rows, *table.summary)
+    sure = [any(row[place].interval for row in rows) for place in range(len(table.columns))]
+    heads = [
+        key
+        for column, ends in zip(table.columns, sure, strict=True)
+        for key in (column.key, *((f"{column.key}_low", f"{column.key}_high") if ends else ()))
+    ]
+    writer.writerow([*heads, "notes", "keys"])
+    for row in rows:
         notes = dict.fromkeys(note for cell in row for note in cell.notes)
-        writer.writerow(["" if cell.value is None else cell.value for cell in row] + ["; ".join(notes)])
+        keys = dict.fromkeys(key for cell in row for key in cell.keys)
+        values = [
+            "" if value is None else value
+            for cell, ends in zip(row, sure, strict=True)
+            for value in (cell.value, *((cell.interval or (None, None)) if ends else ()))
+        ]
+        writer.writerow([*values, "; ".join(notes), " ".join(keys)])
     return out.getvalue()
 
 

@@ -1,9 +1,12 @@
-"""Whether times of a repeated campaign differ by more than repetitions do, and how sure that is of many rows at once.
+"""How sure times are: by the rounds of one campaign, and held against those of a repeated one.
 
-A change is the natural logarithm of a ratio of medians. Of each sample a row keeps quantiles and a count alone, so that
-its median's error is approximated from these. That error is the smaller part: launches of one process share its
-addresses, its device and its clocks, and a repetition differs by many such errors. The larger part, between runs, is
-therefore taken from the rows themselves, most of which a repetition leaves as they were.
+The interval of a time, or of a ratio of two, is of its own campaign's rounds.
+
+Between two campaigns a change is the natural logarithm of a ratio of medians. Searched rows and older records have
+quantiles and a count alone, so that a median's error is approximated from these. That error is the smaller part:
+launches of one process share its addresses, its device and its clocks, and a repetition differs by many such errors.
+The larger part, between runs, is therefore taken from the rows themselves, most of which a repetition leaves as they
+were.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Interval = tuple[float, float]
 
 #: Rows of like duration whose spread between runs is taken together; short ones scatter by more.
 GROUP = 100
@@ -30,6 +34,8 @@ RECORDED: Mapping[str, float] = {"event": 0.0225, "graph": 0.0094, "host": 0.022
 MEDIAN_ERROR = 1.25 / 1.35
 RESAMPLES = 9999
 LEVEL = 0.95
+#: What a caption says of whiskers.
+WHISKERS = "Whiskers: 95 % intervals of each ratio, over the rounds of this campaign."
 
 
 def sampling_error(q1: Floats, median: Floats, q3: Floats, launches: Floats) -> Floats:
@@ -124,7 +130,57 @@ def adjusted(p: Floats) -> Floats:
     return corrected
 
 
-def interval_of_mean(changes: Floats, cases: Sequence[object]) -> tuple[float, float] | None:
+def relative_interval(*rounds: Sequence[Sequence[float]]) -> Interval | None:
+    """Return the bootstrap's 95 % interval of a median, or of one median over another, in parts of it.
+
+    Whole rounds are drawn, of the two sides apart, since launches that follow each other are not independent: the
+    interval of the launches alone would be too narrow. Of so few rounds it is too narrow still, of three it is about
+    their least to their largest; and what all rounds of a run share is not in it.
+
+    Parameters
+    ----------
+    rounds
+        Of one side or of both, the samples of each round.
+
+    Returns
+    -------
+    tuple[float, float] or None
+        What the value is multiplied by at either end; None where a side has fewer than two rounds.
+    """
+    from scipy.stats import bootstrap
+
+    if any(len(side) < 2 for side in rounds):
+        return None
+    parts = [[np.asarray(part, float) for part in side] for side in rounds]
+
+    def statistic(*draws: NDArray[np.integer], axis: int = -1) -> Floats:
+        medians = [_medians(side, drawn) for side, drawn in zip(parts, draws, strict=True)]
+        return medians[0] / medians[1] if len(medians) > 1 else medians[0]
+
+    every = [np.arange(len(side)) for side in parts]
+    drawn = bootstrap(
+        every,
+        statistic,
+        vectorized=True,
+        n_resamples=RESAMPLES,
+        confidence_level=LEVEL,
+        method="percentile",
+        random_state=np.random.default_rng(0),
+    )
+    low, high = np.array(drawn.confidence_interval) / statistic(*every)
+    return float(low), float(high)
+
+
+def _medians(rounds: Sequence[Floats], draws: NDArray[np.integer]) -> Floats:
+    """Return the median of all samples of each draw of rounds; of few rounds there are few different draws."""
+    flat = np.sort(draws, axis=-1).reshape(-1, len(rounds))
+    codes = flat @ len(rounds) ** np.arange(len(rounds))
+    _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+    medians = np.array([np.median(np.concatenate([rounds[number] for number in flat[one]])) for one in first])
+    return medians[place].reshape(draws.shape[:-1])
+
+
+def interval_of_mean(changes: Floats, cases: Sequence[object]) -> Interval | None:
     """Return the bootstrap's 95 % interval of the geometric mean of ratios; None of fewer than two cases.
 
     Whole cases are drawn, since a case is measured in one process and its rows are not independent. What all processes

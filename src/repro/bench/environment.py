@@ -7,6 +7,7 @@ import json
 import platform
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from repro import __version__
 from repro.bench.records import digest_of, is_record
 from repro.bench.workspace import Workspace
-from repro.shipped import PACKED
+from repro.shipped import PACKED, shipped
 from repro.whole import write_whole
 
 PACKAGES = (
@@ -25,7 +26,6 @@ PACKAGES = (
 
 def describe(workspace: Workspace) -> dict[str, Any]:
     """Return the environment of measurements: devices, what compiled the modules, code, packages."""
-    installed = {dist.name.lower(): dist.version for dist in distributions()}
     return {
         **workspace.devices.environment(),
         "compiler": workspace.common.compiler,
@@ -34,8 +34,14 @@ def describe(workspace: Workspace) -> dict[str, Any]:
         "source": source_hash(),
         **_commit(),
         "python": platform.python_version(),
-        "packages": {name: installed[name] for name in PACKAGES if name in installed},
+        "packages": _packages(),
     }
+
+
+@cache
+def _packages() -> dict[str, str]:
+    installed = {dist.name.lower(): dist.version for dist in distributions()}
+    return {name: installed[name] for name in PACKAGES if name in installed}
 
 
 def record(environment: Mapping[str, Any], folder: Path) -> str:
@@ -54,15 +60,20 @@ def record(environment: Mapping[str, Any], folder: Path) -> str:
     return digest
 
 
+@cache
 def source_hash() -> str:
-    """Return the hash of this package's own files: what ran, also where there is no checkout to name a commit."""
+    """Return the hash of this package's files and of the templates of kernels: what ran, with or without a commit.
+
+    A process looks once, for all the cases of a batch.
+    """
     digest = hashlib.sha256()
-    package = Path(__file__).parents[1]
-    for path in sorted(package.rglob("*.py")):
-        digest.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
+    for folder, pattern in ((Path(__file__).parents[1], "*.py"), (shipped(Path("kernels")), "*.j2")):
+        for path in sorted(folder.rglob(pattern)):
+            digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
+@cache
 def _commit() -> dict[str, Any]:
     """Return the commit of the checkout and whether it has changes; nothing outside a checkout."""
     if PACKED.is_dir():  # then whatever repository the current folder is in is another one

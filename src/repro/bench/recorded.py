@@ -7,7 +7,7 @@ that was measured again counts, and not what the merged file holds of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +63,49 @@ def read_rows(study: Path, step: str) -> pa.Table:
     if (path := study / f"{step}.parquet").exists():
         kept = _read(path)
         tables.append(kept.filter(pa.array([case not in measured for case in _cases(kept)], pa.bool_())))
-    tables = [table for table in tables if table.num_rows] or tables[:1]
+    return join_cases(tables, study / f"**/{step}.parquet")
+
+
+def join_cases(tables: Sequence[pa.Table], where: Path) -> pa.Table:
+    """Return the rows of several tables as one: sorted by problem and precision, and in each case as they were.
+
+    Parameters
+    ----------
+    tables
+        Rows of one step, as `read_rows` returns them; no case in two of them.
+    where
+        What a message names.
+
+    Returns
+    -------
+    pa.Table
+        Columns of all tables, null where one does not have it; without columns where there is no table.
+
+    Raises
+    ------
+    ReproError
+        A column is of other types in two of them.
+    """
+    tables = [table for table in tables if table.num_rows] or list(tables[:1])
     if not tables:
         return pa.table({})
     try:
         merged = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
-        raise _other_schema(study / f"**/{step}.parquet", "columns of the same types in all files", error) from error
+        raise _other_schema(where, "columns of the same types in all files", error) from error
     cases = list(_cases(merged))
     order = sorted(range(len(cases)), key=cases.__getitem__)
     return merged.take(pa.array(order, pa.int64()))
+
+
+def cases_of(rows: pa.Table) -> list[tuple[str, str]]:
+    """Return the problem and the precision of each row; none of a table without rows, which may have no columns."""
+    return list(zip(*(rows[column].to_pylist() for column in CASE), strict=True)) if rows.num_rows else []
+
+
+def recorded_steps(study: Path) -> list[str]:
+    """Return the names of the steps that a study has rows of, merged or not; `study` is `raw/<study>`."""
+    return sorted({path.stem for path in study.rglob("[!.]*.parquet")})
 
 
 def _read(path: Path) -> pa.Table:
@@ -104,9 +137,8 @@ def _other_schema(path: Path, expected: object, actual: object) -> ReproError:
 
 def _cases(rows: pa.Table) -> Iterator[tuple[str, ...]]:
     """Return for each row the folder that it is measured into: the parts of its problem's name, and its precision."""
-    if rows.num_rows:
-        for problem, precision in zip(rows["problem"].to_pylist(), rows["precision"].to_pylist(), strict=True):
-            yield (*problem.split("/"), precision)
+    for problem, precision in cases_of(rows):
+        yield (*problem.split("/"), precision)
 
 
 def read_case(study: Path, step: str, problem: str, precision: str) -> list[dict[str, Any]]:

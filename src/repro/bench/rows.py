@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from types import MappingProxyType
-from typing import Any
+from types import MappingProxyType, UnionType
+from typing import Any, get_args
 
 import pyarrow as pa
 
@@ -27,23 +27,26 @@ STATUSES = (
 #: The statuses of rows that have a time to choose by and to print.
 TIMED = ("ok", "noisy")
 #: Columns that rows of this schema may lack: those that were recorded before there were any.
-LATER = ("discarded",)
+LATER = ("discarded", "event_samples", "graph_samples", "host_samples")
 
 #: Failures that another attempt may not end in: a later run tries them again. What cannot be done (`unsupported`) does
 #: not change; and `noisy` has its numbers: to time it until it is quiet would be to choose among samples.
 TRY_AGAIN = frozenset(
     {"compile_error", "launch_error", "incorrect", "out_of_memory", "timeout", "disturbed", "unstable"}
 )
-PHASES = ("search", "report")
+PHASES = SEARCH, REPORT = ("search", "report")
 #: The clocks of a row that anything is chosen by; `host` stands in where a runnable has neither.
 CLOCKS = ("event", "graph")
 ALL_CLOCKS = (*CLOCKS, "host")
 QUANTILES = ("min", "q1", "median", "q3", "max", "mean")
 #: Types that a study's column can have.
-ColumnType = type[str] | type[int] | type[float] | type[bool]
+#: What a column of a study is; one that there was not always is `str | None`, say, and may be missing in recorded rows.
+ColumnType = type[str] | type[int] | type[float] | type[bool] | UnionType
 NO_COLUMNS: Mapping[str, ColumnType] = MappingProxyType({})
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-_BY_NAME = {kind.__name__: kind for kind in _ARROW}
+#: Numbers of each round; seven digits are more than any clock has. Lists have the names that Parquet's have.
+_ROUNDS = pa.list_(pa.field("element", pa.list_(pa.field("element", pa.float32()))))
+_BY_NAME = {kind.__name__: kind for kind in (*_ARROW, list)}
 
 
 @dataclass
@@ -74,6 +77,10 @@ class Row:
     event_*, graph_*, host_*
         Quantiles over single launches; over replays of a graph, per launch (CPU: over batches, per launch); and over
         launches from an idle device to an idle device. Absent where the runnable has no such clock.
+    *_samples
+        What the quantiles are of, a list for each round that counts: seconds in the order they were taken, of a long
+        round some, evenly spread (`repro.bench.timing.sampled`). Of reported rows alone; absent in those that were
+        recorded before samples were kept.
     error
         Largest error over its bound (at most 1 where the status is `ok`).
     registers, spills
@@ -135,6 +142,9 @@ class Row:
     sm_clock: float | None = None
     throttle: str | None = None
     discarded: int | None = None
+    event_samples: list[list[float]] | None = None
+    graph_samples: list[list[float]] | None = None
+    host_samples: list[list[float]] | None = None
     environment: str | None = None
     measured_at: str | None = None
     schema: int = SCHEMA
@@ -166,8 +176,8 @@ class Row:
 
 
 #: The columns that all rows have, with their types.
-COMMON_COLUMNS: dict[str, ColumnType] = {
-    item.name: _BY_NAME[str(item.type).split(" | ")[0]] for item in fields(Row) if item.name != "own"
+COMMON_COLUMNS: dict[str, ColumnType | type[list[list[float]]]] = {
+    item.name: _BY_NAME[str(item.type).split(" | ")[0].partition("[")[0]] for item in fields(Row) if item.name != "own"
 }
 #: Those that no row can do without.
 _REQUIRED = [item.name for item in fields(Row) if item.default is MISSING and item.default_factory is MISSING]
@@ -189,12 +199,16 @@ def is_valid(data: Mapping[str, Any]) -> bool:
     )
 
 
-def _fits(value: object, kind: ColumnType | None) -> bool:
+def _fits(value: object, kind: ColumnType | type[list[list[float]]] | None) -> bool:
     """Return whether a value is absent or of a column's type; a whole number is a float too."""
     if value is None:
         return True
     if kind is None:
         return type(value) in _ARROW
+    if kind is list:
+        return isinstance(value, list) and all(
+            isinstance(part, list) and all(type(number) in (float, int) for number in part) for part in value
+        )
     return type(value) is kind or (kind is float and type(value) is int)
 
 
@@ -219,4 +233,5 @@ def schema_of(own: Mapping[str, ColumnType]) -> pa.Schema:
     """Return the Parquet schema of a study's rows: the columns of all rows, then its own."""
     columns = {**COMMON_COLUMNS, **own}
     metadata = {"schema": str(SCHEMA)}
-    return pa.schema([(name, _ARROW[kind]) for name, kind in columns.items()], metadata=metadata)
+    kinds = {name: get_args(kind)[0] if isinstance(kind, UnionType) else kind for name, kind in columns.items()}
+    return pa.schema([(name, _ARROW.get(kind, _ROUNDS)) for name, kind in kinds.items()], metadata=metadata)

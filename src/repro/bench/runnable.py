@@ -79,6 +79,8 @@ class Runnable:
         So many of the devices, the first ones, it runs on and is timed over; 0 for all that there are.
     moved
         Bytes that a launch has to move at the least, once prepared; 0 where that is not known.
+    of_device
+        Whether its times say something of the device and nothing of a problem: a batch takes them once.
     """
 
     kind: str
@@ -89,6 +91,7 @@ class Runnable:
     cold: bool = True
     devices: int = 1
     moved: int = 0
+    of_device: bool = False
 
     @property
     def columns(self) -> Mapping[str, Any]:

@@ -58,11 +58,11 @@ class Store:
             print(f"another process writes to {self._path}; waiting for it", flush=True)
             self._lock.acquire()
         lines = _read(self._path)
-        known = {row.environment for _, row in lines if self._has_record(row.environment)}
+        recorded = {row.environment for _, row in lines if self._has_record(row.environment)}
         self._rows = {
             row.key: row
             for run, row in lines
-            if row.environment in known and (run == self._run or row.status not in TRY_AGAIN)
+            if row.environment in recorded and (run == self._run or row.status not in TRY_AGAIN)
         }
         self._file = self._path.open("a")
         self._note = _note_of(self._path).open("w")

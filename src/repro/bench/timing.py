@@ -22,6 +22,9 @@ RESTS = (0.5, 2.0)
 #: The same where it was disturbed, which may be over in milliseconds; and where it is only screened.
 CALM_RESTS = (0.05, 0.2, 1.0)
 SCREENING_RESTS = (0.01, 0.1)
+#: Samples of a clock and round that a reported row keeps at the most: the median of so many is within a sixth of their
+#: spread of the median of all, and the rows of a campaign stay small.
+KEPT = 64
 QUARTERS = np.array([0, 0.25, 0.5, 0.75, 1])
 Seconds = NDArray[np.float64]
 
@@ -72,6 +75,8 @@ class Samples:
         Launches and replays that were taken beside and do not count.
     disturbed
         Why the clocks cannot be believed, with the numbers; None where they can.
+    joined
+        Where it is of several rounds, the seconds of each.
     """
 
     seconds: Mapping[str, Seconds]
@@ -85,6 +90,12 @@ class Samples:
     throttled: int = 0
     discarded: int = 0
     disturbed: str | None = None
+    joined: tuple[Mapping[str, Seconds], ...] = ()
+
+    @property
+    def by_round(self) -> tuple[Mapping[str, Seconds], ...]:
+        """Seconds by clock of each round."""
+        return self.joined or (self.seconds,)
 
     @property
     def taken(self) -> int:
@@ -103,6 +114,7 @@ class Samples:
             throttled=self.throttled + other.throttled,
             discarded=self.discarded + other.discarded,
             disturbed=self.disturbed or other.disturbed,
+            joined=(*self.by_round, *other.by_round),
         )
 
     @property
@@ -161,7 +173,9 @@ def take_samples(devices: Devices, runnable: Runnable, effort: Effort, timing: T
     budget = whole * min(1.0, effort.launches / timing.launches)
     if devices.first.backend == "cuda":
         # An operand has to get into the cache by its own launches: what leaves nothing there (loads by `cs`) would
-        # otherwise profit from what another variant left.
+        # otherwise profit from what another variant left, and any would lose what one before it (loads by `el`) asked
+        # the cache to keep.
+        devices.reset_kept()
         devices.flush()
     once = _estimate(devices, runnable, budget / effort.launches, LONG * whole, timing.timeout)
     least = few(once, whole)
@@ -288,6 +302,20 @@ def columns(samples: Samples) -> dict[str, float | int | str | None]:
         said[f"{clock}_launches"] = samples.graph_launches if clock == "graph" else len(seconds)
         said |= {f"{clock}_{name}": value for name, value in quantiles(seconds).items()}
     return said | {f"stage_{name}": float(np.median(seconds)) for name, seconds in samples.stages.items()}
+
+
+def sampled(samples: Samples) -> dict[str, list[list[float]]]:
+    """Return what a reported row keeps of the samples themselves: by clock a list for each round."""
+    return {
+        f"{clock}_samples": [_thinned(part[clock]) for part in samples.by_round if clock in part]
+        for clock in samples.seconds
+    }
+
+
+def _thinned(seconds: Seconds) -> list[float]:
+    """Return samples in their order, of more than are kept some that are evenly spread, with seven digits."""
+    kept = np.linspace(0, len(seconds) - 1, min(KEPT, len(seconds))).round().astype(int)
+    return [float(f"{value:.7g}") for value in seconds[kept]]
 
 
 def spread(samples: Samples) -> float:

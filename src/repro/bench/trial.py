@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from repro.bench import timing
 from repro.bench.neighbours import Neighbours
-from repro.bench.rows import NO_COLUMNS, ColumnType, Row, split_columns
+from repro.bench.of_device import OfDevice, Timed
+from repro.bench.rows import NO_COLUMNS, REPORT, ColumnType, Row, split_columns
 from repro.bench.runnable import IncorrectError, ModuleError, Runnable, UnstableError, Unsupported
 from repro.bench.timing import Effort, Samples, TooSlow
 from repro.bench.workspace import Workspace
@@ -43,6 +45,8 @@ class Bench:
         As configured.
     own
         The study's own columns with their types.
+    timed
+        What the cases of a batch know of their devices; None of a case alone.
     environment
         Hash of the environment record.
     driver
@@ -70,6 +74,7 @@ class Bench:
         driver: str,
         code: Callable[[str], str],
         own: Mapping[str, ColumnType] = NO_COLUMNS,
+        timed: dict[str, Timed] | None = None,
     ) -> None:
         self.workspace = workspace
         self.devices, self.device, self.operands = workspace.devices, workspace.device, workspace.operands
@@ -77,6 +82,7 @@ class Bench:
         self.own = own
         self.lost = False
         self.neighbours = Neighbours(self.devices)
+        self._of_device = OfDevice(timed)
         operands, device = self.operands, self.device
         self._code = code
         self._surroundings = [self.devices.topology(), device.name, driver, operands.checksum, operands.precision, seed,
@@ -138,10 +144,16 @@ class Bench:
 
     def prepare(self, runnable: Runnable) -> float:
         """Prepare a runnable; return the seconds it took."""
+        seconds = self._of_device.spare(runnable)
+        return self._prepare(runnable) if seconds is None else seconds
+
+    def _prepare(self, runnable: Runnable) -> float:
         start = time.perf_counter()
         runnable.prepare(self.workspace)
         self.devices.synchronize()
-        return time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        self._of_device.prepared(runnable, seconds)
+        return seconds
 
     def check(self, runnable: Runnable) -> float | None:
         """Launch a prepared runnable once and hold what it leaves against what is right; see `Operands.check`.
@@ -151,6 +163,8 @@ class Bench:
         IncorrectError
             Its result is wrong, or it wrote outside of what is its own.
         """
+        if self._of_device.is_spared(runnable):
+            return None
         try:
             error = self.operands.check(runnable, self.workspace)
         except IncorrectError as wrong:
@@ -166,6 +180,10 @@ class Bench:
         IncorrectError
             One of the launches wrote outside of what is the runnable's own.
         """
+        prepare, take = partial(self._prepare, runnable), partial(self._sample, runnable, effort)
+        return self._of_device.sample(runnable, effort, prepare, take)
+
+    def _sample(self, runnable: Runnable, effort: Effort) -> Samples:
         self.neighbours.look_at_times()
         samples = timing.take_samples(self.devices, runnable, effort, self.timing)
         self.workspace.guards.check()
@@ -185,7 +203,7 @@ class Bench:
             effort,
             "disturbed" if samples.disturbed else "noisy" if noisy else "ok",
             message="; ".join(messages) or None,
-            **{**columns, **timing.columns(samples)},
+            **{**columns, **timing.columns(samples), **(timing.sampled(samples) if phase == REPORT else {})},
         )
 
     def failed(self, runnable: Runnable, phase: str, effort: Effort, failure: Exception) -> Row:

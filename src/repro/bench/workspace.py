@@ -48,6 +48,8 @@ class Workspace:
     resident
         How many packings, and programs, stay on the device. A search comes packing by packing and needs one; the
         attribute of that name is set before more are needed.
+    say
+        Told, a line at a time, what took seconds on the host beside what is measured.
 
     Attributes
     ----------
@@ -55,10 +57,18 @@ class Workspace:
         All memory of the devices that runnables write, between guard zones.
     """
 
-    def __init__(self, devices: Devices, operands: Operands, modules: Path = MODULES, resident: int = 1) -> None:
+    def __init__(
+        self,
+        devices: Devices,
+        operands: Operands,
+        modules: Path = MODULES,
+        resident: int = 1,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
         self.devices = devices
         self.operands = operands
         self.resident = resident
+        self.say = say
         self.guards = Guards(devices.first)
         self._modules = modules
         self._packings: OrderedDict[Hashable, tuple[Any, dict[str, Buffer]]] = OrderedDict()

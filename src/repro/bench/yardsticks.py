@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
 from repro.bench.guards import Guarded
+from repro.bench.operands import Operands
 from repro.bench.runnable import Runnable
 from repro.bench.workspace import Workspace
 from repro.codegen.common import Stream
@@ -23,6 +26,11 @@ class Floor(Runnable):
 
     The floor of a problem is the fastest configuration. It reads what any solution has to read and writes what it has
     to write, every byte used and none twice.
+
+    Parameters
+    ----------
+    stream
+        The configuration.
     """
 
     kind = FLOOR
@@ -31,11 +39,15 @@ class Floor(Runnable):
         self.name = f"{FLOOR}/{stream.n_t}-{stream.unroll}"
         self._stream = stream
 
+    def streamed(self, operands: Operands) -> tuple[int, int]:
+        """Return the bytes that are read, and those that are written."""
+        return operands.least_bytes
+
     def prepare(self, workspace: Workspace) -> None:
         """Take the memory that all configurations share."""
         device = workspace.device
         word = WORD[device.backend]
-        read, written = (-(-size // word) for size in workspace.operands.least_bytes)
+        read, written = (-(-size // word) for size in self.streamed(workspace.operands))
         self.moved = (read + written) * word
         self.launch = device.bind(
             workspace.common.program.kernel(self._stream.kernel),
@@ -44,30 +56,42 @@ class Floor(Runnable):
             [
                 np.int32(read),
                 np.int32(written),
-                workspace.buffer("streamed", lambda: device.upload(random_bytes(read * word))),
-                workspace.written("streamed", written * word, "its output"),
+                workspace.buffer(("streamed", read), lambda: device.upload(random_bytes(read * word))),
+                workspace.written(("streamed", written), written * word, "its output"),
             ],
         )
 
 
 class Copy(Runnable):
-    """A copy of much more than the cache holds: what the memory does at best."""
+    """A copy of much more than the cache holds: what the memory does at best.
+
+    Parameters
+    ----------
+    stream
+        The kernel's configuration.
+    least
+        Bytes to copy, where fewer than that do: a probe of a small problem on the CPU, of which a copy of all that
+        takes longer than its launches. None: as many as the yardstick has.
+    """
 
     kind = COPY
     cold = False
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, least: int | None = None) -> None:
         self.name = f"{COPY}/{stream.n_t}-{stream.unroll}"
         self._stream = stream
+        self._bytes = least
+        self.of_device = least is None
         self._halves: list[Buffer | Guarded] = []
 
     def prepare(self, workspace: Workspace) -> None:
         """Take memory for both halves; its own, since what the floor reads stays in use beside it."""
         device = workspace.device
         word = WORD[device.backend]
-        words = min(COPY_BYTES[device.backend], device.free_bytes() // 8) // 2 // word
+        most = COPY_BYTES[device.backend] if self._bytes is None else min(self._bytes, COPY_BYTES[device.backend])
+        words = min(most, device.free_bytes() // 8) // 2 // word
         self.moved = 2 * words * word
-        source = device.upload(random_bytes(words * word))
+        source = device.upload(_copied(words * word))
         self._halves = [source]
         target = workspace.guards.allocate(words * word, "its copy")
         self._halves.append(target)
@@ -98,6 +122,12 @@ class Empty(Runnable):
 def random_bytes(count: int) -> NDArray[np.uint8]:
     """Return so many bytes, random but for a long period: zeros can be faster than data."""
     return np.resize(np.frombuffer(np.random.default_rng(0).bytes(1 << 20), np.uint8), count)
+
+
+@lru_cache(maxsize=2)
+def _copied(count: int) -> NDArray[np.uint8]:
+    """Return what copies start from, the same for all of a process, since making it takes longer than to copy it."""
+    return random_bytes(count)
 
 
 def _grid(target: Target, n_s: int, stream: Stream, words: int) -> int:

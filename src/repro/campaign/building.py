@@ -13,20 +13,27 @@ from repro.errors import ReproError
 from repro.problems.build import build, find
 from repro.problems.own_header import describe
 from repro.problems.problem import Problem, save_unavailable
-from repro.problems.registry import MatrixItem, Spec
+from repro.problems.registry import MatrixItem, Registry, Spec
 from repro.studies import facts_of
 from repro.whole import write_whole
 
 
-def build_problem(name: str, config: Config, path: Path, record: Path | None) -> Problem:
+def build_problem(
+    name: str, config: Config, path: Path, record: Path | None, registry: Registry | None = None
+) -> Problem:
     """Build a problem into a file; with `record` write all but its arrays to a JSON file as well.
+
+    Parameters
+    ----------
+    registry
+        The configuration's, where it was read already.
 
     Raises
     ------
     ReproError
         The problem cannot be had or built, or a file cannot be written.
     """
-    built = build(name, config)
+    built = build(name, config, registry)
     _save(lambda: built.save(path), path)
     if record:
         _write_record(record, record_of(built))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from repro.bench.records import read_problem
+from repro.campaign.batches import Batches
 from repro.campaign.plan import Plan
 from repro.codegen.targets import Target
 from repro.config.models import StudySettings
 from repro.problems.outline import Outline
-from repro.studies import Workload, get_study
+from repro.studies import Pace, Workload, get_study
 
 #: Yardsticks that get the full protocol, and variants and yardsticks that are timed again beside the library: about.
 YARDSTICKS, REPEATED = 10, 14
@@ -22,9 +24,9 @@ ASSUMED_SIZE = (10_000, 150_000)
 class Rates:
     """What the times are reckoned with, stated beside every estimate.
 
-    Those of GPUs are least-squares fits to a campaign on an H200 before the recorded one, in the papers' space. They
-    reckon three fifths of what the recorded one took to search our space and repeat its winners, and as little as a
-    third for one job. Another GPU's bandwidth changes what large matrices take, its host what small ones take.
+    Those of GPUs are least-squares fits to a campaign on an H200, in the papers' space of `compound_spmv`; what cases
+    of a study take longer than that is its own (`repro.studies.Pace`). Another GPU's bandwidth changes what large
+    matrices take, its host what small ones take.
 
     Attributes
     ----------
@@ -37,11 +39,13 @@ class Rates:
     variant
         Seconds to verify a variant, and to write its row.
     start
-        Seconds until a job measures: Python, device, library.
+        Seconds until a job measures: Snakemake, Python, device, library.
     host
         Bytes of an operand per second that the host reads and brings into every form that is measured.
     compile
         Seconds to compile a module on one core.
+    threads
+        Modules of a group that its job compiles at a time.
     module
         Bytes of a module and its source.
     """
@@ -55,18 +59,31 @@ class Rates:
     start: float
     host: float
     compile: float
+    threads: int
     module: int
 
 
 RATES = {
-    "cuda": Rates(1.7e12, 3.6e12, 1.2e12, 6e-6, 6e-6, 8e-4, start=5, host=3e7, compile=5.0, module=2_500_000),
-    "opencl": Rates(6e9, 6e9, 3e9, 3e-5, 0, 1e-3, start=2, host=3e7, compile=0.3, module=300_000),
+    "cuda": Rates(
+        1.7e12, 3.6e12, 1.2e12, 6e-6, 6e-6, 8e-4, start=5, host=3e7, compile=5.0, threads=4, module=2_500_000
+    ),
+    "opencl": Rates(6e9, 6e9, 3e9, 3e-5, 0, 1e-3, start=3, host=3e7, compile=0.4, threads=1, module=300_000),
 }
+#: Seconds until the first job begins and after the last: the plan, Snakemake, what is out of date.
+AROUND = 10.0
+#: Seconds until a job that measures nothing does its own.
+START = 2.0
+#: Seconds to build a problem, and to make a table and a figure in all formats.
+PROBLEM, TABLE, FIGURE = 1.5, 0.3, 1.0
+#: Non-zeros of a problem that are built in a second beside that: read from a packed file, checked, and written again.
+BUILT = 1.5e6
+#: Seconds that a predicted search takes to read what is recorded and to choose what it tries.
+PREDICTED = 3.0
 
 
 @dataclass(frozen=True)
 class Job:
-    """One (study, problem, precision).
+    """One (study, problem, precision); of a batch, which is one job, its first has the seconds until it measures.
 
     Attributes
     ----------
@@ -74,8 +91,8 @@ class Job:
         What a matrix's non-zeros are, or the kind of problem.
     size, size_from
         Rows and non-zeros, and where they are from: `built`, `stated`, `at most` or `assumed`.
-    variants
-        How many a search can try.
+    variants, tried
+        How many a search can try, and how many it does.
     operand_bytes
         Of the operand, as the study reckons it; padding takes more.
     seconds
@@ -89,6 +106,7 @@ class Job:
     size: tuple[int, int]
     size_from: str
     variants: int
+    tried: int
     operand_bytes: int
     seconds: float
 
@@ -101,10 +119,12 @@ class Estimate:
     ----------
     jobs
         One a (study, problem, precision).
+    made
+        How many jobs build problems, and how many measure.
     modules
         How many modules it needs, and how many of them are not compiled yet.
-    compile_seconds
-        On one core.
+    compile_seconds, build_seconds, present_seconds
+        On one core, of each job: that compiles a group of modules, builds problems, makes tables or figures.
     disk_bytes
         Problems, modules and results.
     device_bytes
@@ -112,29 +132,63 @@ class Estimate:
     """
 
     jobs: tuple[Job, ...]
+    made: tuple[int, int]
     modules: tuple[int, int]
-    compile_seconds: float
+    compile_seconds: tuple[float, ...]
+    build_seconds: tuple[float, ...]
+    present_seconds: tuple[float, ...]
     disk_bytes: int
     device_bytes: int
 
-    def seconds(self, cores: int) -> float:
-        """Return the expected time of the whole campaign."""
-        return self.compile_seconds / cores + sum(job.seconds for job in self.jobs)
+    def seconds(self, cores: int, devices: int = 1) -> float:
+        """Return the expected time of the whole campaign, its parts one after the other.
+
+        Parameters
+        ----------
+        cores
+            For all that does not measure.
+        devices
+            So many jobs measure at a time, each on a device of its own: on a cluster. One machine measures one.
+        """
+        beside = (self.compile_seconds, self.build_seconds, self.present_seconds)
+        return AROUND + sum(_spread(part, cores) for part in beside) + self.measuring(devices)
+
+    def measuring(self, devices: int = 1) -> float:
+        """Return the seconds of measuring alone."""
+        return _spread([job.seconds for job in self.jobs], devices)
+
+
+def _spread(seconds: Sequence[float], cores: int) -> float:
+    """Return how long jobs take on some cores: as if evenly dealt out, and as long as the longest at the least."""
+    return max(sum(seconds) / cores, max(seconds, default=0.0))
 
 
 def estimate(plan: Plan, target: Target) -> Estimate:
     """Reckon what a campaign needs that is measured on a device of that target."""
     rates = RATES[target.dialect]
-    jobs = tuple(_job(plan, rates, target, *run) for run in plan.runs)
+    batches = Batches(plan)
+    jobs = tuple(reckon(plan, target, *run, starts=run in batches.starting) for run in plan.runs)
+    sizes = {job.problem: job.size for job in jobs}
     manifests = plan.all_manifests
-    absent = [path for path in manifests if not Path(path).exists()]
+    groups = [plan.manifests_of(group.study, group.keys) for group in plan.module_groups] + [[plan.common_manifest]]
+    absent = [count for paths in groups if (count := sum(not Path(path).exists() for path in paths))]
+    presented = [
+        START + seconds * len(names)
+        for study in plan.studies.values()
+        for seconds, names in ((TABLE, study.tables), (FIGURE, study.figures))
+        if names
+    ]
     # a problem's file has double precision whatever it is measured in
-    problem_bytes = {job.problem: 2 * job.operand_bytes for job in jobs}
+    in_double = ((job.problem, job.operand_bytes * (1 if job.precision == "double" else 2)) for job in jobs)
+    problem_bytes = dict(sorted(in_double))
     return Estimate(
         jobs,
-        (len(manifests), len(absent)),
-        len(absent) * rates.compile,
-        sum(problem_bytes.values()) + len(manifests) * rates.module + sum(job.variants * 1500 for job in jobs),
+        batches.jobs,
+        (len(manifests), sum(absent)),
+        tuple(START + count * rates.compile / rates.threads for count in absent),
+        tuple(START + sum(building_seconds(sizes[name]) for name in names) for names in batches.built_by_job),
+        (*presented, START + FIGURE),  # the report
+        sum(problem_bytes.values()) + len(manifests) * rates.module + sum(job.tried * 1500 for job in jobs),
         max(4 * job.operand_bytes for job in jobs),
     )
 
@@ -159,22 +213,41 @@ def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
     return stated if n is None or nnz is None else ((n, nnz), "built")  # it is unavailable
 
 
-def _job(plan: Plan, rates: Rates, target: Target, study: str, name: str, precision: str) -> Job:
+def building_seconds(size: tuple[int, int]) -> float:
+    """Reckon the seconds to build a problem of so many rows and non-zeros, without the start of its job."""
+    return PROBLEM + size[1] / BUILT
+
+
+def reckon(plan: Plan, target: Target, study: str, name: str, precision: str, starts: bool = True) -> Job:
+    """Reckon what measuring a case needs on a device of that target, by what is known of its size by now.
+
+    Parameters
+    ----------
+    starts
+        Whether its job starts with it: of a batch only the first does.
+
+    Raises
+    ------
+    ReproError
+        The record of the problem is damaged.
+    """
     problem, settings = plan.problems[name], plan.studies[study].settings
     size, size_from = find_size(plan, problem)
     work = get_study(study).workload(settings, replace(problem, size=size), precision, target)
-    seconds = _seconds(settings, rates, work, target.dialect)
+    pace = get_study(study).paces.get(target.dialect, Pace())
+    tried = round(work.variants * (1 if settings.search == "exhaustive" else settings.budget))
+    rates = RATES[target.dialect] if starts else replace(RATES[target.dialect], start=0)
+    seconds = _seconds(settings, rates, pace, work, tried, target.dialect)
     what = problem.entry or problem.kind
-    return Job(study, name, what, precision, size, size_from, work.variants, work.operand_bytes, seconds)
+    return Job(study, name, what, precision, size, size_from, work.variants, tried, work.operand_bytes, seconds)
 
 
-def _seconds(settings: StudySettings, rates: Rates, work: Workload, backend: str) -> float:
-    """Reckon the start, screening, the full protocol by both clocks, and the shuffled rounds."""
+def _seconds(settings: StudySettings, rates: Rates, pace: Pace, work: Workload, tried: int, backend: str) -> float:
+    """Reckon the start, screening, the full protocol by both clocks, the shuffled rounds, and what a study adds."""
     if not work.variants:  # known to be refused
         return 0.0
     timing, moved = settings.timing, work.moved_bytes
     budget = timing.budget(backend)
-    variants = round(work.variants * (1 if settings.search == "exhaustive" else settings.budget))
 
     def timed(launches: int, bandwidth: float, queue: float = rates.queue) -> float:
         launch = rates.launch + moved / bandwidth
@@ -183,8 +256,8 @@ def _seconds(settings: StudySettings, rates: Rates, work: Workload, backend: str
     screened = rates.variant + timed(timing.screen_launches, rates.screened)
     in_graphs = timing.search_graph_launches * timing.search_graph_replays
     full = rates.variant + timed(timing.launches, rates.finalist) + timed(in_graphs, rates.finalist, queue=0)
-    # the best of each group, by several measures, and those within reach
-    finalists = 3 * timing.per_group * work.groups + timing.finalists + YARDSTICKS
+    # the best of each group, by several measures, and those within reach; a search in part may try fewer
+    finalists = min(tried, 3 * timing.per_group * work.groups + timing.finalists) + YARDSTICKS
 
     def repeated(bandwidth: float) -> float:
         graphs = timing.graph_launches * timing.graph_replays
@@ -192,4 +265,6 @@ def _seconds(settings: StudySettings, rates: Rates, work: Workload, backend: str
         return rates.variant + timed(launches, bandwidth) + timed(graphs, bandwidth, queue=0)
 
     rounds = REPEATED * repeated(rates.finalist) + work.routines * repeated(rates.library)
-    return rates.start + moved / rates.host + variants * screened + finalists * full + rounds
+    launched = moved / rates.host + tried * screened + finalists * full + rounds
+    asked = PREDICTED if settings.search == "predicted" else 0.0
+    return rates.start + asked + pace.launches * launched + pace.beside * work.beside

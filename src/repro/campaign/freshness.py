@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from repro.campaign.plan import Plan
-from repro.campaign.receipts import Receipt, why_stale
+from repro.campaign.receipts import Receipt, Step, why_stale
 from repro.campaign.steps import steps
 
 #: Reasons that a message names; the others are counted.
@@ -22,10 +22,12 @@ class Freshness:
     ----------
     plan
         What the campaign should be.
+    part
+        The steps to look at, each after those that it depends on; None: all.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._steps = steps(plan)
+    def __init__(self, plan: Plan, part: Iterable[Step] | None = None) -> None:
+        self._steps = steps(plan) if part is None else [*part]
         self._receipts = {
             step.receipt: receipt for step in self._steps if (receipt := Receipt.load(step.receipt)) is not None
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from repro.bench.parquet import write_table
 from repro.bench.rows import SCHEMA, Row
 from repro.bench.store import Store, write_rows
 from repro.campaign.folders import RESULTS, Folders, check_study
-from repro.campaign.session import open_bench
+from repro.campaign.session import Opened, open_bench
 from repro.config.models import Config
 from repro.errors import ReproError
 from repro.problems.problem import Unavailable
@@ -39,6 +39,7 @@ def measure(
     progress: Progress,
     fingerprint: str | None = None,
     run: str | None = None,
+    batch: Callable[[], Opened] | None = None,
 ) -> list[Path]:
     """Measure a problem in one precision; return the paths of all that was written, a file a step of the study.
 
@@ -53,6 +54,8 @@ def measure(
         What the files depend on, as a hash; kept in each of them.
     run
         The id of the run that this process is a part of; None where it is all of it.
+    batch
+        As for `repro.campaign.session.open_bench`.
 
     Raises
     ------
@@ -74,7 +77,7 @@ def measure(
     _ = operands.operations, operands.columns
     with (
         Store(store_path(config, study_name, name, precision), run, folders.environments) as store,
-        open_bench(config, study, name, operands, folders) as bench,
+        open_bench(config, study, name, operands, folders, batch) as bench,
     ):
         place = Place(study_name, config.campaign, RESULTS)
         settings = config.studies[study_name]

@@ -7,7 +7,7 @@ time that Snakemake starts; whatever is slow to import is imported where it is n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,12 +20,11 @@ from repro.codegen.common import COMMON
 from repro.codegen.compile import MODULES, manifest_path
 from repro.codegen.targets import Target
 from repro.config import Config, StudySettings
-from repro.config.models import Limits, OwnProblem
+from repro.config.models import OwnProblem
 from repro.errors import ReproError
-from repro.problems.fields import size_of
 from repro.problems.outline import Outline
-from repro.problems.own_header import outline
-from repro.problems.registry import GeneratedField, Item, MatrixItem, Own, OwnField, Registry, load_registry, own_name
+from repro.problems.planned import planned
+from repro.problems.registry import Item, Registry, load_registry, own_name
 from repro.shipped import shipped
 from repro.studies import get_study, load_artifacts
 
@@ -113,6 +112,13 @@ class Plan:
     def on_gpu(self) -> bool:
         """Whether kernels run on a GPU."""
         return self.target is not None and self.target.dialect == "cuda"
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs a measuring job takes; none on a CPU."""
+        from repro.devices.open import parts
+
+        return len(parts(self.device)) if self.on_gpu else 0
 
     @property
     def results(self) -> str:
@@ -205,16 +211,17 @@ class Plan:
         """Every problem's file; none in a replay."""
         return [] if self.config.replay else [f"{self.results}/problems/{name}.npz" for name in self.problems]
 
-    def raw(self, study: str) -> list[str]:
-        """Return what a study's artifacts read: in a replay what is recorded, else all that will be."""
+    def raw(self, study: str, problems: Collection[str] | None = None) -> list[str]:
+        """Return what a study's artifacts read: in a replay what is recorded, else all, or of some problems."""
         if self.config.replay:
             return [str(path) for path in self.recorded_files]
         raw = Path(self.results, "raw")
-        records = [f"{raw}/problems/{name}.json" for name in self.studies[study].problems]
+        asked = set(self.problems if problems is None else problems)
+        records = [f"{raw}/problems/{name}.json" for name in self.studies[study].problems if name in asked]
         rows = [
             f"{raw}/{study}/{problem}/{precision}/{step}"
             for of, problem, precision in self.runs
-            if of == study
+            if of == study and problem in asked
             for step in self.steps(study)
         ]
         counted = (str(path) for path in self.recorded_files if path.is_relative_to(raw / study))
@@ -237,6 +244,19 @@ class Plan:
             folder, names, formats = f"{self.figures}", planned.figures, FIGURE_FORMATS
         return [f"{folder}/{study}/{name}.{suffix}" for name in names for suffix in formats]
 
+    def title(self, study: str) -> str:
+        """Return a study's title, or its name where it has none."""
+        return get_study(study).title or study
+
+    def labels(self, study: str, kind: Literal["tables", "figures"]) -> dict[str, dict[str, str]]:
+        """Return, by file, what Snakemake's own report says of tables, shown as CSV, or of figures, as SVG."""
+        from repro.artifacts.registry import get_artifact
+
+        suffix = ".csv" if kind == "tables" else ".svg"
+        files = [path for path in self.artifact_outputs(study, kind) if path.endswith(suffix)]
+        named = {path: get_artifact(study, Path(path).stem) for path in files}
+        return {path: {"name": artifact.short, "title": artifact.title} for path, artifact in named.items()}
+
     @property
     def artifact_files(self) -> list[str]:
         """One file of each table and figure: of a format that is not kept, so that a replay makes all of them again."""
@@ -255,8 +275,13 @@ class Plan:
         return sorted(str(path) for folder in folders for path in folder)
 
 
-def make_plan(config: Config) -> Plan:
+def make_plan(config: Config, registry: Registry | None = None) -> Plan:
     """Say what a resolved configuration means on this machine.
+
+    Parameters
+    ----------
+    registry
+        The configuration's, where it was read already.
 
     Raises
     ------
@@ -264,12 +289,12 @@ def make_plan(config: Config) -> Plan:
         An unknown problem, layout, artifact or baseline, a file of the user's own that is not there or does not say
         what its entries are, a device that is not there, or a replay of a campaign that is not recorded.
     """
-    registry = load_registry(Path(config.registry))
+    registry = registry or load_registry(Path(config.registry))
     problems: dict[str, Outline] = {}
     studies: dict[str, PlannedStudy] = {}
     for name, settings in config.studies.items():
         wished = registry.expand(settings.problems, f"studies.{name}.problems")
-        asked = [_planned(item, registry, config.limits) for item in wished]
+        asked = [planned(item, registry, config.limits) for item in wished]
         if not asked:
             raise ReproError("empty study", where=f"studies.{name}.problems", todo="name problems or a set of them")
         for problem in asked:
@@ -304,30 +329,36 @@ def make_plan(config: Config) -> Plan:
     return Plan(config.model_copy(update={"device": device}), target, problems, studies)
 
 
-def plan_of_case(config: Config, problem: str, study: str | None = None) -> Plan:
-    """Return the plan of one problem alone, in all studies that have it or in one: what a job of it is part of.
+def plan_of_cases(
+    config: Config, problems: Collection[str], study: str | None = None, registry: Registry | None = None
+) -> Plan:
+    """Return the plan of some problems alone, in all studies that have them or in one: what a job of them is part of.
+
+    Parameters
+    ----------
+    registry
+        As for `make_plan`.
 
     Raises
     ------
     ReproError
-        As `make_plan`; or no such study has the problem.
+        As `make_plan`; or no such study has one of the problems.
     """
-    registry = load_registry(Path(config.registry))
+    registry = registry or load_registry(Path(config.registry))
+    named: set[str] = set()
     studies: dict[str, StudySettings] = {}
     for name, settings in config.studies.items():
         if study in (None, name):
-            items = [
-                item
-                for item in registry.expand(settings.problems, f"studies.{name}.problems")
-                if _name_of(item) == problem
-            ]
+            wished = registry.expand(settings.problems, f"studies.{name}.problems")
+            items = [item for item in wished if _name_of(item) in problems]
+            named.update(map(_name_of, items))
             asked = tuple(item if isinstance(item, OwnProblem) else item.name for item in items)
             if asked:
                 studies[name] = settings.model_copy(update={"problems": asked})
-    if not studies:
+    if unknown := [problem for problem in problems if problem not in named]:
         where = f"studies.{study}.problems" if study else "studies"
-        raise ReproError("the configuration does not name the problem", where=where, actual=problem)
-    return make_plan(config.model_copy(update={"studies": studies}))
+        raise ReproError("the configuration does not name the problem", where=where, actual=", ".join(unknown))
+    return make_plan(config.model_copy(update={"studies": studies}), registry)
 
 
 def as_yaml(config: Config) -> str:
@@ -345,21 +376,6 @@ def _device(asked: str) -> tuple[str, Target]:
 
 def _name_of(item: Item | OwnProblem) -> str:
     return own_name(item) if isinstance(item, OwnProblem) else item.name
-
-
-def _planned(item: Item | OwnProblem, registry: Registry, limits: Limits) -> Outline:
-    if isinstance(item, (OwnProblem, Own, OwnField)):
-        return outline(item, limits)
-    size = (item.published.rows, item.published.nonzeros) if item.published else None
-    if isinstance(item, GeneratedField):
-        size = size_of(item.kind, item.parameters)
-    # being in a set is no property of the matrix
-    definition = item.model_dump(mode="json", exclude={"sets"})
-    if inputs := getattr(item, "inputs", ()):
-        definition["made from"] = [registry.find(name).model_dump(mode="json", exclude={"sets"}) for name in inputs]
-    columns = item.published.columns if item.published and item.published.columns != item.published.rows else None
-    entry = item.entry if isinstance(item, MatrixItem) and item.kind_of_problem == "matrix" else None
-    return Outline(item.name, item.kind_of_problem, entry, definition, size=size, columns=columns)
 
 
 def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figure"]) -> tuple[str, ...]:

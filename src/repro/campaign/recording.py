@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from repro.bench.parquet import write_table
-from repro.bench.recorded import case_files, read_rows, recorded_studies
+from repro.bench.recorded import case_files, read_rows, recorded_steps, recorded_studies
 from repro.errors import ReproError
 
 
@@ -36,8 +36,7 @@ def pack(raw: Path) -> list[Path]:
     if not raw.is_dir():
         raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
     studies = [raw / name for name in recorded_studies(raw)]
-    steps = {study: sorted({path.stem for path in study.rglob("[!.]*.parquet")}) for study in studies}
-    sources = {(study, step): case_files(study, step) for study in studies for step in steps[study]}
+    sources = {(study, step): case_files(study, step) for study in studies for step in recorded_steps(study)}
     merged = {case: read_rows(*case) for case in sources}  # also where nothing is new: what is kept is verified
     written = [
         write_table(merged[study, step], study / f"{step}.parquet") for study, step in sources if sources[study, step]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repro.artifacts.document import Result
 from repro.artifacts.report.page import Part, write_report
 from repro.campaign.artifacts import Asked, published_of
+from repro.errors import ReproError
 from repro.studies import get_study
 
 if TYPE_CHECKING:
@@ -17,7 +20,9 @@ if TYPE_CHECKING:
 WORDS = "words.html.j2"
 
 
-def report(asked: Asked, study: str | None = None, progress: Progress = lambda *_: None) -> Path:
+def report(
+    asked: Asked, study: str | None = None, progress: Progress = lambda *_: None, beside: Sequence[Asked] = ()
+) -> Path:
     """Write the page with all studies of a campaign, or with one of them; return its path.
 
     Parameters
@@ -28,22 +33,33 @@ def report(asked: Asked, study: str | None = None, progress: Progress = lambda *
         One of its studies; None: all.
     progress
         Is told of each study that is read, and of each table and figure.
+    beside
+        Other campaigns, whose results stand beside this one's: the page then has their names in its own.
 
     Raises
     ------
     ReproError
-        There is no such campaign or study, or its records cannot be read.
+        There is no such campaign or study, its records cannot be read, or another one has none of its studies.
     """
     names = asked.studies(study)
     parts = []
     for done, name in enumerate(names):
         progress("reading studies", done, len(names))
-        parts.append(_part(asked, name))
+        parts.append(_part(asked, name, [other for other in beside if name in other.studies()]))
     progress("reading studies", len(names), len(names))
-    return write_report(parts, asked.results / asked.campaign / "report.html", progress)
+    for other in beside:
+        if not set(names) & set(other.studies()):
+            raise ReproError(
+                "campaigns without a study in common",
+                where=other.raw,
+                expected=f"one of {', '.join(names)}",
+                actual=", ".join(other.studies()),
+            )
+    page = "-".join(["report", *(f"beside-{other.campaign}" for other in beside)])
+    return write_report(parts, asked.results / asked.campaign / f"{page}.html", progress)
 
 
-def _part(asked: Asked, name: str) -> Part:
+def _part(asked: Asked, name: str, beside: Sequence[Asked]) -> Part:
     study, campaign = get_study(name), asked.read(name)
     return Part(
         campaign,
@@ -53,6 +69,10 @@ def _part(asked: Asked, name: str) -> Part:
         study.libraries.get(campaign.backend or "", ""),
         study.glance,
         _words(name),
+        study.title,
+        study.reference,
+        Result(**study.result) if study.result else None,
+        [other.read(name) for other in beside],
     )
 
 

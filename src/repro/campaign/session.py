@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 from repro.bench.environment import describe, record
+from repro.bench.of_device import Timed
 from repro.bench.operands import Operands
 from repro.bench.trial import Bench
 from repro.bench.workspace import Workspace
@@ -16,53 +19,102 @@ from repro.config.models import Config
 from repro.devices.base import LaunchError
 from repro.devices.locking import hold
 from repro.devices.open import identities, open_devices, resolve_device
+from repro.devices.several import Devices
 from repro.errors import ReproError
 from repro.studies import Study
 
 
+@dataclass(frozen=True)
+class Opened:
+    """Devices that stay open for the cases of a batch, and what is known of them, which is not timed again."""
+
+    devices: Devices
+    timed: dict[str, Timed] = field(default_factory=dict)
+
+
 @contextmanager
-def open_bench(config: Config, study: Study, problem: str, operands: Operands, folders: Folders) -> Iterator[Bench]:
-    """Open the devices, each of them alone, and bring operands to them.
+def opened(config: Config, work: str) -> Iterator[Devices]:
+    """Open the devices, each of them alone.
+
+    Parameters
+    ----------
+    work
+        What they are held for, as others who wait are told.
 
     Raises
     ------
     ReproError
-        A device is not there or what drives it is missing, or the common module is not compiled or not for it.
+        A device is not there or what drives it is missing.
     """
     resolved = resolve_device(config.device)
-    work = f"campaign {config.campaign}: {study.name} {problem} {operands.precision}"
-    with hold(identities(resolved), work):
+    with hold(identities(resolved), f"campaign {config.campaign}: {work}"):
         devices = open_devices(resolved)
         try:
-            workspace = Workspace(devices, operands)
-            _load_common(workspace, resolved)
-            environment: Mapping[str, Any] = describe(workspace)
-            bench = Bench(
-                workspace,
-                study=study.name,
-                problem=problem,
-                timing=config.studies[study.name].timing,
-                seed=config.seed,
-                own=study.columns,
-                environment=record(environment, folders.environments),
-                driver=str(environment.get("driver")),
-                code=code_hash,
-            )
-            bench.neighbours.look()
-            yield bench
-            bench.release()
+            yield devices
         finally:
             devices.close()
 
 
-def _load_common(workspace: Workspace, resolved: str) -> None:
+@contextmanager
+def opened_once(config: Config, work: str) -> Iterator[Callable[[], Opened]]:
+    """Give what opens the devices when it is called first, and returns the same after that, for a batch of cases."""
+    with ExitStack() as stack:
+        yield cache(lambda: Opened(stack.enter_context(opened(config, work))))
+
+
+@contextmanager
+def open_bench(
+    config: Config,
+    study: Study,
+    problem: str,
+    operands: Operands,
+    folders: Folders,
+    batch: Callable[[], Opened] | None = None,
+) -> Iterator[Bench]:
+    """Open the devices, unless they are given, and bring operands to them.
+
+    Parameters
+    ----------
+    batch
+        Returns what the case shares with others, as `opened_once` gives it; None: the devices are opened for it alone.
+
+    Raises
+    ------
+    ReproError
+        As `opened`, or the common module is not compiled or not for the devices.
+    """
+    with ExitStack() as stack:
+        alone = opened(config, f"{study.name} {problem} {operands.precision}")
+        shared = batch() if batch else None
+        devices = shared.devices if shared else stack.enter_context(alone)
+        workspace = Workspace(devices, operands, say=partial(print, flush=True))
+        _load_common(workspace, config.device)
+        environment: Mapping[str, Any] = describe(workspace)
+        bench = Bench(
+            workspace,
+            study=study.name,
+            problem=problem,
+            timing=config.studies[study.name].timing,
+            seed=config.seed,
+            own=study.columns,
+            environment=record(environment, folders.environments),
+            driver=str(environment.get("driver")),
+            code=code_hash,
+            timed=shared.timed if shared else None,
+        )
+        stack.callback(bench.release)
+        bench.neighbours.look()
+        yield bench
+
+
+def _load_common(workspace: Workspace, wanted: str) -> None:
     try:
         for device in workspace.devices:
             device.use_common(device.load(workspace.common.binary))
     except LaunchError as error:
         raise ReproError(
             "the common module cannot be loaded",
-            where=f"device: {resolved}",
+            where=f"device: {resolve_device(wanted)}",
             actual=error,
             todo="modules for the CPU are compiled by the OpenCL runtime of opencl:0: measure on that device"
             if workspace.device.backend == "opencl"

@@ -13,15 +13,18 @@ from typing import Literal
 
 from repro.campaign.folders import RESULTS
 from repro.campaign.freshness import Freshness
-from repro.campaign.plan import Plan, as_yaml
+from repro.campaign.plan import Plan, as_yaml, make_plan
 from repro.campaign.receipts import Receipt
 from repro.campaign.steps import receipt_of
+from repro.config import load
 from repro.devices.locking import user_name
 from repro.errors import ReproError
 from repro.whole import write_whole
 
 #: Held by whoever runs in this folder, for as long as its process lives: a killed run leaves no lock behind.
 LOCK = RESULTS / ".run.lock"
+#: Names, in the environment of a run's jobs, the file of its configuration.
+RUN = "REPRO_RUN"
 
 _held: list[int] = []
 
@@ -65,6 +68,19 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
             _take_away_artifacts(plan)
     except OSError as error:
         raise _not_writable(plan, error.strerror) from None
+    os.environ[RUN] = str(paths[0].resolve())
+
+
+def plan_of_run() -> Plan | None:
+    """Return the plan of the run that sent this process to another machine; None where nothing says which it was.
+
+    Raises
+    ------
+    ReproError
+        As `repro.campaign.plan.make_plan`, on this machine.
+    """
+    path = os.environ.get(RUN)
+    return make_plan(load(Path(path))) if path else None
 
 
 def refuse_file_in_the_way(plan: Plan) -> None:

@@ -39,14 +39,20 @@ def steps(plan: Plan) -> list[Step]:
     return made if plan.config.replay else [*made, _checking(plan, made)]
 
 
-def _made(plan: Plan) -> Iterator[Step]:
+def until_measured(plan: Plan) -> Iterator[Step]:
+    """Return the steps of which rows come, each after those that it depends on; none in a replay."""
     if not plan.config.replay:
         assert plan.target is not None
         yield from (building(plan, name) for name in plan.problems)
         yield compiling_common(plan.target, Path(plan.config.kernels))
         for group in plan.module_groups:
             yield from (compiling(group.study, key, plan.target, Path(plan.config.kernels)) for key in group.keys)
-        yield from (measuring(plan, *run) for run in plan.runs)
+        training = {study: _training(plan, study) for study in plan.studies}
+        yield from (measuring(plan, *run, training[run[0]]) for run in plan.runs)
+
+
+def _made(plan: Plan) -> Iterator[Step]:
+    yield from until_measured(plan)
     for study in plan.studies.values():
         if study.tables:
             yield presenting(plan, study.name, "tables")
@@ -103,8 +109,8 @@ def compiling_common(target: Target, kernels: Path, modules: Path = MODULES) -> 
     )
 
 
-def measuring(plan: Plan, study: str, problem: str, precision: str) -> Step:
-    """Return the step that measures one case."""
+def measuring(plan: Plan, study: str, problem: str, precision: str, training: tuple[Path, ...] | None = None) -> Step:
+    """Return the step that measures one case; `training` where it is known already what its search learns from."""
     assert plan.target is not None
     modules = [_module_receipt(plan.target, study, key) for key in plan.modules(study, problem, precision)]
     return Step(
@@ -119,7 +125,7 @@ def measuring(plan: Plan, study: str, problem: str, precision: str) -> Step:
             "packages": _versions(MEASURING),
             "code": code_hash("repro.campaign.measuring", f"repro.studies.{study}.study"),
         },
-        _training(plan, study),
+        _training(plan, study) if training is None else training,
         (receipt_of(plan, "problem", problem), *modules, _module_receipt(plan.target, COMMON)),
     )
 
@@ -214,7 +220,7 @@ def _training(plan: Plan, study: str) -> tuple[Path, ...]:
     if settings.search != "predicted":
         return ()
     named = None if settings.training == "all" else settings.training
-    others = [path for path in sorted(results.glob("*")) if path.name != plan.config.campaign and path.is_dir()]
+    others = [path for path in sorted(results.glob("[!.]*")) if path.name != plan.config.campaign and path.is_dir()]
     campaigns = [path for path in others if named is None or path.name in named]
     searches = (file for path in campaigns for file in (path / "raw" / study).rglob("search.parquet"))
     records = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,8 +19,8 @@ CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.
 BY_SIGNAL = 128
 
 
-def supervise(command: Sequence[str], store: Path, run: str) -> int:
-    """Run the command that measures a case, again after each crash and lost context; return its exit code.
+def supervise(command: Sequence[str], store: Callable[[], Path], run: str) -> int:
+    """Run the command that measures a case or several, again after each crash and lost context; return its exit code.
 
     What it tried when it crashed becomes a row, `launch_error`, so that the next process leaves it out. While signals
     are held (`repro.bench.worker.signals_held`).
@@ -30,7 +30,7 @@ def supervise(command: Sequence[str], store: Path, run: str) -> int:
     command
         The program's path and its arguments.
     store
-        Where it stores its rows.
+        Returns where it stores its rows: those of the case that is measured when it is asked.
     run
         The id by which it stores them.
 
@@ -39,7 +39,7 @@ def supervise(command: Sequence[str], store: Path, run: str) -> int:
     ReproError
         A process crashed, or asked for another, without a row more than there were before: the next would do the same.
     """
-    rows = 0
+    rows = (store(), 0)
     while True:
         end = run_worker(command)
         crash = signal.Signals(-end.code) if end.code < 0 else None
@@ -50,12 +50,12 @@ def supervise(command: Sequence[str], store: Path, run: str) -> int:
         if crash is None and end.code != AGAIN:
             return end.code
         if crash is not None:
-            _store_crash(store, run, crash)
-        before, rows = rows, count_rows(store, run)
+            _store_crash(store(), run, crash)
+        before, rows = rows, (store(), count_rows(store(), run))
         if rows == before:
             raise ReproError(
                 "measuring does not get on: its process ended early, and nothing new is stored",
-                where=store,
+                where=store(),
                 actual=_words(crash) if crash else "it asked for a new process",
                 todo="see what it said last; if nothing, try `repro launch` with a few variants, or another device",
             )

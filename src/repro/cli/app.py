@@ -41,6 +41,7 @@ COMMANDS = {
     "render": Command("Kernels", "kernels", "render", "Print the source of one module."),
     "compile": Command("Kernels", "kernels", "compile_", "Compile modules, without a device."),
     "measure": Command("Measuring", "measuring", "measure", "Verify and time everything on one problem."),
+    "batch": Command("Measuring", "batching", "batch", "Build or measure many small problems in one job."),
     "launch": Command("Measuring", "profiling", "launch", "Launch what is named a few times, for a profiler."),
     "counters": Command("Measuring", "profiling", "counters", "Read a profiler's counters of what is named."),
     "table": Command("Results", "artifacts", "table", "Make tables of a measured campaign."),
@@ -49,6 +50,10 @@ COMMANDS = {
     # 1 says that something is slower
     "compare": Command("Results", "comparing", "compare", "Compare two campaigns: same, faster, slower, undecided.", 2),
     "record": Command("Results", "recording", "record", "Keep a campaign as a record: one file a study and step."),
+    "merge": Command("Results", "merging", "merge", "Make one campaign of parts measured apart."),
+    "environment": Command(
+        "Results", "environment", "environment", "Print what a campaign was measured with, for pip."
+    ),
     "export": Command("Results", "exporting", "export", "Write a tuned kernel as a C++ library."),
     "check": Command("Results", "checking", "check", "Fail if anything of a campaign is missing or failed."),
 }

@@ -28,6 +28,16 @@ CampaignName = Annotated[
 StudyName = Annotated[
     str | None, typer.Option("--study", help="A study of the campaign; all that it holds by default.")
 ]
+Beside = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--beside",
+        metavar="CAMPAIGN",
+        help="Another recorded campaign: its results stand beside this one's, on a page of its own, "
+        "report-beside-CAMPAIGN.html; can be given again.",
+        show_default=False,
+    ),
+]
 Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")]
 Figures = Annotated[Path, typer.Option("--figures", metavar="DIR", help="Folder of the figures.")]
 ConfigFile = Annotated[
@@ -98,6 +108,7 @@ def report(
     study: StudyName = None,
     results: Results = RESULTS,
     config: ConfigFile = None,
+    beside: Beside = None,
     receipt: Receipt = False,
 ) -> None:
     """Write results/<campaign>/report.html: all tables and figures on one page that needs no network.
@@ -107,15 +118,20 @@ def report(
         repro report
 
         repro report --campaign h200
+
+        repro report --campaign h200 --beside repeat-h200
     """
     from repro.campaign.artifacts import Asked
     from repro.campaign.reporting import report as write
     from repro.cli.progress import Progress
+    from repro.errors import ReproError
 
+    if receipt and beside:
+        raise ReproError("--receipt is for the page of one campaign", actual=f"--beside {' --beside '.join(beside)}")
     with _receipt(receipt, config, "report", None):
         asked = Asked.of(campaign, results, config)
         with Progress(f"report {asked.campaign}") as progress:
-            path = write(asked, study, progress)
+            path = write(asked, study, progress, [Asked.of(name, results) for name in beside or ()])
         typer.echo(f"wrote {path}")
 
 

@@ -129,7 +129,9 @@ def _print_mean(comparison: Comparison, console: Console) -> None:
     mean, interval = comparison.mean_ratio()
     cases = len(comparison.rows[CASE].drop_duplicates())
     sure = f", 95 % interval {interval[0]:.4f} to {interval[1]:.4f} over {cases} cases" if interval else ""
-    console.print(f"B/A, geometric mean of all rows: {mean:.4f}{sure}")
+    low, high = comparison.rows["ratio"].quantile([0.025, 0.975])
+    rows = f"of 95 % of the rows from {low:.3f} to {high:.3f}"
+    console.print(f"B/A, geometric mean of all rows: {mean:.4f}{sure}; {rows}")
 
 
 def _print_changes(comparison: Comparison, console: Console) -> None:

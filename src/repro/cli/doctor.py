@@ -11,15 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from repro.errors import ReproError
-from repro.shipped import shipped
+from repro.shipped import install, shipped
 
-CUDA_EXTRA = "pip install -e '.[cuda]'"
-CPU_EXTRA = "pip install -e '.[cpu]'"
-MESH_EXTRA = "pip install -e '.[mesh]'"
 ROOM = 2 << 30
 
 
@@ -48,18 +46,29 @@ class Finding:
     device: bool = False
 
 
-def doctor() -> None:
+def doctor(
+    gpus: Annotated[
+        Path | None,
+        typer.Option(help="Write which GPUs there are into this file, which REPRO_GPUS names where there are none."),
+    ] = None,
+) -> None:
     """Say what was found on this machine, and what to install for what is missing; exit with 0 if a device can be used.
 
     Nothing that is missing is needed by everything: without a GPU campaigns run on the CPU, without a mirror inputs are
     downloaded, without the extra `mesh` no mesh of the papers is rebuilt, unless a mirror has it ready-made.
 
-    Example:
+    Examples:
 
         repro doctor
+
+        srun --gpus=1 repro doctor --gpus gpus.json
     """
     from repro.cli.columns import BELOW, terminal_width, wrapped
 
+    if gpus is not None:
+        from repro.devices.stated import write_gpus
+
+        write_gpus(gpus)
     findings = [finding for check in CHECKS for finding in check()]
     room = max(len(finding.what) for finding in findings)
     width = terminal_width()
@@ -75,7 +84,7 @@ def doctor() -> None:
     if not usable:
         raise ReproError(
             "no device can be used",
-            todo=f"for the CPU of any machine: {CPU_EXTRA}; for an NVIDIA GPU: its driver, then {CUDA_EXTRA}",
+            todo=f"for the CPU of any machine: {install('cpu')}; for an NVIDIA GPU: its driver, then {install('cuda')}",
         )
     typer.echo()
     for line in wrapped(f"campaigns can run here: {', '.join(usable)}", width, indent=BELOW):
@@ -111,13 +120,13 @@ def check_cuda() -> Iterator[Finding]:
             f"cuda:{gpu.ordinal}",
             f"{gpu.name}, {gpu.capability}, driver {_driver()}" + f"; lacks {' and '.join(lacking)}" * bool(lacking),
             not lacking,
-            CUDA_EXTRA if lacking else "",
+            install("cuda") if lacking else "",
             device=True,
         )
     if not gpus:
         asked = find_spec("pynvml") is not None
         why = "no NVIDIA driver answers" if asked else "nvidia-ml-py is not installed, so none was looked for"
-        todo = "on a machine with an NVIDIA GPU: " + ("install its driver" if asked else CUDA_EXTRA)
+        todo = "on a machine with an NVIDIA GPU: " + ("install its driver" if asked else install("cuda"))
         yield Finding("GPU", why, False, todo)
     if compiler:
         yield Finding("nvcc", f"{nvcc.version()} at {compiler}")
@@ -139,14 +148,17 @@ def _driver() -> str:
 
 def _cusparse() -> Finding:
     if find_spec("nvmath") is None:
-        return Finding("cuSPARSE", "nvmath-python is not installed", False, f"for GPUs: {CUDA_EXTRA}")
+        return Finding("cuSPARSE", "nvmath-python is not installed", False, f"for GPUs: {install('cuda')}")
     try:
         from nvmath.bindings import cusparse
 
         version = ".".join(str(cusparse.get_property(part)) for part in range(3))
     except Exception as error:  # nvmath raises its own kinds where driver or library are missing
-        return Finding("cuSPARSE", _first_line(error), False, f"for GPUs: the driver, then {CUDA_EXTRA}")
-    return Finding("cuSPARSE", f"{version} through nvmath-python")
+        return Finding("cuSPARSE", _first_line(error), False, f"for GPUs: the driver, then {install('cuda')}")
+    from repro.sparse.library.cusparse_op import lacks_spmvop
+
+    lacking = lacks_spmvop(version)
+    return Finding("cuSPARSE", f"{version} through nvmath-python" + (f"; {lacking}" if lacking else ""))
 
 
 def check_opencl() -> Iterator[Finding]:
@@ -158,12 +170,12 @@ def check_opencl() -> Iterator[Finding]:
         "OpenCL runtime",
         str(library) if library else "no pip-installed CPU runtime in this environment",
         library is not None,
-        "" if library else f"{CPU_EXTRA}, or a runtime of the system such as pocl-opencl-icd",
+        "" if library else f"{install('cpu')}, or a runtime of the system such as pocl-opencl-icd",
     )
     try:
         devices = opencl_runtime.find_devices()
     except ReproError as error:
-        yield Finding("opencl", _first_line(error), False, CPU_EXTRA, device=True)
+        yield Finding("opencl", _first_line(error), False, install("cpu"), device=True)
         return
     for ordinal, device in enumerate(devices):
         yield Finding(f"opencl:{ordinal}", f"{device.name.strip()}, {device.version.strip()}", device=True)
@@ -195,7 +207,7 @@ def check_mesh() -> Iterator[Finding]:
 
     for name in ("gmsh", "tetgen", "pymeshfix", "fast-simplification"):
         if find_spec(name.replace("-", "_")) is None:
-            yield Finding(name, "not installed", False, f"to rebuild the papers' meshes: {MESH_EXTRA}")
+            yield Finding(name, "not installed", False, f"to rebuild the papers' meshes: {install('mesh')}")
         elif name == "gmsh" and (lacking := missing_libraries()):
             todo = f"on Debian or Ubuntu: apt-get install {' '.join(GMSH_LIBRARIES)}"
             yield Finding(name, f"lacks {', '.join(lacking)}", False, todo)

@@ -85,19 +85,11 @@ def measure(
 @contextmanager
 def _receipt(config: Config, study: str, problem: str, precision: str) -> Iterator[str]:
     """Give the fingerprint of what is measured, and write the receipt of it in the end."""
-    from repro.campaign.completeness import find_missing_of_case
-    from repro.campaign.measuring import environments_of
-    from repro.campaign.plan import plan_of_case
-    from repro.campaign.receipts import making
-    from repro.campaign.steps import measuring
+    from repro.campaign.batching import making_case
+    from repro.campaign.plan import plan_of_cases
 
-    plan = plan_of_case(config, problem, study)
-    step = measuring(plan, study, problem, precision)
-    with making(step) as made:
+    with making_case(plan_of_cases(config, [problem], study), study, problem, precision) as made:
         yield made.fingerprint
-        made.also(*environments_of(step.outputs))
-        for part in find_missing_of_case(plan, study, problem, precision):
-            made.failed(part.reason)
 
 
 def _supervise(
@@ -117,13 +109,13 @@ def _supervise(
     debug = ["--debug"] if context.find_root().params.get("debug") else []
     record = ["--record-failures"] if record_failures else []
     words = [study, problem, precision, *options, "--run", run, *record]
-    with _recorded(settings, study, problem, precision, record_failures, None):
+    with recorded(settings, study, problem, precision, record_failures, None):
         store = store_path(settings, study, problem, precision)
-        return supervise([*_python(), "-m", "repro", *debug, "measure", *words], store, run)
+        return supervise([*python(), "-m", "repro", *debug, "measure", *words], lambda: store, run)
     return 0
 
 
-def _python() -> list[str]:
+def python() -> list[str]:
     """Return the interpreter; the current folder is where it finds modules only where this one found `repro` there."""
     first = Path(sys.path[0] or ".").resolve()
     here = not sys.flags.safe_path and first == Path(__file__).resolve().parents[2]
@@ -149,7 +141,7 @@ def _measure(
     settings = load(config)
     try:
         with (
-            _recorded(settings, study, problem, precision, record_failures, fingerprint),
+            recorded(settings, study, problem, precision, record_failures, fingerprint),
             Progress(f"measure {problem} {precision}") as progress,
         ):
             for path in measuring.measure(settings, study, problem, precision, progress, fingerprint, run):
@@ -159,7 +151,7 @@ def _measure(
 
 
 @contextmanager
-def _recorded(
+def recorded(
     config: Config, study: str, problem: str, precision: str, wanted: bool, fingerprint: str | None
 ) -> Iterator[None]:
     """Where it is wanted, print and record a failure of the body, which other problems go on without."""
@@ -176,10 +168,10 @@ def _recorded(
         # nothing can be recorded on a full disk, nor be told where nobody listens
         if not wanted or (isinstance(failure, OSError) and (explain(failure) or failure.errno == errno.EPIPE)):
             raise
-        known = isinstance(failure, ReproError)
-        if not known:
+        explained = isinstance(failure, ReproError)
+        if not explained:
             traceback.print_exc()
-        reason = str(failure) if known else f"{type(failure).__name__}: {failure}"
+        reason = str(failure) if explained else f"{type(failure).__name__}: {failure}"
         typer.echo(f"error: {reason}", err=True)
         for path in record_failure(config, study, problem, precision, reason, fingerprint):
             typer.echo(f"wrote {path}, which says so")

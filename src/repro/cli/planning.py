@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from repro.campaign.estimate import Estimate
+
 #: Columns of the names of what a campaign needs.
 NAMES = 15
+#: Up to so many cases have a line each, unless it is said otherwise.
+EACH = 200
+#: GPUs of a cluster for which the time is told as well.
+GPUS = (2, 4, 8)
 
 
 def plan(
@@ -19,6 +26,13 @@ def plan(
         ),
     ] = None,
     cores: Annotated[int | None, typer.Option(help="Cores to compile on; all of this machine's by default.")] = None,
+    each: Annotated[
+        bool | None,
+        typer.Option(
+            "--each/--summary",
+            help=f"A line for each case, or one for all of an entry and precision; by default that above {EACH} cases.",
+        ),
+    ] = None,
 ) -> None:
     """Print what a campaign will compile and measure, and the disk, device memory and time it will take.
 
@@ -27,6 +41,8 @@ def plan(
         repro plan
 
         repro plan --config config/paper.yaml --cores 16
+
+        repro plan --config config/h200.yaml --summary
     """
     import os
 
@@ -43,12 +59,7 @@ def plan(
         return
     cores = cores or len(os.sched_getaffinity(0))
     needs = estimate(planned, planned.target)
-    heads = ["problem", "what", "precision", "variants", "expected", "rows", "non-zeros", "size", "study"]
-    rows = []
-    for job in needs.jobs:
-        size = (*(f"{number:,}" for number in job.size), job.size_from)
-        time = duration(job.seconds)
-        rows.append((job.problem, job.what, job.precision, f"{job.variants:,}", time, *size, job.study))
+    heads, rows = _each(needs) if each or (each is None and len(needs.jobs) <= EACH) else _summary(needs)
     rates = RATES[planned.target.dialect]
     total, absent = needs.modules
     _say(f"campaign {planned.config.campaign} on {planned.device} ({planned.target.name})")
@@ -57,8 +68,12 @@ def plan(
         typer.echo(line)
     typer.echo()
     _say(f"{total}, {absent} of them to compile, on {cores} cores", "modules")
-    _say(f"{sum(job.variants for job in needs.jobs):,}", "variants")
+    variants, tried = (sum(counts) for counts in zip(*((job.variants, job.tried) for job in needs.jobs), strict=True))
+    _say(f"{variants:,}{f', {tried:,} of them to try' if tried < variants else ''}", "variants")
     _say(f"{len(planned.artifact_files)}", "artifacts")
+    most = planned.config.batch
+    batched = f"; small problems in batches of up to {most}" if most > 1 else ""
+    _say(f"{needs.made[0]} that build, {needs.made[1]} that measure{batched}", "jobs")
     freshness = Freshness(planned)
     _say(f"{freshness.total}, {len(freshness.stale)} of them to make", "steps")
     for line in freshness.described():
@@ -66,15 +81,54 @@ def plan(
     _say(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
     _say(f"about {_size(needs.device_bytes)}", "device memory")
     _say(f"about {duration(needs.seconds(cores))}", "expected")
+    if planned.on_gpu and len(needs.jobs) > 1:
+        _say(on_a_cluster(needs, cores), " ")
     typer.echo()
     _say(
         f"Reckoned with {rates.screened / 1e9:g} GB/s for the average variant, {rates.finalist / 1e9:g} for those "
         f"near the best, {rates.library / 1e9:g} for the library; {rates.launch * 1e6:g} µs a launch, "
-        f"{rates.variant * 1e3:g} ms a variant, {rates.start:g} s a job, {rates.compile:g} s to compile a module. "
+        f"{rates.variant * 1e3:g} ms a variant, {rates.start:g} s a job, {rates.compile:g} s to compile a module; "
+        "what each study takes beside that is from measured campaigns. "
         "Sizes are `built` (known exactly), `stated` (by the registry or the file's header), "
         "`at most` (a bound by the header alone) or `assumed`. What is measured or compiled already is not done again, "
         "and what is known to be refused, such as a matrix that is not square, has no variants."
     )
+
+
+def on_a_cluster(needs: Estimate, cores: int) -> str:
+    """Say how long a campaign takes where several GPUs measure, a job each."""
+    from repro.cli.progress import duration
+
+    times = (f"{duration(needs.seconds(cores, gpus))} on {gpus}" for gpus in GPUS)
+    return f"on GPUs of a cluster that measure a case each: {', '.join(times)}"
+
+
+def _each(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return heads and rows of a table with a line for each case."""
+    from repro.cli.progress import duration
+
+    rows = []
+    for job in needs.jobs:
+        size = (*(f"{number:,}" for number in job.size), job.size_from)
+        time = duration(job.seconds)
+        rows.append((job.problem, job.what, job.precision, f"{job.variants:,}", time, *size, job.study))
+    return ["problem", "what", "precision", "variants", "expected", "rows", "non-zeros", "size", "study"], rows
+
+
+def _summary(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return heads and rows of a table with a line for all cases of a study, an entry and a precision."""
+    from statistics import median
+
+    from repro.cli.progress import duration
+
+    alike: dict[tuple[str, str, str], list[float]] = {}
+    for job in needs.jobs:
+        alike.setdefault((job.study, job.what, job.precision), []).append(job.seconds)
+    rows = [
+        (*what, f"{len(seconds):,}", *map(duration, (median(seconds), max(seconds), sum(seconds))))
+        for what, seconds in alike.items()
+    ]
+    return ["study", "what", "precision", "cases", "median", "longest", "expected"], rows
 
 
 def _say(text: str, name: str = "") -> None:

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from repro.campaign.building import build_problem
 from repro.campaign.building import record_unavailable as write_unavailable
-from repro.campaign.plan import plan_of_case
-from repro.campaign.receipts import making
+from repro.campaign.plan import plan_of_cases
+from repro.campaign.receipts import Making, making
 from repro.campaign.steps import building
 from repro.cli.options import Receipt
 from repro.config import Config, load
@@ -26,7 +26,7 @@ from repro.problems.content import mesh_checksum
 from repro.problems.fetch import Found
 from repro.problems.meshfiles import MeshFile, read_stanford, read_tetmesh, write_mesh
 from repro.problems.problem import Problem, load_problem
-from repro.problems.registry import Recipe, Spec, Stanford, Suitesparse, Tetmesh, load_registry
+from repro.problems.registry import Recipe, Registry, Spec, Stanford, Suitesparse, Tetmesh, load_registry
 from repro.problems.suitesparse import read_suitesparse
 
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The campaign's configuration.")]
@@ -91,13 +91,14 @@ def _talk() -> None:
 def _fetch(item: Spec, config: Config) -> str:
     """Fetch one problem's file and say where it is from."""
     fetched: Any
+    kept = config.fetch.model_copy(update={"keep": True})
     match item:
         case Suitesparse():
-            fetched = read_suitesparse(item, config.fetch, config.limits)
+            fetched = read_suitesparse(item, kept, config.limits)
         case Stanford():
-            fetched = read_stanford(item, config.fetch, config.limits)
+            fetched = read_stanford(item, kept, config.limits)
         case Tetmesh():
-            fetched = read_tetmesh(item, config.fetch, config.limits)
+            fetched = read_tetmesh(item, kept, config.limits)
         case _:
             return f"{item.source}, nothing to fetch"
     return f"{fetched.address} ({fetched.content.checksum['state']})"
@@ -157,22 +158,38 @@ def problem(
     if info and path.exists() and not record:
         _out.print(describe(load_problem(path, name), path))
         return
-    with making(building(plan_of_case(settings, name), name)) if receipt else nullcontext() as made:
-        try:
+    with making(building(plan_of_cases(settings, [name]), name)) if receipt else nullcontext() as made:
+        if record_unavailable:
+            built = build_or_record(name, settings, path, record, made)
+        else:
             built = build_problem(name, settings, path, record)
-        except ReproError as error:
-            if not record_unavailable:
-                raise
-            write_unavailable(name, settings, str(error), path, record)
-            if made:
-                made.failed(str(error))
-            _err.print(f"warning: {name} is unavailable\n{error}", markup=False)
-            return
+    if built is None:
+        return
     if not info:  # which prints them among the rest
         for note in built.origin.get("notes", ()):
             _err.print(f"note: {note}", markup=False)
     sizes = ", ".join(" ".join(row) for row in built.info())
     _out.print(describe(built, path) if info else f"{name}: {sizes} -> {path}")
+
+
+def build_or_record(
+    name: str, config: Config, path: Path, record: Path | None, made: Making | None, registry: Registry | None = None
+) -> Problem | None:
+    """Build a problem; where it cannot be had, write a file that says why, and say so to its step.
+
+    Returns
+    -------
+    Problem or None
+        None where it cannot be had.
+    """
+    try:
+        return build_problem(name, config, path, record, registry)
+    except ReproError as error:
+        write_unavailable(name, config, str(error), path, record)
+        if made:
+            made.failed(str(error))
+        _err.print(f"warning: {name} is unavailable\n{error}", markup=False)
+        return None
 
 
 def _write_mesh(path: Path, fetched: Found[MeshFile]) -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from repro.errors import ReproError
+from repro.shipped import install
 
 _VENDORS = tempfile.TemporaryDirectory(prefix="repro-opencl-")
 #: What can bring a runtime for the CPU, and what calls it.
 PACKAGES = ("pyopencl", "intel-opencl-rt", "pocl-binary-distribution")
-INSTALL = "install one with: pip install -e '.[cpu]'"
 
 
 def find_library() -> Path | None:
@@ -72,7 +72,7 @@ def load() -> Any:
     try:
         return import_module("pyopencl")
     except ImportError as error:
-        raise ReproError("pyopencl is not installed", actual=error, todo=INSTALL) from None
+        raise ReproError("pyopencl is not installed", actual=error, todo=install("cpu")) from None
 
 
 def find_devices() -> list[Any]:
@@ -87,7 +87,7 @@ def find_devices() -> list[Any]:
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
-        raise ReproError("no OpenCL runtime", actual=error, todo=INSTALL) from None
+        raise ReproError("no OpenCL runtime", actual=error, todo=install("cpu")) from None
     devices = []
     for platform in platforms:
         try:
@@ -96,7 +96,7 @@ def find_devices() -> list[Any]:
             continue
     if not devices:
         names = ", ".join(p.name for p in platforms) or "none"
-        raise ReproError("no OpenCL device on the CPU", actual=f"platforms: {names}", todo=INSTALL)
+        raise ReproError("no OpenCL device on the CPU", actual=f"platforms: {names}", todo=install("cpu"))
     return devices
 
 

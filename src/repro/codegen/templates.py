@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,21 @@ def render_template(templates: Path, name: str, **context: Any) -> str:
         The template is missing or wrong; template and line are named.
     """
     templates = shipped(templates)
-    environment = Environment(
+    try:
+        return _environment(templates, templates.absolute()).get_template(name).render(**context)
+    except TemplateError as error:
+        where = f"{getattr(error, 'filename', None) or templates / name}:{getattr(error, 'lineno', '?')}"
+        detail = f"{type(error).__name__}: {error.message}"
+        raise ReproError("a template cannot be rendered", where=where, actual=detail, todo="correct it") from error
+
+
+@lru_cache(maxsize=8)
+def _environment(templates: Path, absolute: Path) -> Environment:
+    """Return the one environment for a folder: to parse templates takes longer than to fill them in.
+
+    It keeps what it has parsed for as long as the files stay as they are. A relative path is another folder elsewhere.
+    """
+    return Environment(
         loader=FileSystemLoader(templates),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -36,9 +51,3 @@ def render_template(templates: Path, name: str, **context: Any) -> str:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    try:
-        return environment.get_template(name).render(**context)
-    except TemplateError as error:
-        where = f"{getattr(error, 'filename', None) or templates / name}:{getattr(error, 'lineno', '?')}"
-        detail = f"{type(error).__name__}: {error.message}"
-        raise ReproError("a template cannot be rendered", where=where, actual=detail, todo="correct it") from error

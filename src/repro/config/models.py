@@ -86,6 +86,11 @@ class Fetch(Model):
     """How inputs are downloaded."""
 
     cache: FilePath = Field("resources", description="Folder that keeps what was downloaded.")
+    keep: bool = Field(
+        True,
+        description="Whether it does: false drops a download once its problem is built, which then has all that is "
+        "measured. `repro fetch` keeps it in any case.",
+    )
     mirrors: tuple[str, ...] = Field(
         (), description="Folders or URLs tried before a file's own address; REPRO_MIRROR comes first."
     )
@@ -311,6 +316,12 @@ class Config(Model):
     device: DeviceWords = Field("auto", description=f"What to measure on: {MEANING}.")
     replay: bool = Field(
         False, description="Make the artifacts from the recorded results/<campaign>/raw; measure nothing."
+    )
+    batch: int = Field(
+        1,
+        ge=1,
+        le=10_000,
+        description="Small problems that one job builds, or measures, at the most; 1: each is a job of its own.",
     )
     seed: int = Field(
         1, ge=0, lt=1 << 63, description="Seeds right-hand sides, generated fields and the order of rounds."

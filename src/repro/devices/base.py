@@ -139,6 +139,9 @@ class Clock(Protocol):
     def flush(self) -> None:
         """Overwrite the last-level cache, asynchronously."""
 
+    def reset_kept(self) -> None:
+        """Take back what loads asked the last-level cache to keep: else it keeps that from whoever comes next."""
+
     def time_events(
         self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
     ) -> NDArray[np.float64]:

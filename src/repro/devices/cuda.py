@@ -17,6 +17,7 @@ from repro.codegen.targets import get_target
 from repro.devices.base import Argument, Buffer, Captured, Launch, LaunchError, OutOfDeviceMemory, Program
 from repro.devices.cuda_blocker import Blocker, may_block
 from repro.devices.cuda_buffer import CudaBuffer
+from repro.devices.cuda_driver import value
 from repro.devices.cuda_launch import bind_launch, pointer_of, share
 from repro.devices.cuda_memory import Memory
 from repro.devices.cuda_queue import CudaQueue
@@ -28,6 +29,8 @@ from repro.devices.nvml import Monitor
 
 #: Seconds that a blocked stream waits for the host to queue launches, which takes milliseconds: for one, for several.
 BLOCKED_SECONDS = 1.0, 0.1
+#: The first compute capability, times ten, whose L2 keeps what loads ask it to.
+FIRST_TO_KEEP = 80
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -269,6 +272,14 @@ class CudaDevice:
         """Wait for the stream."""
         with self._mapped():
             self._stream.synchronize()
+
+    def reset_kept(self) -> None:
+        """Give all lines of L2 the usual priority; before the first GPUs that can keep some there is nothing to do."""
+        from cuda.bindings import driver
+
+        if int(self.target.name.removeprefix("sm_")) >= FIRST_TO_KEEP:
+            with self._mapped():
+                value(driver.cuCtxResetPersistingL2Cache(), self.failure)
 
     def flush(self) -> None:
         """Overwrite twice the L2 cache."""

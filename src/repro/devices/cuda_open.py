@@ -8,8 +8,7 @@ from typing import Any
 
 from repro.devices.cuda import CudaDevice
 from repro.errors import ReproError
-
-INSTALL = "pip install -e '.[cuda]'"
+from repro.shipped import install
 
 
 def open_cuda(ordinal: int) -> CudaDevice:
@@ -29,7 +28,7 @@ def open_cuda(ordinal: int) -> CudaDevice:
         cuda: Any = import_module("pycuda.driver")
     except ModuleNotFoundError as error:
         raise ReproError(
-            "the packages for NVIDIA GPUs are not installed", where=where, actual=error, todo=INSTALL
+            "the packages for NVIDIA GPUs are not installed", where=where, actual=error, todo=install("cuda")
         ) from None
     except ImportError as error:
         raise ReproError(

@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from repro.codegen import opencl_runtime
 from repro.codegen.targets import CPU, Target, get_target
 from repro.config.device_words import MEANING, names_device
-from repro.devices import nvml
 from repro.devices.base import Device, LaunchError
-from repro.devices.detect import Gpu, find_gpus
+from repro.devices.detect import Gpu
 from repro.devices.several import Devices
+from repro.devices.stated import node
 from repro.errors import ReproError
 
 
@@ -33,7 +33,7 @@ def resolve_device(wanted: str) -> str:
         if numbers[0]:  # listing what there is takes time; of whatever there is, one is the first
             opencl_runtime.open_device(numbers[0])
         return f"{backend}:{'/'.join(map(str, numbers))}"
-    gpus = find_gpus()
+    gpus = node().gpus
     if wanted == "auto":
         return "cuda:0" if gpus and find_spec("pycuda") else "opencl:0"
     ordinals = range(max(len(gpus), 1)) if rest == "all" else [int(number) for number in (rest or "0").split(",")]
@@ -61,7 +61,7 @@ def identities(resolved: str) -> list[str]:
     """
     if not resolved.startswith("cuda:"):
         return parts(resolved)
-    listed = find_gpus()
+    listed = node().gpus
     return [listed[int(part.partition(":")[2])].uuid for part in parts(resolved)]
 
 
@@ -69,9 +69,9 @@ def models(resolved: str) -> list[str]:
     """Return what times depend on of the devices that a resolved one names, without opening any: models and driver."""
     if not resolved.startswith("cuda:"):
         return [str(opencl_runtime.processor()), *opencl_runtime.identity()]
-    listed = find_gpus()
-    names = [listed[int(part.partition(":")[2])].name for part in parts(resolved)]
-    return [*names, f"driver {nvml.driver_version()}"]
+    machine = node()
+    names = [machine.gpus[int(part.partition(":")[2])].name for part in parts(resolved)]
+    return [*names, f"driver {machine.driver}"]
 
 
 def target_of(resolved: str) -> Target:
@@ -85,7 +85,7 @@ def target_of(resolved: str) -> Target:
     backend, _, numbers = resolved.partition(":")
     if backend == "opencl":
         return CPU
-    listed = find_gpus()
+    listed = node().gpus
     gpus = [listed[int(number)] for number in numbers.split(",")]
     capabilities = {gpu.capability for gpu in gpus}
     if len(capabilities) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
@@ -24,6 +24,8 @@ from repro.devices.base import Argument, Buffer, Captured, Launch, LaunchError, 
 from repro.devices.host_clock import time_host, time_stages
 
 _FALLBACK_CACHE = 64 << 20
+#: Modules that stay loaded, those of the cases of a batch: building one takes 10 ms, and a kernel object some.
+LOADED = 32
 
 
 class OpenClBuffer:
@@ -114,6 +116,7 @@ class OpenClDevice:
         self._context = self._cl.Context([self._device])
         self._queue = self._cl.CommandQueue(self._context)
         self._scratch: NDArray[np.uint8] | None = None
+        self._loaded: OrderedDict[bytes, OpenClProgram] = OrderedDict()
         self.name = opencl_runtime.processor() or self._device.name.strip()
         self.uuid = f"{platform.node()}/{ordinal}"
         if part is not None:
@@ -158,14 +161,20 @@ class OpenClDevice:
         return int(psutil.virtual_memory().available)
 
     def load(self, binary: Path) -> Program:
-        """Load a compiled module."""
-        try:
-            program = self._cl.Program(self._context, [self._device], [binary.read_bytes()])
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return OpenClProgram(program.build(list(FLAGS)))
-        except self._cl.Error as error:
-            raise LaunchError(f"the module cannot be loaded: {error}") from None
+        """Load a compiled module; one of the last few is there already."""
+        content = binary.read_bytes()
+        if content not in self._loaded:
+            while len(self._loaded) >= LOADED:
+                self._loaded.popitem(last=False)
+            try:
+                program = self._cl.Program(self._context, [self._device], [content])
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    self._loaded[content] = OpenClProgram(program.build(list(FLAGS)))
+            except self._cl.Error as error:
+                raise LaunchError(f"the module cannot be loaded: {error}") from None
+        self._loaded.move_to_end(content)
+        return self._loaded[content]
 
     def upload(self, array: NDArray[Any]) -> Buffer:
         """Copy a host array to a new buffer."""
@@ -273,6 +282,9 @@ class OpenClDevice:
         except self._cl.Error as error:
             raise LaunchError(str(error)) from None
 
+    def reset_kept(self) -> None:
+        """Do nothing: there are no such loads."""
+
     def flush(self) -> None:
         """Overwrite twice the last-level cache."""
         if self._scratch is None:
@@ -315,8 +327,9 @@ class OpenClDevice:
         """Need nothing: there is no stream to block."""
 
     def close(self) -> None:
-        """Wait for what is queued."""
+        """Wait for what is queued, and give the modules back."""
         self._queue.finish()
+        self._loaded.clear()
 
 
 def open_parts(ordinal: int, count: int) -> list[OpenClDevice]:

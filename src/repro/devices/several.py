@@ -154,6 +154,11 @@ class Devices:
         for device in self:
             device.synchronize()
 
+    def reset_kept(self) -> None:
+        """Take back what loads asked the last-level caches of all to keep."""
+        for device in self:
+            device.reset_kept()
+
     def flush(self) -> None:
         """Overwrite the last-level caches of all, asynchronously."""
         for device in self:

@@ -10,19 +10,22 @@ from typing import Any
 
 from repro import __version__
 from repro.codegen.precisions import SCALARS
-from repro.codegen.targets import Target
+from repro.codegen.targets import STATIC_SHARED, Target
 from repro.codegen.templates import render_template
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.matrix_file import kind_of_file
 from repro.shipped import shipped
+from repro.sparse import bisection
+from repro.sparse.clusters import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
+from repro.sparse.orientation import ROUNDS
+from repro.sparse.pairs import MOST_SLOTS, NO_PAIR
+from repro.sparse.slots import STEPS
 from repro.sparse.vectors import padded_size
-from repro.studies.compound_spmv.clusters import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
-from repro.studies.compound_spmv.layout import Layout
-from repro.studies.compound_spmv.outer import get_outer
-from repro.studies.compound_spmv.pack import STEPS
-from repro.studies.compound_spmv.render import kernel_name, render_module
-from repro.studies.compound_spmv.schedules import Schedule
+from repro.studies.compound_spmv.layout import TILE_ROWS, Layout
+from repro.studies.compound_spmv.outer import Outer, get_outer
+from repro.studies.compound_spmv.render import kernel_name, pairs_constants, render_module
+from repro.studies.compound_spmv.schedules import KEPT, Schedule
 from repro.studies.compound_spmv.tiles import TILE, chunks
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -71,8 +74,9 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
             where=f"the entry {export.entry}",
             todo="export the entry real, and give it ones",
         )
-    outer = get_outer(export.layout.outer)
-    if not shipped(templates / "export/outer" / f"{outer.template}.j2").exists():
+    pairs = export.layout.of_pairs
+    outer = None if pairs else get_outer(export.layout.outer)
+    if outer is not None and not shipped(templates / "export/outer" / f"{outer.template}.j2").exists():
         raise ReproError(
             "this format has no conversion on the GPU yet",
             where=export.layout.outer,
@@ -94,7 +98,7 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
 
 
 def _context(export: Export) -> dict[str, Any]:
-    entry, outer = get_entry(export.entry), get_outer(export.layout.outer)
+    entry, pairs = get_entry(export.entry), export.layout.of_pairs
     scalar, scalar_bytes = SCALARS[export.precision]
     stride = padded_size(entry.size) if export.layout.vector == "Padded" else entry.size
     return {
@@ -107,13 +111,15 @@ def _context(export: Export) -> dict[str, Any]:
         "scalar": scalar,
         "members": _members(entry.members, scalar_bytes),
         "layout": export.layout,
-        "outer": outer.template,
+        "pairs": pairs,
         "clustered": export.layout.ordering == "clustered",
         "cluster": CLUSTER,
+        "bisection": bisection,
         "long_row": LONG_ROW,
         "long_row_of_mean": LONG_ROW_OF_MEAN,
-        **outer.constants,
+        **(_of_pairs(export) if pairs else _of_outer(get_outer(export.layout.outer))),
         "schedule": export.schedule,
+        "share_of_l2": KEPT,
         "kernel": kernel_name(export.schedule, export.target),
         "warp": export.target.warp,
         "tile": TILE,
@@ -123,6 +129,22 @@ def _context(export: Export) -> dict[str, Any]:
         "architecture": export.target.name.removeprefix("sm_"),
         "file_kind": kind_of_file(export.entry, export.precision),
         "provenance": export.provenance,
+    }
+
+
+def _of_outer(outer: Outer) -> dict[str, Any]:
+    """Return what the conversion to an outer format reads."""
+    return {"outer": outer.template, **outer.constants}
+
+
+def _of_pairs(export: Export) -> dict[str, Any]:
+    """Return what the conversion to pairs reads."""
+    rows = TILE_ROWS[export.layout.outer]
+    return {
+        **pairs_constants(export.entry, export.layout),
+        "most_slots": min(MOST_SLOTS, NO_PAIR // rows),
+        "rounds": ROUNDS,
+        "shared_bytes": STATIC_SHARED - 2 * rows,
     }
 
 

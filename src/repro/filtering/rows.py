@@ -20,8 +20,9 @@ from repro.sparse.launches import Launches
 Floats = NDArray[np.float64]
 #: Bytes of a column of a tile, of each of an entry's values, and of a tile.
 COLUMN_BYTES, VALUE_BYTES, TILE_BYTES = 6, 8, 20
-#: Into how many shares, of how many columns at the least, a product deals the columns of a tile among warps.
-SHARES, SHARE_COLUMNS = (1, 2, 4, 8), 64
+#: Into how many shares, of how many columns at the least, a product deals the columns of a tile among warps. On H200s,
+#: shares of 80 columns took a quarter longer than tiles of 160 did whole; shares of 150 of tiles of 600 were faster.
+SHARES, SHARE_COLUMNS = (1, 2, 4, 8), 128
 WARP = 32
 
 
@@ -241,16 +242,20 @@ class FilterMatrix:
         kernels = Kernels(device, self.launches.load(f"apply-p{self.degree}"))
         blocks = device.n_s * BLOCKS[device.backend]
         shares = shares or self.size.shares(blocks * N_T[device.backend] // WARP)
+        dealt = shares > 1 and device.backend == "cuda"
         runs: list[Callable[[], None]] = []
         done = 0
         while done < fields:
             at_once = max(number for number in FIELDS if number <= fields - done)
             arguments: list[Argument] = [
-                np.int32(self.size.tiles), np.int32(shares), self.row_starts, self.column_starts, self.entry_starts,
+                np.int32(self.size.tiles), self.row_starts, self.column_starts, self.entry_starts,
                 np.int64(self.size.pairs), self.columns, self.masks, self.values, self.order,
                 np.int32(fields), np.int32(done), modes, result,
             ]  # fmt: skip
-            runs.append(kernels.blocks(f"apply_f{at_once}", blocks, arguments))
+            if dealt:
+                runs.append(kernels.blocks(f"dealt_f{at_once}", blocks, [np.int32(shares), *arguments]))
+            else:
+                runs.append(kernels.blocks(f"apply_f{at_once}", blocks, arguments))
             done += at_once
         return in_order(runs)
 

@@ -113,12 +113,12 @@ def positive(degree: int, dimension: int) -> Rule:
     ReproError
         There is none of that degree or a higher one.
     """
-    degrees = [known for known in DEGREES.get(dimension, ()) if known >= degree]
+    degrees = [rule_degree for rule_degree in DEGREES.get(dimension, ()) if rule_degree >= degree]
     if not degrees:
         raise ReproError(
             "no positive rule of this degree",
             where=f"simplices of {dimension} dimensions",
-            expected=", ".join(f"up to {max(known)} in {of} dimensions" for of, known in DEGREES.items()),
+            expected=", ".join(f"up to {max(degrees_of)} in {of} dimensions" for of, degrees_of in DEGREES.items()),
             actual=degree,
             todo="take a product of Gauss rules: repro.galerkin.quadrature.exact_for",
         )

@@ -8,12 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from repro.bench.runnable import Unsupported
+from repro.codegen.precisions import DTYPES
 from repro.codegen.targets import Target
+from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.chosen import find_chosen
 from repro.operators.product import Product
 from repro.operators.runtime import Runtime
 from repro.problems.matrix import Matrix
+from repro.sparse.symmetry import symmetry_of
 from repro.studies.compound_spmv.paper import STUDY
 from repro.studies.compound_spmv.variant_id import VariantId, fitting
 
@@ -43,7 +46,14 @@ QUICK = (
     "Sl-8-AoSoA-AoS/direct-128-8-w4",
     "Sl-8-AoSoA-AoS@clustered/chunk-512-2-w2",
 )
+#: What it tries too where the matrix is symmetric. No campaign has chosen them: of the formats of pairs these are the
+#: ones with tiles of the middle size, one thread to a row and two, past L2 and within it.
+QUICK_PAIRS = (
+    "Pairs-128-AoSoA-AoS@clustered/direct-128-8-u2-cs",
+    "Pairs-128-AoSoA-AoS@clustered/direct-256-4-w2-u2",
+)
 CPU_QUICK = ("Sl-16-AoS-AoS/static-64-3", "Sl-16-SoA-AoS/direct-64-3", "ELL-SoA-AoS/static-64-3")
+CPU_QUICK_PAIRS: tuple[str, ...] = ()
 LAUNCHES, REPLAYS = 20, 5
 
 
@@ -83,16 +93,28 @@ def fastest(runtime: Runtime, problem: Matrix, precision: str) -> VariantId:
     """Time the default and a few others on this matrix, and return the best: seconds, most of them compiling.
 
     Those that the matrix or the device has no room for are left out; if that is all of them it is the default, which
-    then says why.
+    then says why. Formats of pairs are compiled only where the matrix is symmetric.
     """
     target = runtime.device.target
     default = _default(problem.entry, precision, target)
     seconds: dict[str, float] = {}
-    for name in (default, *(QUICK if target.dialect == "cuda" else CPU_QUICK)):
+    for name in (default, *_quick(problem, precision, target)):
         with suppress(ReproError, Unsupported, MemoryError):
             variant = fitting(VariantId.parse(name), target)
             seconds[name] = _seconds(Product(runtime, problem, precision, variant))
     return VariantId.parse(min(seconds, key=seconds.__getitem__, default=default))
+
+
+def _quick(problem: Matrix, precision: str, target: Target) -> tuple[str, ...]:
+    """Return what is tried beside the default on this matrix."""
+    quick, pairs = (QUICK, QUICK_PAIRS) if target.dialect == "cuda" else (CPU_QUICK, CPU_QUICK_PAIRS)
+    return quick + pairs if pairs and _symmetric(problem, precision) else quick
+
+
+def _symmetric(problem: Matrix, precision: str) -> bool:
+    if not get_entry(problem.entry).members:
+        return False
+    return bool(symmetry_of(problem, problem.values.astype(DTYPES[precision], copy=False)).kind)
 
 
 def _default(entry: str, precision: str, target: Target) -> str:

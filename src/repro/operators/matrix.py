@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from repro.codegen.precisions import DTYPES
-from repro.entries import entries, get_entry
+from repro.entries import entries
 from repro.errors import ReproError
 from repro.problems.fold import fold
 from repro.problems.matrix import Matrix
+from repro.sparse.symmetry import adjoint_factors, transposed_order
 
 BLOCKS = {(3, 3): "block3", (4, 4): "quaternion"}
 PRECISIONS = {np.dtype(real): name for name, real in DTYPES.items()}
@@ -108,8 +109,8 @@ def precision_of(dtype: DTypeLike) -> str:
     """
     with suppress(TypeError):
         asked = np.dtype(dtype)
-        for name, known in DTYPES.items():
-            if asked == np.dtype(known):
+        for name, working in DTYPES.items():
+            if asked == np.dtype(working):
                 return name
     raise ReproError("a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=dtype)
 
@@ -131,27 +132,14 @@ def transposed(matrix: Matrix, conjugate: bool) -> Matrix:
     ReproError
         The transpose of an entry is none of its kind.
     """
-    order = np.arange(matrix.nnz, dtype=np.int32)
-    columns = sp.csr_array((order, matrix.indices, matrix.indptr), shape=(matrix.n, matrix.n)).tocsc()
-    values = matrix.values[columns.data]
+    indptr, columns, order = transposed_order(matrix)
+    values = matrix.values[order]
     if conjugate or matrix.entry != "complex":
-        values = values @ _adjoint(matrix.entry)
-    arrays = {"indptr": columns.indptr.astype(np.int32), "indices": columns.indices.astype(np.int32), "values": values}
+        values = values @ adjoint_factors(matrix.entry)
+    arrays: dict[str, Any] = {"indptr": indptr, "indices": columns, "values": values}
     if all(np.array_equal(array, arrays[name]) for name, array in matrix.arrays().items()):
         return matrix
     return replace(matrix, statistics={}, **arrays)
-
-
-def _adjoint(name: str) -> NDArray[np.float64]:
-    """Return the matrix, of 0 and ±1, from an entry's members to those of the entry whose expansion is transposed."""
-    entry = get_entry(name)
-    members, k = len(entry.members), entry.size
-    blocks = entry.expand(np.eye(members))
-    basis, swapped = (of.reshape(members, k * k) for of in (blocks, blocks.transpose(0, 2, 1)))
-    factors = np.asarray(np.round(swapped @ np.linalg.pinv(basis)), np.float64)
-    if not np.array_equal(factors @ basis, swapped):
-        raise ReproError("a matrix of this entry has no transpose that is one", where=name)
-    return factors
 
 
 def _blocks(matrix: Any) -> tuple[int, int] | None:

@@ -30,6 +30,7 @@ from repro.problems.registry import (
     Own,
     OwnField,
     Recipe,
+    Registry,
     Spec,
     Stanford,
     Suitesparse,
@@ -46,7 +47,7 @@ ROWS_TOLERANCE, NONZEROS_TOLERANCE = 0.01, 0.05
 Result = tuple[str, Assembled, dict[str, Any]]
 
 
-def build(problem: str | OwnProblem, config: Config) -> Problem:
+def build(problem: str | OwnProblem, config: Config, registry: Registry | None = None) -> Problem:
     """Build a problem.
 
     Parameters
@@ -55,6 +56,8 @@ def build(problem: str | OwnProblem, config: Config) -> Problem:
         The name of a registered problem or of one of the configuration's own, or such a problem itself.
     config
         For the registry, the mirrors and the seed of generated fields.
+    registry
+        The configuration's, where it was read already.
 
     Returns
     -------
@@ -68,7 +71,7 @@ def build(problem: str | OwnProblem, config: Config) -> Problem:
     ReproError
         The name is unknown, the input cannot be had or used, or the matrix is of another size than published.
     """
-    item = find(problem, config) if isinstance(problem, str) else problem
+    item = find(problem, config, registry) if isinstance(problem, str) else problem
     name = own_name(item) if isinstance(item, OwnProblem) else item.name
     if item.kind_of_problem == "field":
         try:
@@ -99,7 +102,7 @@ def build(problem: str | OwnProblem, config: Config) -> Problem:
     return Updates(name, **parts, **batches).complete()
 
 
-def find(name: str, config: Config) -> Spec | OwnProblem:
+def find(name: str, config: Config, registry: Registry | None = None) -> Spec | OwnProblem:
     """Return what a name stands for: one of the configuration's own problems, or a registered one.
 
     Raises
@@ -111,7 +114,7 @@ def find(name: str, config: Config) -> Spec | OwnProblem:
         for wish in () if isinstance(study.problems, str) else study.problems:
             if isinstance(wish, OwnProblem) and own_name(wish) == name:
                 return wish
-    return load_registry(Path(config.registry)).find(name)
+    return (registry or load_registry(Path(config.registry))).find(name)
 
 
 def mesh_of(item: Spec | OwnProblem, config: Config) -> Found[MeshFile]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import yaml
@@ -25,6 +25,10 @@ from repro.whole import write_whole
 
 LICENCE = "CC-BY 4.0"
 CREDIT = "SuiteSparse Matrix Collection (Davis and Hu 2011, doi 10.1145/2049662.2049663)"
+
+#: What the index says of a matrix's values, and the entry that it is built with.
+Values = Literal["real", "complex", "binary"]
+ENTRIES: dict[Values, str] = {"real": "real", "complex": "complex", "binary": "pattern"}
 
 # "undirected weighted graph", "directed temporal multigraph", but not "computer graphics/vision problem"
 _GRAPH = re.compile(r"graphs?\b", re.IGNORECASE)
@@ -55,15 +59,31 @@ class Indexed:
     rows: int
     columns: int
     nonzeros: int
-    dtype: str
+    dtype: Values
     kind: str
 
 
 class Query(Model):
-    """Which matrices are asked for. All are square, real, and not those of graphs."""
+    """Which matrices are asked for. All are square, and by default real and not those of graphs."""
 
-    more_rows_than: int = Field(ge=0, description="A matrix has more rows than this.")
-    matrices: int = Field(ge=1, description="So many of those that fit, spread evenly over their order by non-zeros.")
+    more_rows_than: int = Field(0, ge=0, description="A matrix has more rows than this.")
+    nonzeros_at_most: int | None = Field(None, ge=1, description="A matrix has no more non-zeros; absent: any number.")
+    values: Annotated[tuple[Values, ...], Field(min_length=1)] = Field(
+        ("real",), description="What its values are; binary: all are one, and it is taken as a pattern."
+    )
+    graphs: bool = Field(False, description="Whether matrices of graphs are taken as well.")
+    matrices: int | None = Field(
+        None, ge=1, description="So many of those that fit, spread evenly over their order by non-zeros; absent: all."
+    )
+
+    @property
+    def said(self) -> str:
+        """What fits, in words."""
+        rows = f" of more than {self.more_rows_than:,} rows" if self.more_rows_than else ""
+        nonzeros = f" of at most {self.nonzeros_at_most:,} non-zeros" if self.nonzeros_at_most else ""
+        return (
+            f"{' or '.join(self.values)} square matrices{rows}{nonzeros}{'' if self.graphs else ' that are no graphs'}"
+        )
 
 
 class Source(Model):
@@ -83,6 +103,7 @@ class Member(Model):
     rows: int
     nonzeros: int
     kind: str
+    values: Values = "real"
 
 
 class Collection(Model):
@@ -103,18 +124,22 @@ class Collection(Model):
         return self
 
     def items(self) -> list[dict[str, Any]]:
-        """Return the matrices as items of the registry, `<group>/<matrix>` by name."""
+        """Return the matrices as items of the registry, `<group>/<matrix>` by name.
+
+        They are in the set; and where it asks for several kinds of values also in one of their entry, `<set>_<entry>`.
+        """
+        several = len(self.query.values) > 1
         return [
             {
                 "name": f"{member.group}/{member.matrix}",
                 "source": "suitesparse",
-                "entry": "real",
+                "entry": ENTRIES[member.values],
                 "group": member.group,
                 "matrix": member.matrix,
                 "published": {"rows": member.rows, "nonzeros": member.nonzeros},
                 "licence": LICENCE,
                 "credit": CREDIT,
-                "sets": [self.name],
+                "sets": [self.name, *([f"{self.name}_{ENTRIES[member.values]}"] if several else [])],
             }
             for member in self.problems
         ]
@@ -137,12 +162,12 @@ class Collection(Model):
             Nothing in the index fits the query.
         """
         everything = list(matrices)
-        fitting = select(everything, self.query.more_rows_than)
+        fitting = select(everything, self.query)
         if not fitting:
             raise ReproError(
                 "nothing in the index fits the query",
                 where=source,
-                expected=f"real square matrices of more than {self.query.more_rows_than} rows that are not graphs",
+                expected=self.query.said,
                 actual=f"none among {len(everything)} matrices",
             )
         return Collection(
@@ -154,7 +179,12 @@ class Collection(Model):
             index=Source(name=source, matrices=len(everything), dated=dated, fitting=len(fitting)),
             problems=tuple(
                 Member(
-                    group=matrix.group, matrix=matrix.name, rows=matrix.rows, nonzeros=matrix.nonzeros, kind=matrix.kind
+                    group=matrix.group,
+                    matrix=matrix.name,
+                    rows=matrix.rows,
+                    nonzeros=matrix.nonzeros,
+                    kind=matrix.kind,
+                    values=matrix.dtype,
                 )
                 for matrix in spread(fitting, self.query.matrices)
             ),
@@ -163,7 +193,7 @@ class Collection(Model):
     def write(self, path: Path) -> None:
         """Write the set to its file, whole or not at all; a matrix is a line."""
         text = _HEAD.format(name=self.name) + yaml.safe_dump(
-            self.model_dump(mode="json", exclude_none=True),
+            self.model_dump(mode="json", exclude_defaults=True),
             sort_keys=False,
             allow_unicode=True,
             default_flow_style=None,
@@ -186,22 +216,25 @@ def load_collection(path: Path) -> Collection:
     return validate(Collection, read_yaml(path, "file of a set"), path, expected)
 
 
-def select(matrices: Iterable[Indexed], more_rows_than: int) -> list[Indexed]:
-    """Return the real, square matrices of more rows than that which are not graphs, by non-zeros."""
+def select(matrices: Iterable[Indexed], query: Query) -> list[Indexed]:
+    """Return the square matrices that fit a query, by non-zeros; none without any, of which there is no product."""
+    most = query.nonzeros_at_most
     fitting = [
         matrix
         for matrix in matrices
         if matrix.rows == matrix.columns
-        and matrix.rows > more_rows_than
-        and matrix.dtype == "real"
-        and not _GRAPH.search(matrix.kind)
+        and matrix.rows > query.more_rows_than
+        and matrix.nonzeros > 0
+        and (most is None or matrix.nonzeros <= most)
+        and matrix.dtype in query.values
+        and (query.graphs or not _GRAPH.search(matrix.kind))
     ]
     return sorted(fitting, key=lambda matrix: (matrix.nonzeros, matrix.group, matrix.name))
 
 
-def spread(ordered: list[Indexed], count: int) -> list[Indexed]:
-    """Return so many at equal distances, the first and the last among them; all where there are no more."""
-    if len(ordered) <= count:
+def spread(ordered: list[Indexed], count: int | None) -> list[Indexed]:
+    """Return so many at equal distances, the first and the last among them; all where there are no more, or None."""
+    if count is None or len(ordered) <= count:
         return ordered
     return [ordered[place] for place in np.linspace(0, len(ordered) - 1, count).round().astype(int)]
 
@@ -240,5 +273,5 @@ def read_csv(path: Path) -> tuple[list[Indexed], str]:
 
 def _indexed(line: list[str]) -> Indexed:
     rows, columns, nonzeros, real, binary = map(int, line[2:7])
-    dtype = "binary" if binary else "real" if real else "complex"
+    dtype: Values = "binary" if binary else "real" if real else "complex"
     return Indexed(line[0], line[1], rows, columns, nonzeros, dtype, line[11])

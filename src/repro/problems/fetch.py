@@ -269,7 +269,7 @@ def _download_all(
     read: Callable[[tuple[Path, ...]], T],
     failures: _Failures,
 ) -> Found[T] | None:
-    """Download all parts into a folder of their own, read them, and only then move them into the cache."""
+    """Download all parts into a folder of their own, read them, and only then move them into the cache, if at all."""
     cache = Path(settings.cache)
     target = (cache / wanted.stem).parent
     name = Path(wanted.stem).name
@@ -286,7 +286,7 @@ def _download_all(
                 if address.member is not None:  # which may be packed again
                     check_unpacked(partial[-1], settings)
             content = read(tuple(partial))
-            for file in partial:
+            for file in partial if settings.keep else ():  # else it goes with its folder
                 file.replace(target / file.name)
             paths = tuple(target / file.name for file in partial)
     except (ReproError, Refused) as error:

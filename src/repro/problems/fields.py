@@ -92,9 +92,9 @@ def size_of(kind: str, parameters: Mapping[str, Any]) -> tuple[int, int] | None:
     if kind not in FIELD_KINDS:
         return None
     of = FIELD_KINDS[kind]
-    known = {name: parameter.default for name, parameter in signature(of.build).parameters.items()}
+    defaults = {name: parameter.default for name, parameter in signature(of.build).parameters.items()}
     try:
-        cells, degree = of.cells({**known, **parameters}), int({**known, **parameters}["degree"])
+        cells, degree = of.cells({**defaults, **parameters}), int({**defaults, **parameters}["degree"])
         return cells, cells * mode_count(degree, of.dimension)
     except (TypeError, ValueError):
         return None

@@ -96,8 +96,8 @@ def computed(what: str, kinds: Mapping[str, Computes[T_co]], kind: str, paramete
         As `generate`.
     """
     if kind not in kinds:
-        known = ", ".join(sorted(kinds))
-        raise ReproError(f"unknown kind of generated {what}", expected=f"one of {known}", actual=kind)
+        names = ", ".join(sorted(kinds))
+        raise ReproError(f"unknown kind of generated {what}", expected=f"one of {names}", actual=kind)
     try:
         return kinds[kind].build(**parameters)
     except ValidationError as error:

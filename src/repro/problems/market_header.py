@@ -148,9 +148,9 @@ def _banner(line: bytes, path: Path) -> tuple[str, str, str]:
     if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
         raise _no_header(path, 1, "%%MatrixMarket matrix, then form, field and symmetry", line)
     form, field, symmetry = words[2:]
-    for word, known in ((form, FORMS), (field, tuple(ENTRIES)), (symmetry, SYMMETRIES)):
-        if word not in known:
-            raise _no_header(path, 1, f"one of {', '.join(known)}", word.encode())
+    for word, expected in ((form, FORMS), (field, tuple(ENTRIES)), (symmetry, SYMMETRIES)):
+        if word not in expected:
+            raise _no_header(path, 1, f"one of {', '.join(expected)}", word.encode())
     if field == "pattern" and (form == "array" or symmetry not in ("general", "symmetric")):
         raise _no_header(path, 1, "a pattern in coordinates, general or symmetric", line)
     return form, "real" if field == "double" else field, symmetry

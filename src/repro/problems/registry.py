@@ -269,19 +269,20 @@ class Registry(Model):
             An unknown name or set, one whose query has not been asked yet, or a problem of the user's own under a
             name that is taken.
         """
+        by_name, sets = {item.name: item for item in self.problems}, self.sets()
         problems: dict[str, Spec | OwnProblem] = {}
         for wish in [asked] if isinstance(asked, str) else asked:
             if isinstance(wish, OwnProblem):
                 name = own_name(wish)
-                if name in self.names() or problems.get(name, wish) != wish:
+                if name in by_name or problems.get(name, wish) != wish:
                     raise ReproError(
                         "the name of a problem is taken", where=wish.path, actual=name, todo="give it a `name:`"
                     )
                 problems[name] = wish
-            elif wish in self.sets():
+            elif wish in sets:
                 problems.update({item.name: item for item in self.problems if wish in item.sets})
-            elif wish in self.names():
-                problems[wish] = self.find(wish)
+            elif wish in by_name:
+                problems[wish] = by_name[wish]
             elif wish in self._unresolved:
                 raise ReproError(
                     "the set is not resolved: its matrices have not been asked for",
@@ -292,7 +293,7 @@ class Registry(Model):
                     "collection's ssstats.csv",
                 )
             else:
-                raise self._unknown(wish, [*self.names(), *sorted(self.sets())], where)
+                raise self._unknown(wish, [*by_name, *sorted(sets)], where)
         return list(problems.values())
 
     def _unknown(self, name: str, names: list[str], where: str | None = None) -> ReproError:
@@ -336,12 +337,25 @@ def load_registry(path: Path = REGISTRY) -> Registry:
     if not registry.collections:
         return registry
     files = {path.parent / name: load_collection(path.parent / name) for name in registry.collections}
-    queried = [item for collection in files.values() for item in collection.items()]
+    queried = _by_name(item for collection in files.values() for item in collection.items())
     registry = validate(Registry, {**data, "problems": [*data["problems"], *queried]}, path, _EXPECTED)
     registry._unresolved.update(
         {collection.name: file for file, collection in files.items() if not collection.resolved}
     )
     return registry
+
+
+def _by_name(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return items once that several sets have, with the sets of all; two that differ otherwise both."""
+    unique: dict[str, dict[str, Any]] = {}
+    others = []
+    for item in items:
+        first = unique.setdefault(item["name"], item)
+        if {**first, "sets": ()} != {**item, "sets": ()}:
+            others.append(item)  # of one name, which is refused
+        elif first is not item:
+            first["sets"] = [*first["sets"], *item["sets"]]
+    return [*unique.values(), *others]
 
 
 def problem_names(registry: Registry, asked: str | Iterable[str | OwnProblem]) -> list[str]:

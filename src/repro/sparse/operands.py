@@ -21,6 +21,7 @@ from repro.entries import Entry, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.sparse.ordering import permutation, reorder
+from repro.sparse.symmetry import Symmetry, symmetry_of
 from repro.sparse.vectors import pack_vector, padded_size
 from repro.sparse.verify import compare
 
@@ -265,3 +266,14 @@ def y_on(workspace: Workspace, order: str = "AoS") -> Buffer:
     n, size = operands.reference.shape
     nbytes = n * (padded_size(size) if order == "Padded" else size) * operands.dtype.itemsize
     return workspace.written(("y", nbytes), nbytes, "its result")
+
+
+def symmetry_on(workspace: Workspace, ordering: str = "natural") -> Symmetry:
+    """Return whether a workspace's matrix, in an ordering, is symmetric in the working precision; found out once."""
+    operands = operands_of(workspace)
+
+    def symmetry() -> Symmetry:
+        matrix = operands.reordered(ordering)
+        return symmetry_of(matrix, matrix.values.astype(operands.dtype))
+
+    return workspace.fact(("symmetry", ordering), symmetry)

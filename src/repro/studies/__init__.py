@@ -44,6 +44,8 @@ class Workload:
         Baselines that are timed beside the winners.
     operand_bytes, moved_bytes
         Bytes of the operand, and of a launch at the least.
+    beside
+        What else there is to do, in parts of `Pace.beside`.
     """
 
     variants: int
@@ -51,6 +53,26 @@ class Workload:
     routines: int
     operand_bytes: int
     moved_bytes: int
+    beside: float = 1.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What cases of a study take beside what is reckoned of all studies alike.
+
+    Those of GPUs are fits to the times between rows of `results/h200`. Those of CPUs are the default campaign's 7 min
+    21 s on two cores, dealt out by the processor time of single cases: good for its sum, less so for one case.
+
+    Attributes
+    ----------
+    beside
+        Seconds of all that is no variant's: what is verified and timed beside, and operands on the host.
+    launches
+        How many times longer variants, library and operands take than by the bytes that they move.
+    """
+
+    beside: float = 0.0
+    launches: float = 1.0
 
 
 class Study:
@@ -60,6 +82,8 @@ class Study:
     ----------
     name
         That of its folder.
+    title
+        What it is about, in a few words; empty: its name.
     reference
         The papers that it re-runs.
     kinds
@@ -78,10 +102,16 @@ class Study:
     libraries
         What its baselines are of, by backend.
     glance
-        The tables and figures to look at first, by name in their order, with what each shows.
+        The tables and figures to look at first, by name in their order, with what each shows; the first figure of the
+        first study stands on top of the report.
+    result
+        The study's result in one number: what `repro.artifacts.document.Result` has; empty where it has none.
+    paces
+        By dialect how long its cases take; see `repro.campaign.estimate`.
     """
 
     name: str
+    title: str = ""
     reference: str
     kinds: tuple[str, ...] = ("matrix",)
     columns: Mapping[str, ColumnType] = NO_COLUMNS
@@ -92,6 +122,8 @@ class Study:
     headline: str = "joint"
     libraries: Mapping[str, str] = {}
     glance: Mapping[str, str] = {}
+    result: Mapping[str, str] = {}
+    paces: Mapping[str, Pace] = {}
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
         """Refuse settings and problems that it cannot take, before anything is written.

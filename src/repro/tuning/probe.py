@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from repro.bench.disturbance import WAKING, is_far, micro
 from repro.bench.runnable import Runnable
+from repro.bench.timing import Samples
 from repro.bench.trial import FAILURES, Bench
+from repro.bench.yardsticks import EMPTY
 from repro.devices.base import LaunchError
 
 #: Launches of each.
 LAUNCHES = 5
+
+
+@dataclass(frozen=True)
+class Slow:
+    """What takes longer than it did.
+
+    Attributes
+    ----------
+    words
+        Which yardsticks, with the numbers.
+    each_launch
+        Seconds by which every launch takes longer, where it is the empty one alone that does; infinite where it is the
+        copy: of what moves bytes, a launch takes the longer the more there are.
+    """
+
+    words: str
+    each_launch: float
+
+    def disturbs(self, samples: Samples, tolerance: float) -> bool:
+        """Say whether launches of a sample may have been longer by more than the tolerated factor."""
+        shortest = min(float(np.median(seconds)) for seconds in samples.seconds.values())
+        return self.each_launch > (tolerance - 1) * shortest
 
 
 class Probe:
@@ -32,12 +57,14 @@ class Probe:
         self._ready: list[Runnable] | None = None
         self._best: dict[str, float] = {}
 
-    def look(self) -> str | None:
-        """Time the yardsticks; return which of them takes longer than it did before, with the numbers."""
+    def look(self) -> Slow | None:
+        """Time the yardsticks; return which of them takes longer than it did before."""
         if self._ready is None:
             self._ready = self._prepared()
-        slow = [self._slow(yardstick) for yardstick in self._ready]
-        return "; ".join(filter(None, slow)) or None
+        slow = [one for yardstick in self._ready if (one := self._slow(yardstick))]
+        if not slow:
+            return None
+        return Slow("; ".join(one.words for one in slow), max(one.each_launch for one in slow))
 
     def release(self) -> None:
         """Give back what the yardsticks hold; the next look prepares them again."""
@@ -56,7 +83,7 @@ class Probe:
                 yardstick.release()
         return ready
 
-    def _slow(self, yardstick: Runnable) -> str | None:
+    def _slow(self, yardstick: Runnable) -> Slow | None:
         kind, bench = yardstick.kind, self._bench
         backend = bench.devices.backend
         best = self._best.get(kind, np.inf)
@@ -69,4 +96,5 @@ class Probe:
             self._best[kind] = min(self._best.get(kind, median), median)
             if not is_far(median, best, bench.timing.tolerance(backend), WAKING[backend]):
                 return None
-        return f"{kind} median {micro(median)}, {micro(best)} before"
+        words = f"{kind} median {micro(median)}, {micro(best)} before"
+        return Slow(words, median - best if kind == EMPTY else np.inf)

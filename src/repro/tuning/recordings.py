@@ -18,7 +18,7 @@ from repro.codegen.targets import TARGETS
 from repro.errors import ReproError
 
 Array = NDArray[np.float64]
-COLUMNS = ("problem", "precision", "kind", "name", "status", "protocol", "event_median", "backend",
+COLUMNS = ("problem", "precision", "kind", "name", "status", "message", "protocol", "event_median", "backend",
            "environment")  # fmt: skip
 
 
@@ -42,8 +42,16 @@ class Machine:
 
 
 #: Returns what problems are compared by, of a problem's record, a precision and a machine; free of units, so that
-#: devices of one kind can be compared too.
+#: devices of one kind can be compared too. NaN is what a record does not say, and problems are not compared by it.
 FeaturesOf = Callable[[Mapping[str, Any], str, Machine], Array]
+#: Says of searched rows, with `COLUMNS` at least, which are of variants that are for another kind of problem: a search
+#: with a budget does not try them.
+Hopeless = Callable[[pd.DataFrame], pd.Series]
+
+
+def nothing_hopeless(rows: pd.DataFrame) -> pd.Series:
+    """Say of no row that a search would not try its variant."""
+    return pd.Series(False, index=rows.index)
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,7 @@ def recordings(
     problems: Mapping[str, Mapping[str, Any]],
     environments: Mapping[str, Mapping[str, Any]],
     features_of: FeaturesOf,
+    hopeless: Hopeless = nothing_hopeless,
 ) -> list[Recording]:
     """Return a recording for each problem and precision of which a search has timed anything.
 
@@ -113,9 +122,12 @@ def recordings(
         Environment records by hash.
     features_of
         What problems are compared by.
+    hopeless
+        Which rows are left out, because a search of the problem would not try them.
     """
     searched = []
     variants = search[search["kind"] == "variant"]
+    variants = variants[~hopeless(variants)]
     for (problem, precision), rows in variants.groupby(["problem", "precision"], sort=True):
         timed = rows["status"].isin(["ok", "noisy"]) & rows["event_median"].notna()
         record = problems.get(str(problem), {})
@@ -139,7 +151,13 @@ def recordings(
 
 
 def load_recordings(
-    results: Path, study: str, backend: str, campaigns: Sequence[str] | None, without: str, features_of: FeaturesOf
+    results: Path,
+    study: str,
+    backend: str,
+    campaigns: Sequence[str] | None,
+    without: str,
+    features_of: FeaturesOf,
+    hopeless: Hopeless = nothing_hopeless,
 ) -> list[Recording]:
     """Read what campaigns have recorded of a study on a backend.
 
@@ -151,15 +169,15 @@ def load_recordings(
         Those to read; None for all that there are.
     without
         The campaign that is being measured: it does not learn from itself, or its jobs' order would matter.
-    features_of
-        What problems are compared by.
+    features_of, hopeless
+        See `recordings`.
 
     Raises
     ------
     ReproError
         A campaign that was asked for is not there, or nothing is recorded of the study on the backend.
     """
-    there = sorted(path.parent.name for path in results.glob("*/raw") if (path / study).is_dir())
+    there = sorted(path.parent.name for path in results.glob("[!.]*/raw") if (path / study).is_dir())
     wanted = [name for name in there if name != without] if campaigns is None else list(campaigns)
     for name in wanted:
         if name not in there:
@@ -169,7 +187,7 @@ def load_recordings(
                 expected=f"campaigns with rows of {study}: {', '.join(there) or 'there are none'}",
                 actual=name,
             )
-    recorded = [one for name in wanted for one in _campaign(results / name / "raw", study, features_of)]
+    recorded = [one for name in wanted for one in _campaign(results / name / "raw", study, features_of, hopeless)]
     recorded = [one for one in recorded if one.backend == backend]
     if not recorded:
         raise ReproError(
@@ -182,11 +200,11 @@ def load_recordings(
     return recorded
 
 
-def _campaign(raw: Path, study: str, features_of: FeaturesOf) -> list[Recording]:
+def _campaign(raw: Path, study: str, features_of: FeaturesOf, hopeless: Hopeless) -> list[Recording]:
     rows = read_rows(raw / study, "search")
     if not rows.num_rows:
         return []
     if missing := [name for name in COLUMNS if name not in rows.column_names]:
         raise ReproError("rows of another schema", where=raw / study, expected=f"columns {', '.join(missing)}")
     search = rows.select(list(COLUMNS)).to_pandas()
-    return recordings(search, read_problems(raw), read_environments(raw), features_of)
+    return recordings(search, read_problems(raw), read_environments(raw), features_of, hopeless)

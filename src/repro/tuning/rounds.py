@@ -11,17 +11,16 @@ from functools import reduce
 import numpy as np
 
 from repro.bench.disturbance import WAKING, outlying
-from repro.bench.rows import TIMED, Row
+from repro.bench.rows import REPORT, TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import CALM_RESTS, Effort, Samples
 from repro.bench.trial import FAILURES, Bench
 from repro.bench.watchdog import ContextLost, Watchdog
 from repro.config.models import Timing
-from repro.tuning.probe import Probe
+from repro.tuning.probe import Probe, Slow
 from repro.tuning.search import Progress, attempt
 
-PHASE = "report"
 COLD_ROUNDS = 2
 
 
@@ -63,8 +62,9 @@ def shuffled_rounds(
     these samples were not chosen by. The shuffled order spreads drift over all. What cannot be timed has one row, that
     says why.
 
-    A round after which the probe's yardsticks take longer than they did is taken again, and so is a sample that is far
-    from the other rounds of its runnable. What stays far does not count; where that is most, the row is disturbed.
+    A round after which the probe's yardsticks take longer than they did, by more than is tolerated of its launches, is
+    taken again, and so is a sample that is far from the other rounds of its runnable. What stays far does not count;
+    where that is most, the row is disturbed.
     """
     probe = probe or Probe(bench)
     stage = _Stage(bench, store, np.random.default_rng(seed), progress, probe)
@@ -99,7 +99,7 @@ class _Stage:
     def time(self, runnables: Sequence[Runnable], rounds: Rounds) -> dict[str, Row]:
         """Return a row of each; where the store has them all, nothing is measured."""
         bench, effort = self._bench, rounds.effort
-        stored = {r.name: row for r in runnables if (row := self._store.get(bench.key(r, PHASE, effort)))}
+        stored = {r.name: row for r in runnables if (row := self._store.get(bench.key(r, REPORT, effort)))}
         if len(stored) == len(runnables):
             return stored
         # times taken in another process are not compared with these: only what failed is not tried again
@@ -123,22 +123,27 @@ class _Stage:
         for name, runnable in todo.items():
             preprocess, error = self._ready[name]
             samples = join_rounds(taken[name], *self._tolerances(runnable))
-            row = bench.measured(runnable, PHASE, effort, samples, error=error, preprocess=preprocess)
+            row = bench.measured(runnable, REPORT, effort, samples, error=error, preprocess=preprocess)
             rows[name] = self._store.add(row)
         return rows
 
     def _quiet_round(self, todo: dict[str, Runnable], effort: Effort, rows: dict[str, Row]) -> dict[str, Samples]:
         """Take a round, and again after a rest where something disturbs the probe, until it is given up."""
         round_ = self._round(todo, todo, effort, rows)
-        why = self._probe.look()
+        slow = self._disturbed_by(self._probe.look(), round_)
         for rest in CALM_RESTS:
-            if why is None:
+            if not slow:
                 return round_
             time.sleep(rest)
             again = self._round(todo, todo, effort, rows)
             round_ = {name: _instead(samples, round_[name]) for name, samples in again.items()}
-            why = self._probe.look()
-        return {name: _unless(why, samples) for name, samples in round_.items()}
+            slow = self._disturbed_by(self._probe.look(), round_)
+        return {name: _unless(slow.get(name), samples) for name, samples in round_.items()}
+
+    def _disturbed_by(self, slow: Slow | None, round_: dict[str, Samples]) -> dict[str, str]:
+        """Return the samples of a round that are disturbed by what the probe found, with its words."""
+        tolerance = self._bench.timing.tolerance(self._bench.devices.backend)
+        return {name: slow.words for name, samples in round_.items() if slow and slow.disturbs(samples, tolerance)}
 
     def _take_far_ones_again(
         self, taken: dict[str, list[Samples]], todo: dict[str, Runnable], effort: Effort, rows: dict[str, Row]
@@ -151,10 +156,10 @@ class _Stage:
             time.sleep(rest)
             while any(far.values()):
                 round_ = self._round([name for name, numbers in far.items() if numbers], todo, effort, rows)
-                why = self._probe.look()
+                slow = self._disturbed_by(self._probe.look(), round_)
                 for name, samples in round_.items():
                     number = far[name].pop()
-                    taken[name][number] = _instead(_unless(why, samples), taken[name][number])
+                    taken[name][number] = _instead(_unless(slow.get(name), samples), taken[name][number])
                 far = {name: numbers for name, numbers in far.items() if name in todo}
 
     def _tolerances(self, runnable: Runnable) -> tuple[float, float, float]:
@@ -180,10 +185,10 @@ class _Stage:
         """Where the body fails, or never ends, move the runnable from `todo` to `rows`; the others go on."""
         bench = self._bench
         try:
-            with attempt(bench, self._store, runnable, PHASE, effort, self.watchdog):
+            with attempt(bench, self._store, runnable, REPORT, effort, self.watchdog):
                 yield
         except tuple(FAILURES) as failure:
-            rows[runnable.name] = self._store.add(bench.failed(runnable, PHASE, effort, failure))
+            rows[runnable.name] = self._store.add(bench.failed(runnable, REPORT, effort, failure))
             del todo[runnable.name]
             if bench.lost:
                 raise ContextLost(f"{runnable.name}: {failure}") from None

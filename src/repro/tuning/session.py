@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from repro.bench.records import read_problem
 from repro.bench.rows import CLOCKS, TIMED, Row
 from repro.bench.runnable import Candidate, Runnable
 from repro.bench.store import Store
 from repro.bench.trial import Bench
 from repro.bench.yardsticks import Copy, Empty, Floor
-from repro.codegen.common import streams
+from repro.codegen.common import Stream, streams
 from repro.codegen.targets import Target
 from repro.config.models import StudySettings
 from repro.problems.problem import Problem
 from repro.tuning.choose import ranked
 from repro.tuning.probe import Probe
-from repro.tuning.recordings import FeaturesOf, Machine, load_recordings
+from repro.tuning.recordings import FeaturesOf, Hopeless, Machine, load_recordings, nothing_hopeless
 from repro.tuning.rounds import shuffled_rounds
 from repro.tuning.search import Progress, Search
 from repro.tuning.space import PointOf
@@ -29,6 +31,8 @@ from repro.tuning.strategies.random_sample import RandomSample
 
 #: Configurations of a device copy: a few are enough to find what the memory does.
 COPIES = 4
+#: Bytes that the probe of a case copies on the CPU, at the least, and in what any solution moves.
+PROBED, TIMES = 1 << 20, 16
 #: So many of each yardstick are timed again, by each clock.
 REPEATED = 2
 
@@ -78,6 +82,11 @@ class Session:
         """What modules are compiled for."""
         return self.bench.device.target
 
+    @property
+    def streams(self) -> list[Stream]:
+        """The configurations of the streaming kernels: a floor is the fastest of them."""
+        return streams(self.target)
+
     @cached_property
     def _search(self) -> Search:
         return Search(self.bench, self.store, self.settings.cache == "cold", self.progress)
@@ -114,11 +123,19 @@ class Session:
 
     @cached_property
     def _probe(self) -> Probe:
-        return Probe(self.bench, [Empty(), Copy(streams(self.target)[0])])
+        least = None
+        if self.bench.device.backend == "opencl":
+            least = max(PROBED, TIMES * sum(self.bench.operands.least_bytes))
+        return Probe(self.bench, [Empty(), Copy(self.streams[0], least)])
+
+    @property
+    def _record(self) -> Path:
+        """Where the campaign has the problem's record."""
+        return self.place.results / self.place.campaign / "raw" / "problems" / f"{self.problem.name}.json"
 
     def yardsticks(self) -> list[tuple[Runnable, Row]]:
         """Time what every time is held against: the streaming floor, a device copy, an empty kernel."""
-        shapes = streams(self.target)
+        shapes = self.streams
         floors, copies = [*map(Floor, shapes)], [*map(Copy, shapes[:: len(shapes) // COPIES])]
         empty = [Empty()]
         rows = self._search.exhaustive(floors, "floor")
@@ -126,7 +143,13 @@ class Session:
         rows += self._search.exhaustive(empty, "empty kernel")
         return list(zip([*floors, *copies, *empty], rows, strict=True))
 
-    def strategy(self, features_of: FeaturesOf, point_of: PointOf, reference: str | None = None) -> Strategy:
+    def strategy(
+        self,
+        features_of: FeaturesOf,
+        point_of: PointOf,
+        reference: str | None = None,
+        hopeless: Hopeless = nothing_hopeless,
+    ) -> Strategy:
         """Return what decides which variants are measured, as the settings ask.
 
         Parameters
@@ -135,29 +158,36 @@ class Session:
             What problems are compared by.
         point_of, reference
             See `repro.tuning.strategies.predicted.Predicted`.
+        hopeless
+            See `repro.tuning.recordings.recordings`.
 
         Raises
         ------
         ReproError
             A predicted search has no recorded campaign to learn from.
         """
-        settings, device = self.settings, self.bench.device
+        settings, device, place = self.settings, self.bench.device, self.place
         if settings.search == "random":
             return RandomSample(settings.budget, self.seed)
         if settings.search == "exhaustive":
             return Exhaustive()
         campaigns = None if settings.training == "all" else settings.training
         machine = Machine(device.n_s, device.target.threads_per_sm, device.l2_bytes)
-        record = {**self.problem.summary(), "statistics": self.problem.statistics}
+        record = {**self.problem.summary(), "statistics": self.problem.statistics, "facts": _facts_in(self._record)}
         return Predicted(
             load_recordings(
-                self.place.results, self.place.study, device.backend, campaigns, self.place.campaign, features_of
+                place.results, place.study, device.backend, campaigns, place.campaign, features_of, hopeless
             ),
             features_of(record, self.precision, machine),
             settings.budget,
             point_of,
             reference,
         )
+
+
+def _facts_in(record: Path) -> Mapping[str, Any]:
+    """Return what studies noted of a problem when it was built, by study; nothing where that left no record."""
+    return (read_problem(record).get("facts") or {}) if record.exists() else {}
 
 
 def fastest_yardsticks(yardsticks: Sequence[tuple[Runnable, Row]]) -> list[Runnable]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,26 +10,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 import jinja2
 import pandas as pd
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from repro.artifacts import style
-from repro.artifacts.case import NEAR_EMPTY, Case, Timed
-from repro.artifacts.data import Campaign, one_line
-from repro.artifacts.document import Cell, Column, Figure, Table, letter
-from repro.artifacts.lineup import CLOCK_WORDS, name_cell, reading
+from repro.artifacts.case import NEAR_EMPTY, Case
+from repro.artifacts.data import Campaign
+from repro.artifacts.document import ABSENT, Result, Table, letter
+from repro.artifacts.lineup import CLOCK_WORDS, lineup, reading, remarks
 from repro.artifacts.published import Published
 from repro.artifacts.registry import Artifact
+from repro.artifacts.report.accounts import CLOCKS, failures, has_floor, missing, statuses, winner_of
+from repro.artifacts.report.drawing import Drawn, draw
+from repro.artifacts.report.headline import Card, make_card
 from repro.artifacts.write import replacing
 from repro.bench.rows import TIMED
 from repro.bench.runnable import Clock
 
 if TYPE_CHECKING:
     from repro.tuning.search import Progress
-
-#: In the order in which a time is looked for.
-CLOCKS: tuple[Clock, ...] = ("event", "graph", "host")
-# campaigns hold thousands of failed variants of one cause: so many names are printed of each
-NAMES_SHOWN = 12
 
 
 @dataclass(frozen=True)
@@ -50,6 +45,12 @@ class Part:
         The names of the artifacts to look at first, in their order, with what each shows.
     words
         A template of HTML, how this study's tables are read; None where there is nothing to say.
+    title, reference
+        What the study is about, and the papers.
+    result
+        The study's result in one number; None where it has none.
+    beside
+        The same study in other campaigns, whose result and the table that it is in stand beside this one's.
     """
 
     campaign: Campaign
@@ -59,16 +60,10 @@ class Part:
     library: str = ""
     glance: Mapping[str, str] = field(default_factory=dict)
     words: Path | None = None
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """An artifact as the template takes it; one of `table` and `svg` is None."""
-
-    artifact: Artifact
-    caption: str
-    table: Table | None = None
-    svg: Markup | None = None
+    title: str = ""
+    reference: str = ""
+    result: Result | None = None
+    beside: Sequence[Campaign] = ()
 
 
 @dataclass(frozen=True)
@@ -79,8 +74,16 @@ class Section:
     ----------
     campaign, drawn
         What was measured, and the tables and figures made of it.
+    title, reference
+        What the study is about, and the papers.
+    card
+        Its result in one number; None where the page has no such table.
     facts
         What stands at the head of the section.
+    remarks
+        The problems that are not the papers' own, in sentences; empty where all are.
+    rows
+        Where the measured rows lie, from the page.
     glance
         Names of what is drawn and to be looked at first, with what each shows.
     statuses, failures, missing
@@ -99,7 +102,12 @@ class Section:
 
     campaign: Campaign
     drawn: Sequence[Drawn]
+    title: str
+    reference: str
+    card: Card | None
     facts: Mapping[str, str]
+    remarks: str
+    rows: Mapping[str, str]
     glance: Mapping[str, str]
     statuses: Table
     failures: Table
@@ -130,11 +138,14 @@ def write_report(parts: Sequence[Part], path: Path, progress: Progress = lambda 
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"letter": letter, "clock_words": CLOCK_WORDS}
-    sections = [_section(part, environment, progress) for part in parts]
+    environment.filters["code"] = _code
+    environment.globals |= {"letter": letter, "clock_words": CLOCK_WORDS, "absent": ABSENT}
+    sections = [_section(part, environment, path.parent, progress) for part in parts]
     first = parts[0].campaign
     page = environment.get_template("report.html.j2").render(
         campaign=first,
+        summary=_summary(parts),
+        others=list({other.name: other for part in parts for other in part.beside}.values()),
         sections=sections,
         environments={key: dict(_flat(record)) for key, record in first.environments.items()},
         near_empty=f"{NEAR_EMPTY:g}",
@@ -145,126 +156,74 @@ def write_report(parts: Sequence[Part], path: Path, progress: Progress = lambda 
     return path
 
 
-def _section(part: Part, environment: jinja2.Environment, progress: Progress) -> Section:
+def _code(text: str) -> Markup:
+    """Return text for the page in which words in backticks are code, as they are in Markdown."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+def _section(part: Part, environment: jinja2.Environment, folder: Path, progress: Progress) -> Section:
     campaign = part.campaign
     drawn = []
     for done, artifact in enumerate(part.artifacts):
         progress(campaign.study, done, len(part.artifacts))
-        drawn.append(_draw(artifact, campaign, part.published))
+        drawn.append(draw(artifact, campaign, part.published))
     progress(campaign.study, len(drawn), len(drawn))
     drawable = {artifact.name for artifact in part.artifacts}
     words = environment.from_string(part.words.read_text("utf-8")).render() if part.words else ""
     return Section(
         campaign=campaign,
         drawn=drawn,
+        title=part.title or campaign.study,
+        reference=part.reference,
+        card=_card(part, drawn),
         facts=_facts(part),
+        remarks=remarks(lineup(campaign, part.published)),
+        rows=_rows(folder, campaign.study),
         glance={name: what for name, what in part.glance.items() if name in drawable},
         statuses=statuses(campaign),
         failures=failures(campaign),
         missing=missing(campaign, part.headline),
         clocks=_clocks(campaign),
-        floor=_has_floor(campaign),
+        floor=has_floor(campaign),
         disturbed=any((frame["status"] == "disturbed").any() for frame in (campaign.search, campaign.report)),
         protocol=_protocol(campaign),
         words=Markup(words),
     )
 
 
-def _draw(artifact: Artifact, campaign: Campaign, published: Published) -> Drawn:
-    """Make an artifact; a figure becomes an element of the page."""
-    made = artifact.make(campaign, published)
-    if artifact.kind == "table":
-        return Drawn(artifact, made.caption, table=cast(Table, made))
-    figure = cast(Figure, made)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{artifact.name}.svg"
-        style.save(figure, [path], artifact.title, campaign.column)
-        return Drawn(artifact, made.caption, svg=inline_svg(path.read_text("utf-8"), artifact))
+def _card(part: Part, drawn: Sequence[Drawn]) -> Card | None:
+    """Return the study's result, beside those of the other campaigns."""
+    result = part.result
+    shown = next((item for item in drawn if result and item.artifact.name == result.table), None)
+    if result is None or shown is None or shown.table is None:
+        return None
+    tables = {part.campaign.name: shown.table}
+    for other in part.beside:
+        tables[other.name] = cast(Table, shown.artifact.make(other, part.published))
+    return make_card(result, part.library, tables)
 
 
-def inline_svg(text: str, artifact: Artifact) -> Markup:
-    """Return an SVG file as an element of the page: no prologue, no metadata, ids that no other figure has."""
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    prefix = f"{artifact.study}-{artifact.name}-"
-    text = re.sub(r'\bid="', f'id="{prefix}', text)
-    text = re.sub(r'href="#', f'href="#{prefix}', text)
-    text = text.replace("url(#", f"url(#{prefix}")
-    width = float(re.findall(r'viewBox="0 0 ([\d.]+)', text)[0])
-    label = Markup.escape(artifact.title)
-    # a point of the paper becomes two pixels on the screen
-    opening = f'<svg role="img" aria-label="{label}" style="width:{2 * width:.0f}px"'
-    return Markup(text.replace("<svg", opening, 1))
+def _rows(folder: Path, study: str) -> dict[str, str]:
+    """Return where the rows that all is made of lie, seen from the page: files of a record, else a folder."""
+    own = folder / "raw" / study
+    steps = [f"raw/{study}/{path.name}" for path in sorted(own.glob("*.parquet"))]
+    return {path.rpartition("/")[2]: path for path in steps} or {f"raw/{study}": f"raw/{study}"}
 
 
-def statuses(campaign: Campaign) -> Table:
-    """Return how many rows have which status, by phase, state of the cache and kind."""
-    titles = ("phase", "cache", "kind", "status")
-    counts: Counter[tuple[str, ...]] = Counter()
-    for frame in (campaign.search, campaign.report):
-        counts.update(zip(*(frame[title] for title in titles), strict=True))
-    rows = [(*map(Cell, key), Cell(count)) for key, count in sorted(counts.items())]
-    columns = (*(Column(title, title, numeric=False) for title in titles), Column("rows", "rows"))
-    return Table(columns, rows, "Rows by status. Only `ok` and `noisy` rows have a time.")
-
-
-def failures(campaign: Campaign) -> Table:
-    """Return every row that is not `ok`, those of one cause together."""
-    causes: dict[tuple[str, ...], list[str]] = {}
-    for problem in campaign.problems.values():
-        for precision in campaign.precisions if problem.available else ():
-            for row in campaign.search_rows(problem.name, precision) + campaign.report_rows(problem.name, precision):
-                if row["status"] != "ok":
-                    message = one_line(str(row["message"] or ""))
-                    key = (problem.name, precision, row["phase"], row["kind"], row["status"], message)
-                    causes.setdefault(key, []).append(str(row["name"]))
-    rows: list[tuple[Cell, ...]] = []
-    for (name, precision, phase, kind, status, message), names in causes.items():
-        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-        shown = ", ".join(names[:NAMES_SHOWN]) + more
-        texts = (name, precision, phase, kind, status, message)
-        first, *rest = texts
-        rows.append((name_cell(campaign.problems[first]), *map(Cell, rest), Cell(len(names)), Cell(shown)))
-    titles = ("problem", "precision", "phase", "kind", "status", "message")
-    columns = (
-        *(Column(title, title, numeric=False) for title in titles),
-        Column("rows", "rows"),
-        Column("names", "names", numeric=False),
-    )
-    return Table(columns, rows, "Every row that is not ok; those of one cause stand together.")
-
-
-def missing(campaign: Campaign, headline: str) -> Table:
-    """Return what has no winner or no floor: unavailable problems, cases not measured or not chosen, and why."""
-    rows: list[tuple[Cell, ...]] = []
-    floor = _has_floor(campaign)
-    for problem in campaign.problems.values():
-        if not problem.available:
-            reason = one_line(problem.reason or "no reason recorded", 2000)
-            rows.append((Cell(problem.name), Cell("all"), Cell("unavailable"), Cell(reason)))
-            continue
-        for precision in campaign.precisions:
-            case = Case(campaign, problem.name, precision)
-            if _winner(case, headline) is None:
-                rows.append((name_cell(problem), Cell(precision), Cell("no winner"), Cell(case.why_not())))
-            elif floor and not any(case.bound("floor", clock) for clock in CLOCKS):
-                rows.append((name_cell(problem), Cell(precision), Cell("no floor"), Cell(case.why_no_floor())))
-    titles = ("problem", "precision", "what", "why")
-    return Table(
-        tuple(Column(title, title, numeric=False) for title in titles),
-        rows,
-        "Problems and precisions without a result, and why.",
-    )
-
-
-def _winner(case: Case, headline: str) -> Timed | None:
-    """Return the winner of a tuning by the first clock that has one."""
-    return next((winner for clock in CLOCKS if (winner := case.winner(headline, clock))), None)
-
-
-def _has_floor(campaign: Campaign) -> bool:
-    """Return whether a floor was tried on anything: a study need not have one."""
-    return bool((campaign.report["kind"] == "floor").any())
+def _summary(parts: Sequence[Part]) -> dict[str, str]:
+    """Return on what the campaign was measured, when, and of how much."""
+    campaigns = [part.campaign for part in parts]
+    records = {name: record for campaign in campaigns for name, record in campaign.problems.items()}
+    stamps = pd.concat([rows["measured_at"] for one in campaigns for rows in (one.search, one.report)]).dropna()
+    timed = sum(int(rows["status"].isin(TIMED).sum()) for one in campaigns for rows in (one.search, one.report))
+    days = dict.fromkeys((min(stamps)[:10], max(stamps)[:10])) if len(stamps) else {}
+    devices = dict.fromkeys(campaign.device or "none yet" for campaign in campaigns)
+    return {
+        "device": ", ".join(devices) + " (a CPU, through OpenCL)" * campaigns[0].on_cpu,
+        "campaign": campaigns[0].name + (f", {' to '.join(days)}" if days else ""),
+        "problems": f"{sum(record.available for record in records.values())} of {len(records)}",
+        "timed": f"{timed:,} rows",
+    }
 
 
 def _clocks(campaign: Campaign) -> list[Clock]:
@@ -277,16 +236,17 @@ def _facts(part: Part) -> dict[str, str]:
     """Return what was measured, on what, against what and when."""
     campaign = part.campaign
     records = list(campaign.problems.values())
-    timed = campaign.search["status"].isin(TIMED)
+    tried = campaign.search[campaign.search["kind"] != "solver"]
+    timed = tried["status"].isin(TIMED)
     cases = [Case(campaign, r.name, precision) for r in records for precision in campaign.precisions]
-    reported = sum(_winner(case, part.headline) is not None for case in cases)
+    reported = sum(winner_of(case, part.headline) is not None for case in cases)
     stamps = pd.concat([campaign.search, campaign.report])["measured_at"].dropna()
     facts = {
         "device": f"{campaign.device or 'none'}" + (" (CPU, through OpenCL)" if campaign.on_cpu else ""),
         "baseline": part.library or "none",
         "problems": f"{sum(r.available for r in records)} of {len(records)} available",
         "cases with a winner": f"{reported} of {len(cases)} (problem and precision)",
-        "variants": f"{int(timed.sum())} timed of {len(campaign.search)} tried",
+        "variants": f"{int(timed.sum())} timed of {len(tried)} tried",
         "cache": " and ".join(campaign.caches) or campaign.cache,
     }
     if len(stamps):

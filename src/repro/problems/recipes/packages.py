@@ -9,8 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from repro.errors import ReproError
+from repro.shipped import install
 
-EXTRA = "pip install -e '.[mesh]'"
 # Debian's names for what the wheel of Gmsh links to and does not bring along
 GMSH_LIBRARIES = (
     "libglu1-mesa",
@@ -48,7 +48,7 @@ def load(module: str) -> Any:
 
 
 def _missing(package: str, error: ImportError) -> ReproError:
-    return ReproError(f"rebuilding the papers' tetrahedral meshes needs {package}", actual=error, todo=EXTRA)
+    return ReproError(f"rebuilding the papers' tetrahedral meshes needs {package}", actual=error, todo=install("mesh"))
 
 
 def versions(*packages: str) -> str:

@@ -19,7 +19,9 @@ from repro.codegen.precisions import INDEX_BYTES
 from repro.devices.base import Buffer, LaunchError
 from repro.devices.cuda import CudaDevice
 from repro.sparse.expansions import Representation, representations
+from repro.sparse.library.cusparse_calls import Calls
 from repro.sparse.library.cusparse_library import TYPES, address, destroy, gpu, load, refusals, scalars, version
+from repro.sparse.library.cusparse_op import PlannedProduct
 from repro.sparse.library.registry import baseline, suffix
 from repro.sparse.library.resident import SLICE_ROWS, Resident
 from repro.sparse.operands import Multiplies, operands_of, y_on
@@ -47,23 +49,28 @@ class Routine:
         As in a row: `spmv-csr-alg1`, …, `bsrmv`.
     format
         `csr`, `coo`, `sell` or `bsr`.
+    function
+        `SpMV`, `SpMVOp`, or `bsrmv`.
     algorithm
-        The name in `SpMVAlg`; None for `bsrmv`, which has a function of its own.
+        The name in `SpMVAlg` or `cusparse_op.ALGORITHMS`; empty for `bsrmv`, which has one alone.
     """
 
     name: str
     format: str
-    algorithm: str | None
+    function: str
+    algorithm: str
 
 
 ROUTINES = (
-    Routine("spmv-csr-alg1", "csr", "CSR_ALG1"),
-    Routine("spmv-csr-alg2", "csr", "CSR_ALG2"),
-    Routine("spmv-coo-alg1", "coo", "COO_ALG1"),
-    Routine("spmv-coo-alg2", "coo", "COO_ALG2"),
-    Routine("spmv-sell-alg1", "sell", "SELL_ALG1"),
-    Routine("spmv-bsr-alg1", "bsr", "BSR_ALG1"),
-    Routine("bsrmv", "bsr", None),
+    Routine("spmv-csr-alg1", "csr", "SpMV", "CSR_ALG1"),
+    Routine("spmv-csr-alg2", "csr", "SpMV", "CSR_ALG2"),
+    Routine("spmvop-csr-alg1", "csr", "SpMVOp", "ALG1"),
+    Routine("spmvop-csr-alg2", "csr", "SpMVOp", "ALG2"),
+    Routine("spmv-coo-alg1", "coo", "SpMV", "COO_ALG1"),
+    Routine("spmv-coo-alg2", "coo", "SpMV", "COO_ALG2"),
+    Routine("spmv-sell-alg1", "sell", "SpMV", "SELL_ALG1"),
+    Routine("spmv-bsr-alg1", "bsr", "SpMV", "BSR_ALG1"),
+    Routine("bsrmv", "bsr", "bsrmv", ""),
 )
 
 
@@ -182,8 +189,10 @@ class CuSparse(Multiplies):
 
     def _analyse(self, call: _Call) -> tuple[_Bind, float]:
         """Return what binds the routine to x and y, and the seconds of the library's analysis."""
-        if self._routine.algorithm is None:
+        if self._routine.function == "bsrmv":
             return call.bsrmv(), 0.0
+        if self._routine.function == "SpMVOp":
+            return call.spmvop(self._routine.algorithm)
         algorithm = getattr(call.library.SpMVAlg, self._routine.algorithm, None)
         if algorithm is None:
             raise Unsupported(f"nvmath-python does not know SpMVAlg.{self._routine.algorithm}")
@@ -264,16 +273,14 @@ class _Call:
 
     def spmv(self, name: str, algorithm: int) -> tuple[_Bind, float]:
         """Analyse the matrix in the format of that name for `cusparseSpMV`; return the seconds that took as well."""
-        library, dtype = self.library, self._matrix.dtype
-        kind = TYPES[dtype]
-        matrix = self._describe(name, kind)
-        self.held.callback(destroy, library, library.destroy_sp_mat, matrix)
-        one, zero = scalars(dtype)
+        library, kind = self.library, TYPES[self._matrix.dtype]
+        matrix = self._describe(name)
+        one, zero = scalars(self._matrix.dtype)
 
         def arguments(x: Buffer, y: Buffer) -> tuple[int, ...]:
             plain = library.Operation.NON_TRANSPOSE
-            vectors = self._vector(x, self._matrix.columns, kind), self._vector(y, self._matrix.rows, kind)
-            return self._handle, plain, one, matrix, vectors[0], zero, vectors[1], kind, algorithm
+            described = self._describe_vectors(x, y)
+            return self._handle, plain, one, matrix, described[0], zero, described[1], kind, algorithm
 
         first = arguments(*self._vectors)
         self._device.synchronize()
@@ -290,16 +297,48 @@ class _Call:
         seconds = time.perf_counter() - start
         return lambda x, y: partial(library.sp_mv, *arguments(x, y), buffer), seconds
 
-    def _vector(self, vector: Buffer, size: int, kind: int) -> int:
+    def spmvop(self, algorithm: str) -> tuple[_Bind, float]:
+        """Plan the product of CSR for `cusparseSpMVOp`; return the seconds that took as well."""
+        calls, dtype = Calls(self._device), self._matrix.dtype
+        matrix = self._describe("csr")
+        # z = A x + 0 y: nothing says that y, if it is the unset z, is left alone
+        zeros = self._device.allocate(self._matrix.rows * dtype.itemsize)
+        self.held.callback(zeros.release)
+        self._device.fill(zeros, 0)
+
+        def vectors(x: Buffer, z: Buffer) -> tuple[int, int, int]:
+            of_x, of_z = self._describe_vectors(x, z)
+            return of_x, self._vector(zeros, self._matrix.rows), of_z
+
+        first = vectors(*self._vectors)
+        self._device.synchronize()
+        start = time.perf_counter()
+        planned = PlannedProduct(calls, self._handle, matrix, first, dtype, algorithm, self._guards, self.held)
+        self._device.synchronize()
+        seconds = time.perf_counter() - start
+        return lambda x, z: planned.bind(*vectors(x, z)), seconds
+
+    def _describe_vectors(self, x: Buffer, y: Buffer) -> tuple[int, int]:
+        """Return the descriptors of x and y."""
+        return self._vector(x, self._matrix.columns), self._vector(y, self._matrix.rows)
+
+    def _vector(self, vector: Buffer, size: int) -> int:
         """Return the descriptor of a vector of so many numbers."""
         library = self.library
-        described = int(library.create_dn_vec(size, address(vector), kind))
+        described = int(library.create_dn_vec(size, address(vector), TYPES[self._matrix.dtype]))
         self.held.callback(destroy, library, library.destroy_dn_vec, described)
         return described
 
-    def _describe(self, name: str, kind: int) -> int:
+    def _describe(self, name: str) -> int:
         """Return the descriptor of the matrix in a format."""
+        described = self._create(name)
+        self.held.callback(destroy, self.library, self.library.destroy_sp_mat, described)
+        return described
+
+    def _create(self, name: str) -> int:
+        """Make the descriptor of the matrix in a format, which is the caller's to destroy."""
         library, matrix = self.library, self._matrix
+        kind = TYPES[matrix.dtype]
         index, base = library.IndexType.INDEX_32I, library.IndexBase.ZERO
         rows, columns, count, size = matrix.rows, matrix.columns, matrix.count, matrix.size
         pointers = [address(buffer) for buffer in matrix.arrays]

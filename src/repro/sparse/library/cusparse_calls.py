@@ -1,8 +1,9 @@
-"""Calls of cuSPARSE whose refusals name the function, those for sparse products made without nvmath-python's bindings.
+"""Calls of cuSPARSE whose refusals name the function, some made without nvmath-python's bindings.
 
 `sp_gemm_work_estimation` and `sp_gemm_reuse_work_estimation`, `_nnz` and `_copy` of nvmath-python 1.0 pass the address
-of a size that nothing has set together with the caller's memory, and the library reads that size. All functions of
-this kind are therefore called by ctypes, in the library that nvmath-python has loaded.
+of a size that nothing has set together with the caller's memory, and the library reads that size. Its
+`sp_mv_op_buffer_size` and `_create_descr` have no algorithm, which the library takes since 12.8.1. All functions of
+these kinds are therefore called by ctypes, in the library that nvmath-python has loaded.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ _PRODUCT = (c_void_p, c_int, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_vo
 _PATTERN = (c_void_p, c_int, c_int, c_void_p, c_void_p, c_void_p, c_int, c_void_p)
 _SIZE = POINTER(c_size_t)
 _MEMORY = (_SIZE, c_void_p)
+_MADE = POINTER(c_void_p)
+#: Operation, A, x, y, z, type, algorithm.
+_PLANNED = (c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_int, c_int)
 
-#: The parameters of the functions, as in cusparse.h of 12.6.
+#: The parameters of the functions, as in cusparse.h of 12.6, of SpMVOp as in that of 12.8.1 to 12.9.4.
 PARAMETERS: dict[str, tuple[Any, ...]] = {
-    "cusparseSpGEMM_createDescr": (POINTER(c_void_p),),
+    "cusparseSpGEMM_createDescr": (_MADE,),
     "cusparseSpGEMM_destroyDescr": (c_void_p,),
     "cusparseSpGEMM_workEstimation": (*_PRODUCT, *_MEMORY),
     "cusparseSpGEMM_estimateMemory": (*_PRODUCT, c_float, *_MEMORY, _SIZE),
@@ -37,6 +41,12 @@ PARAMETERS: dict[str, tuple[Any, ...]] = {
     "cusparseSpGEMMreuse_nnz": (*_PATTERN, *_MEMORY, *_MEMORY, *_MEMORY),
     "cusparseSpGEMMreuse_copy": (*_PATTERN, *_MEMORY),
     "cusparseSpGEMMreuse_compute": _PRODUCT,
+    "cusparseSpMVOp_bufferSize": (c_void_p, *_PLANNED, _SIZE),
+    "cusparseSpMVOp_createDescr": (c_void_p, _MADE, *_PLANNED, c_void_p),
+    "cusparseSpMVOp_destroyDescr": (c_void_p,),
+    "cusparseSpMVOp_createPlan": (c_void_p, c_void_p, _MADE, c_void_p, c_size_t),
+    "cusparseSpMVOp_destroyPlan": (c_void_p,),
+    "cusparseSpMVOp": (c_void_p,) * 7,  # handle, plan, alpha, beta, x, y, z
 }
 
 
@@ -98,13 +108,33 @@ class Calls:
 
     def make_product(self, held: ExitStack) -> int:
         """Return the library's description of a product, destroyed when the stack is closed."""
-        made, destroyer = c_void_p(), self.function("cusparseSpGEMM_destroyDescr")
-        self.run("cusparseSpGEMM_createDescr", byref(made))
-        held.callback(destroyer, made.value)
+        return self.make_directly(held, "cusparseSpGEMM_createDescr", "cusparseSpGEMM_destroyDescr")
+
+    def make_directly(
+        self, held: ExitStack, create: str, destroyer: str, before: tuple[Any, ...] = (), after: tuple[Any, ...] = ()
+    ) -> int:
+        """Return what a function of C makes, destroyed when the stack is closed.
+
+        Parameters
+        ----------
+        held
+            The stack.
+        create, destroyer
+            The functions.
+        before, after
+            The arguments of the first one, before and after the place that it writes to.
+
+        Raises
+        ------
+        OutOfDeviceMemory, LaunchError, Unsupported
+        """
+        made, destroy_it = c_void_p(), self.function(destroyer)
+        self.run(create, *before, byref(made), *after)
+        held.callback(destroy_it, made.value)
         return int(made.value or 0)
 
     def function(self, name: str) -> Callable[..., int]:
-        """Return a function for sparse products as it is in C; it returns a status.
+        """Return a function of `PARAMETERS` as it is in C; it returns a status.
 
         Raises
         ------
@@ -120,7 +150,7 @@ class Calls:
         return called
 
     def run(self, name: str, *arguments: Any) -> None:
-        """Call a function for sparse products.
+        """Call a function of `PARAMETERS`.
 
         Raises
         ------

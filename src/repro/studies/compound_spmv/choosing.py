@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from repro.bench.rows import Row
-from repro.studies.compound_spmv.layout import REFERENCE
+from repro.studies.compound_spmv.layout import REFERENCE, TILE_ROWS
 from repro.tuning.choose import Choice, fastest, pick
 
 EXTENDED = "extended"
@@ -13,6 +13,8 @@ EXTENDED = "extended"
 TUNINGS = ("schedule", "layout", "joint")
 #: What is chosen where our space was searched as well.
 OUR_TUNINGS = (EXTENDED, "reordered")
+#: The same without formats of pairs, chosen where one of these has a time: what they are compared with.
+UNPAIRED, REORDERED_UNPAIRED = "unpaired", "reordered_unpaired"
 
 
 def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
@@ -21,7 +23,8 @@ def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
     In the papers' space: `schedule` (best schedule of the reference layout), `layout` (best layout under that
     schedule), `joint` (best of all), `static` and `dynamic` (best of that kind in the joint winner's layout). Where our
     space was searched as well: `extended` (best of both spaces in the matrix's own order), `reordered` (best of all,
-    whatever the order).
+    whatever the order). Where a format of pairs has a time: `unpaired` and `reordered_unpaired` (the same two among all
+    other formats).
     """
     return pick(rows, tie, _asked)
 
@@ -38,7 +41,17 @@ def _asked(timed: Sequence[Row], clock: str) -> dict[str, Sequence[Row]]:
     asked: dict[str, Sequence[Row]] = {**_in_the_papers_space([row for row in natural if row.space != EXTENDED], clock)}
     if any(row.space == EXTENDED for row in timed):
         asked |= {EXTENDED: natural, "reordered": timed}
+    if any(_of_pairs(row) for row in timed):
+        asked |= {UNPAIRED: _unpaired(natural), REORDERED_UNPAIRED: _unpaired(timed)}
     return asked
+
+
+def _of_pairs(row: Row) -> bool:
+    return row["outer"] in TILE_ROWS
+
+
+def _unpaired(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if not _of_pairs(row)]
 
 
 def _in_the_papers_space(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:

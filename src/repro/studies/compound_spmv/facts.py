@@ -1,22 +1,57 @@
-"""What the record of a problem holds for this study: how large its matrix is in each format."""
+"""What the record of a problem holds for this study: how large its matrix is in each format, and what pairs save."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from repro.codegen.precisions import SCALARS
+import numpy as np
+
+from repro.codegen.precisions import DTYPES, SCALARS
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Problem
+from repro.sparse.pair_counts import count_pairs
+from repro.sparse.symmetry import symmetry_of
 from repro.studies.compound_spmv.outer import outer_formats
 from repro.studies.compound_spmv.pack import count_bytes
 
 CUSPARSE_HAS = ("real", "complex")
+#: Rows of a tile that pairs are counted in: the middle one of the formats' sizes.
+TILE_ROWS = 128
 
 
 def facts(problem: Problem) -> Mapping[str, object]:
-    """Return the bytes of a matrix in every format (Table 9); nothing of an empty one, or of another kind."""
-    return {"memory": measure_memory(problem)} if isinstance(problem, Matrix) and problem.nnz else {}
+    """Return a matrix's bytes in every format (Table 9), and its pairs; nothing of an empty one, or of another kind."""
+    if not isinstance(problem, Matrix) or not problem.nnz:
+        return {}
+    return {"memory": measure_memory(problem), **({"pairs": measure_pairs(problem)} if problem.square else {})}
+
+
+def measure_pairs(problem: Matrix) -> dict[str, object]:
+    """Say whether a square matrix is symmetric, and count what storing its pairs once would save, in its own order.
+
+    Returns
+    -------
+    dict
+        `symmetry`: precision to `Hermitian`, `symmetric` or empty; entries without values are neither. Where one is:
+        `tile_rows`, and for tiles of so many rows `inside`, `foreign_per_tile` and `bytes`, by precision, as
+        `repro.sparse.pair_counts.PairCounts` has them.
+    """
+    members = len(get_entry(problem.entry).members)
+    symmetry = {
+        precision: symmetry_of(problem, problem.values.astype(dtype)).kind if members else ""
+        for precision, dtype in DTYPES.items()
+    }
+    if not any(symmetry.values()):
+        return {"symmetry": symmetry}
+    counts = count_pairs(problem, TILE_ROWS)
+    return {
+        "symmetry": symmetry,
+        "tile_rows": TILE_ROWS,
+        "inside": counts.inside,
+        "foreign_per_tile": counts.foreign_per_tile,
+        "bytes": {precision: counts.nbytes(members, np.dtype(dtype).itemsize) for precision, dtype in DTYPES.items()},
+    }
 
 
 def measure_memory(problem: Matrix) -> dict[str, dict[str, int]]:

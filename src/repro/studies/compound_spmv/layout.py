@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import product
 
+from repro.entries import Entry
 from repro.errors import ReproError
 from repro.studies.compound_spmv.outer import outer_formats
 
@@ -13,7 +14,9 @@ ORDER = ("AoS", "SoA")
 #: Ours beside them: tiles of 32 slots (see `tiles`), and vector entries padded to a power of two.
 INNER = (*ORDER, "AoSoA")
 VECTOR = (*ORDER, "Padded")
-#: Outer formats of the space `extended`.
+#: Rows of a tile of the formats that store each pair of a symmetric matrix once (`repro.sparse.pairs`).
+TILE_ROWS = {f"Pairs-{rows}": rows for rows in (64, 128, 256)}
+#: Outer formats of the space `extended`, beside pairs.
 OURS = ("CSR", "ELLPACK", "Sl-4", "Sl-8")
 CLUSTERED = ("CSR", "Sl-4", "Sl-8")
 #: `clustered` stores rows that read the same entries of x together and keeps both vectors as they are; after `rcm` and
@@ -28,7 +31,8 @@ class Layout:
     Attributes
     ----------
     outer
-        `CSR`, `ELL` (ELLPACK-R), or `Sl-k` (sliced ELLPACK with slices of k rows); see `outer`.
+        `CSR`, `ELL` (ELLPACK-R), `Sl-k` (sliced ELLPACK with slices of k rows), see `outer`; or `Pairs-k` (each pair
+        of a symmetric matrix once, in tiles of k rows), see `repro.sparse.pairs`.
     inner
         Order of the members of the matrix entries: `AoS`, `SoA`, or `AoSoA` (tiles of 32 slots).
     vector
@@ -44,6 +48,11 @@ class Layout:
 
     def __str__(self) -> str:
         return f"{self.outer}-{self.inner}-{self.vector}" + f"@{self.ordering}" * (self.ordering != "natural")
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether each pair of a symmetric matrix is stored once, in tiles of `TILE_ROWS` rows."""
+        return self.outer in TILE_ROWS
 
     @property
     def unknowns(self) -> str:
@@ -67,7 +76,7 @@ class Layout:
         name, _, ordering = text.strip().partition("@")
         outer, inner, vector = ([""] * 3 + name.rsplit("-", 2))[-3:]
         layout = cls(outer, inner, vector, ordering or "natural")
-        outers = outer_formats()
+        outers = [*outer_formats(), *TILE_ROWS]
         if (
             layout.outer not in outers
             or layout.inner not in INNER
@@ -82,9 +91,10 @@ class Layout:
                 actual=text,
                 todo="spell it as the papers do, for example Sl-32-SoA-AoS; `repro list layouts` prints all",
             )
-        if layout.ordering == "clustered" and outer not in CLUSTERED:
+        clustered = [*CLUSTERED, *TILE_ROWS]
+        if layout.ordering == "clustered" and outer not in clustered:
             raise ReproError(
-                "this format is not stored clustered", expected=f"one of {', '.join(CLUSTERED)}", actual=text
+                "this format is not stored clustered", expected=f"one of {', '.join(clustered)}", actual=text
             )
         return layout
 
@@ -99,12 +109,14 @@ def all_layouts() -> list[Layout]:
     return sorted(layouts, key=lambda layout: layout != REFERENCE)
 
 
-def extended_layouts(size: int) -> list[Layout]:
-    """Return the layouts of the space `extended` for vector entries of so many numbers.
+def extended_layouts(entry: Entry) -> list[Layout]:
+    """Return the layouts of the space `extended` for matrices of an entry.
 
     Tiles alone, and none of the papers' padded formats: no matrix gained by another inner order, or more than 1 %
-    by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md).
+    by ELLPACK-R or slices of 16 or 32 rows (docs/performance.md). Pairs have values.
     """
-    vectors = ["AoS"] if size & (size - 1) == 0 else ["AoS", "Padded"]
+    vectors = ["AoS"] if entry.size & (entry.size - 1) == 0 else ["AoS", "Padded"]
     natural = [Layout(outer, "AoSoA", vector) for outer, vector in product(OURS, vectors)]
-    return natural + [replace(layout, ordering="clustered") for layout in natural if layout.outer in CLUSTERED]
+    natural += [Layout(outer, "AoSoA", "AoS") for outer in TILE_ROWS if entry.members]
+    clustered = (*CLUSTERED, *TILE_ROWS)
+    return natural + [replace(layout, ordering="clustered") for layout in natural if layout.outer in clustered]

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Unsupported
 from repro.codegen.precisions import INDEX_BYTES
 from repro.problems.matrix import Matrix
+from repro.sparse.clusters import long_rows
 from repro.sparse.ordering import select_rows
-from repro.studies.compound_spmv.clusters import long_rows
-from repro.studies.compound_spmv.layout import Layout
+from repro.sparse.pairs import find_pairs
+from repro.sparse.slots import check_slots
+from repro.sparse.symmetry import Symmetry
+from repro.studies.compound_spmv.layout import TILE_ROWS, Layout
 from repro.studies.compound_spmv.outer import Slots, get_outer
 from repro.studies.compound_spmv.tiles import tile, tiled_slots
 
 #: The column of a slot without an entry, where entries have no members and so no zero that could stand there.
 NO_COLUMN = -1
-#: Entries of a row that the threads of a warp take in one step, at the most: width times unroll.
-STEPS = 128
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,24 @@ class Packed:
     Attributes
     ----------
     arrays
-        `index` int32 (the outer format's: row pointers, row lengths, slice offsets), `columns` int32 `(slots,)`,
-        `values` `(slots·members,)`, the members of an entry side by side (AoS), apart by `slots` (SoA), or in whole
-        tiles of 32 slots (AoSoA, `repro.studies.compound_spmv.tiles`).
+        In the order in which a kernel takes them: `index` int32 (the outer format's: row pointers, row lengths, slice
+        offsets), `columns` int32 `(slots,)`, `values` `(slots·members,)`, the members of an entry side by side (AoS),
+        apart by `slots` (SoA), or in whole tiles of 32 slots (AoSoA, `repro.studies.compound_spmv.tiles`). Pairs have
+        `codes` beside them (`repro.sparse.pairs`).
     slots
         Entries stored, padding included.
     stride
         Distance between the entries of a row where the outer format has one; in a clustered layout, whose formats have
-        none, the number of long rows, which are its last.
+        none, the number of long rows, which are its last; of pairs -1 where they are Hermitian, or 1.
+    shared, shared_gathering
+        Vector entries that a block of pairs keeps in shared memory, and one that gathers x of other tiles.
     """
 
     arrays: Mapping[str, NDArray[Any]]
     slots: int
     stride: int
+    shared: int = 0
+    shared_gathering: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -85,22 +90,64 @@ def pack(
     outer = get_outer(layout.outer)
     slots, _ = outer.count(problem.row_lengths, warp)
     place = outer.locate(problem, warp)
-    _check_slots(problem, layout, slots, place.stride)
+    check_slots(problem, layout, slots, place.stride)
     columns = _columns(problem, place, slots, absent=values.shape[1] == 0)
-    if layout.inner == "AoS":
-        packed = np.zeros((slots, values.shape[1]), values.dtype)
-        packed[place.position] = values
-    elif layout.inner == "AoSoA":
-        packed = np.zeros((tiled_slots(slots), values.shape[1]), values.dtype)
-        packed[place.position] = values
-        packed = tile(packed)
-    else:
-        packed = np.zeros((values.shape[1], slots), values.dtype)
-        packed[:, place.position] = values.T
+    packed = put_values(values, place.position, slots, layout.inner)
     index, stride = place.index, place.stride
     if rows is not None:
         index, stride = np.concatenate([index, rows.astype(np.int32)]), int(long_rows(problem).sum())
-    return Packed({"index": index, "columns": columns, "values": packed.ravel()}, slots, stride)
+    return Packed({"index": index, "columns": columns, "values": packed}, slots, stride)
+
+
+def pack_pairs(
+    problem: Matrix,
+    values: NDArray[np.floating],
+    symmetry: Symmetry,
+    layout: Layout,
+    rows: NDArray[np.int64] | None = None,
+) -> Packed:
+    """Store each pair of a symmetric matrix once.
+
+    Parameters
+    ----------
+    problem
+        The pattern.
+    values
+        `(nnz, members)` in the working precision.
+    symmetry
+        What `repro.sparse.symmetry.symmetry_of` says of these.
+    layout
+        Outer and inner order.
+    rows
+        The order that tiles are cut from, `(n,)`; it follows in `index`. None: that of the matrix.
+
+    Raises
+    ------
+    Unsupported
+        The matrix is not symmetric, or too large for what codes or indices can say.
+    """
+    pairs = find_pairs(problem, symmetry, TILE_ROWS[layout.outer], rows)
+    stored = put_values(values[pairs.entries], pairs.position, pairs.slots, layout.inner)
+    arrays: Mapping[str, NDArray[Any]] = {
+        "index": pairs.index,
+        "codes": pairs.codes,
+        "columns": pairs.columns,
+        "values": stored,
+    }
+    return Packed(arrays, pairs.slots, pairs.sign, pairs.shared, pairs.shared_gathering)
+
+
+def put_values(
+    values: NDArray[np.floating], position: NDArray[np.int64], slots: int, inner: str
+) -> NDArray[np.floating]:
+    """Return `(entries, members)` in their slots, `(entries,)`, in an inner order, flat; 0 in all others."""
+    if inner == "SoA":
+        packed = np.zeros((values.shape[1], slots), values.dtype)
+        packed[:, position] = values.T
+        return packed.ravel()
+    packed = np.zeros((tiled_slots(slots) if inner == "AoSoA" else slots, values.shape[1]), values.dtype)
+    packed[position] = values
+    return tile(packed) if inner == "AoSoA" else packed.ravel()
 
 
 def _columns(problem: Matrix, place: Slots, slots: int, absent: bool) -> NDArray[np.int32]:
@@ -112,15 +159,6 @@ def _columns(problem: Matrix, place: Slots, slots: int, absent: bool) -> NDArray
         columns[free] = place.padding
     columns[place.position] = problem.indices
     return columns
-
-
-def _check_slots(problem: Matrix, layout: Layout, slots: int, stride: int) -> None:
-    # a thread's last step takes it past the end, before it looks
-    if slots + STEPS * stride > np.iinfo(np.int32).max:
-        raise Unsupported(
-            f"too large for 32-bit indices: {problem.name} in {layout} has {slots} slots, and the last step goes "
-            f"{STEPS * stride} past them"
-        )
 
 
 def count_bytes(row_lengths: NDArray[np.int32], members: int, precision_bytes: int, outer: str) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 
 from repro.codegen.targets import Target
-from repro.studies.compound_spmv.layout import Layout
+from repro.studies.compound_spmv.layout import TILE_ROWS, Layout
 from repro.studies.compound_spmv.outer import get_outer
 
 #: The papers' schedules, and ours beside them.
@@ -15,7 +16,12 @@ SPACES = ("paper", "extended")
 KINDS = ("static", "dynamic")
 #: Ours beside them.
 DIRECT, CHUNK = "direct", "chunk"
-LOADS = ("ca", "cg", "cs")
+LOADS = ("ca", "cg", "cs", "el")
+#: How what comes next is asked for ahead of its turn: not at all, into registers, or by copies to shared memory.
+AHEAD = ("", "p", "a")
+#: The share of L2 that loads of `el` are to fill with the matrix from one launch to the next. The rest is for x and y,
+#: and for what streams through; and where L2 has two halves, what the multiprocessors of both read may be in both.
+KEPT = 0.5
 
 
 @dataclass(frozen=True, order=True)
@@ -37,7 +43,15 @@ class Schedule:
         Entries of a row in flight per thread.
     load
         What the caches are to keep of the matrix, in PTX's words: `ca` everything; `cg` nothing in L1, which is left to
-        x; `cs` nothing for long, for matrices that are larger than L2.
+        x; `cs` nothing for long, for matrices that are larger than L2; `el` in L2 a share of it from one launch to the
+        next (`evict_last`), as much as `KEPT` says, and the rest for as short as it can (`evict_first`).
+    ahead
+        How a thread's next entries are asked for while it adds up these: `` not, `p` (prefetch) by loads into
+        registers, `a` by asynchronous copies into shared memory (PTX's `cp.async`). Of pairs both ask for the first
+        entries before the barrier behind the staging of x, and `a` copies x asynchronously, entries never.
+    gather
+        Of pairs: columns of other tiles are gathered from global memory, each time they are read, instead of staged in
+        shared memory before.
     """
 
     kind: str
@@ -46,6 +60,8 @@ class Schedule:
     width: int = 1
     unroll: int = 1
     load: str = "ca"
+    ahead: str = ""
+    gather: bool = False
 
     @property
     def shape(self) -> str:
@@ -54,6 +70,8 @@ class Schedule:
             f"w{self.width}" * (self.width > 1),
             f"u{self.unroll}" * (self.unroll > 1),
             self.load * (self.load != "ca"),
+            self.ahead,
+            "g" * self.gather,
         ]
         return "_".join(filter(None, parts))
 
@@ -97,6 +115,8 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     What is left out lost on every matrix that it was tried on (docs/performance.md): one thread to a row, more than
     8 to a row of ELLPACK or of clusters, and numbers that make a warp's step much more or less than a slice.
     """
+    if layout.of_pairs:
+        return _pairs_space(target, TILE_ROWS[layout.outer])
     widths = [1 << i for i in range(1, target.warp.bit_length())]
     slice_rows = get_outer(layout.outer).constants.get("slice_rows")
     if slice_rows:
@@ -105,15 +125,75 @@ def extended_space(target: Target, layout: Layout) -> list[Schedule]:
     elif layout.outer != "CSR" or layout.ordering == "clustered":
         widths = [width for width in widths if width <= 8]
     shapes = _clustered_shapes(target) if layout.ordering == "clustered" else _shapes(target)
-    return [
+    searched = [
         Schedule(kind, n_t, n_b, width, unroll, load)
-        for width, unroll, load, (kind, n_t, n_b) in product(widths, (1, 2, 4), LOADS, shapes)
+        for width, unroll, load, (kind, n_t, n_b) in product(widths, (1, 2, 4), ("ca", "cg", "cs"), shapes)
+    ]
+    return searched + [replace(schedule, width=width) for width in widths for schedule in _loads_space(target)]
+
+
+def _loads_space(target: Target) -> list[Schedule]:
+    """Return, for one thread to a row, the schedules that keep a share of the matrix or ask ahead.
+
+    Few, beside the many: what a share in L2 is worth shows in one pass and in chunks alike, and four entries in flight
+    are a whole row of most matrices, after which there is nothing to ask for. Two batches of entries are registers for
+    a quarter of the threads where a batch is two, and that is as much shared memory, too, as a multiprocessor has of
+    copies. Copies have no word for what the caches are to keep, and blocks of chunks more threads than room.
+    """
+    kept = (1, 2) if target.dialect == "cuda" else ()  # elsewhere there is no word for it, and `ca` is the same
+    half, quarter = target.threads_per_sm // 2, target.threads_per_sm // 4
+    one_pass, roomy, chunk = (DIRECT, 64, half), (DIRECT, 64, quarter), (CHUNK, 512, half)
+    return [
+        *(
+            Schedule(*shape, unroll=unroll, load="el")
+            for shape in _fitted(target, [one_pass, chunk])
+            for unroll in kept
+        ),
+        *(
+            Schedule(*shape, unroll=unroll, load=load, ahead="p")
+            for unroll, shapes in ((1, [one_pass, chunk]), (2, [roomy]))
+            for shape in _fitted(target, shapes)
+            for load in ("ca", "cs")
+        ),
+        *(
+            Schedule(*shape, unroll=unroll, ahead="a")
+            for unroll, shape in ((1, one_pass), (2, roomy))
+            for shape in _fitted(target, [shape])
+        ),
     ]
 
 
-def schedules(target: Target, space: str, layout: Layout) -> list[Schedule]:
-    """Return every schedule of a space that the target's limits admit."""
-    return paper_space(target) if space == SPACES[0] else extended_space(target, layout)
+def _pairs_space(target: Target, rows: int) -> list[Schedule]:
+    """Return the schedules of tiles of so many rows: a block each, with one thread or two to a row.
+
+    Those that ask ahead or keep a share in L2 have registers for a quarter of the threads, two entries in flight, and
+    few loads: a next batch of four would be beyond most rows. Entries are not copied to shared memory, whose pipe is
+    what already holds pairs back; x, which goes there in any case, is.
+    """
+    half, quarter = target.threads_per_sm // 2, target.threads_per_sm // 4
+    schedules = []
+    for width in (1, 2):
+        if rows * width > target.threads_per_block:
+            continue
+        shapes = _fitted(target, [(DIRECT, rows * width, half), (DIRECT, rows * width, quarter)])
+        schedules += [
+            Schedule(*shape, width, unroll, load) for unroll, load, shape in product((1, 2, 4), ("ca", "cs"), shapes)
+        ]
+        roomy = Schedule(*shapes[-1], width, 2)
+        schedules += [
+            *([replace(roomy, load="el")] if target.dialect == "cuda" else []),
+            replace(roomy, unroll=1, load="cs", ahead="p"),
+            *(replace(roomy, load=load, ahead="p") for load in ("ca", "cs")),
+            replace(roomy, load="cs", ahead="a"),
+            *(replace(roomy, load=load, gather=True) for load in ("ca", "cs")),
+        ]
+    return schedules
+
+
+@cache
+def schedules(target: Target, space: str, layout: Layout) -> tuple[Schedule, ...]:
+    """Return every schedule of a space that the target's limits admit; made once, since a plan asks for each case."""
+    return tuple(paper_space(target) if space == SPACES[0] else extended_space(target, layout))
 
 
 def _shapes(target: Target) -> list[tuple[str, int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from repro.artifacts.data import Campaign
-from repro.sparse.features import features
+from repro.studies.compound_spmv.features import features, hopeless
 from repro.studies.compound_spmv.layout import REFERENCE
 from repro.studies.compound_spmv.variant_id import point_of
 from repro.tuning.judging import Judged, judge
@@ -19,14 +19,15 @@ def searched(campaign: Campaign, space: str) -> list[Recording]:
     """Return what was searched in full of a space, in natural ordering, by problem and precision.
 
     A search that measured a few variants only is no truth to judge others by, and left out. Each problem is judged by
-    the variants that were searched on it.
+    the variants that were searched on it, without those that a search with a budget would not try.
     """
     rows = campaign.search
     rows = rows[(rows["space"] == space) & (rows["ordering"] == "natural")]
     records = {
-        record.name: {"entry": record.entry, "statistics": record.statistics} for record in campaign.problems.values()
+        record.name: {"entry": record.entry, "statistics": record.statistics, "facts": record.facts}
+        for record in campaign.problems.values()
     }
-    searches = recordings(rows, records, campaign.environments, features)
+    searches = recordings(rows, records, campaign.environments, features, hopeless)
     names: dict[tuple[str, str], set[str]] = {}
     for one in searches:
         names.setdefault((one.family, one.precision), set()).update(one.seconds)

@@ -17,13 +17,14 @@ from repro.problems.matrix import Matrix
 from repro.problems.outline import Outline
 from repro.problems.problem import Problem
 from repro.sparse.columns import LIBRARIES, LIBRARY, STORED
-from repro.sparse.features import features
 from repro.sparse.library import asked_for, check_names, for_problem
-from repro.sparse.operands import ProductOperands, make_operands
+from repro.sparse.operands import ProductOperands, make_operands, symmetry_on
 from repro.sparse.pareto import MEMORY, choose_by_memory
-from repro.studies import Given, Study, Workload
+from repro.studies import Given, Pace, Study, Workload
 from repro.studies.compound_spmv.choosing import EXTENDED, OUR_TUNINGS, TUNINGS, choose, schedules_of_reference
+from repro.studies.compound_spmv.features import features, hopeless
 from repro.studies.compound_spmv.layout import REFERENCE, Layout, all_layouts, extended_layouts
+from repro.studies.compound_spmv.own_floor import own_floors
 from repro.studies.compound_spmv.paper import REFERENCE as PAPERS
 from repro.studies.compound_spmv.paper import STUDY as NAME
 from repro.studies.compound_spmv.render import kernel_name, render_key, render_module
@@ -41,6 +42,7 @@ class CompoundSpmv(Study):
     """Joint tuning of layout and schedule against cuSPARSE, as the papers do it, and beyond their space."""
 
     name = NAME
+    title = "SpMV with compound entries"
     reference = PAPERS
     libraries = LIBRARIES
     columns: Mapping[str, ColumnType] = {
@@ -55,6 +57,8 @@ class CompoundSpmv(Study):
         "width": int,
         "unroll": int,
         "load": str,
+        "ahead": str | None,
+        "gather": bool | None,
         **LIBRARY,
     }
     published: Mapping[str, tuple[str, ...]] = {
@@ -70,6 +74,16 @@ class CompoundSpmv(Study):
         "table-targets": "what was aimed at and reached",
         "table-problems": "every problem, warm and cold",
         "figure-speedup": "the speedups",
+    }
+    paces: Mapping[str, Pace] = {"cuda": Pace(launches=2.4), "opencl": Pace(beside=4)}
+    result: Mapping[str, str] = {
+        "table": "table-targets",
+        "row": "speedup over the fastest routine, graph clock: geometric mean",
+        "column": "ours",
+        "instead": "papers_space",
+        "alone": "of the papers’ space alone",
+        "says": "{library}’s fastest routine of any representation; geometric mean of all problems and precisions",
+        "clock": "graph",
     }
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
@@ -89,7 +103,7 @@ class CompoundSpmv(Study):
         return [
             f"{space}/{entry}-{precision}/{layout}"
             for space in spaces(settings)
-            for layout in layouts(settings, space, entry)
+            for layout in layouts(settings, space, entry, target)
         ]
 
     def render(self, templates: Path, key: str, target: Target) -> str:
@@ -107,15 +121,16 @@ class CompoundSpmv(Study):
         library = asked_for(settings.baselines, entry, backend)  # the names are checked first
         variants, rows = _search(session)
         yield "search", rows
-        yardsticks = session.yardsticks()
-        yield "baseline", [row for _, row in yardsticks]
         tie = settings.timing.tie
         choices = [*choose(rows, tie), *choose_by_memory(rows, settings.memory_weight)]
         winners = {choice.name for choice in choices}
+        yardsticks = [session.yardsticks(), *_own_floors(session, [row for row in rows if row.name in winners])]
+        yield "baseline", [row for timed in yardsticks for _, row in timed]
+        floors = [floor for timed in yardsticks for floor in fastest_yardsticks(timed)]
         for ordering in worthwhile_orderings(choices, rows, tie):
             library += asked_for(settings.baselines, entry, backend, ordering)
         chosen: list[Runnable] = [variant for variant in variants if variant.name in winners]
-        yield "report", session.rounds([*chosen, *fastest_yardsticks(yardsticks), *library])
+        yield "report", session.rounds([*chosen, *floors, *library])
         yield "choices", choices
 
     def tunings(self, settings: StudySettings, problem: Outline) -> list[str]:
@@ -150,7 +165,7 @@ class CompoundSpmv(Study):
         tried = [
             len(schedules(target, space, Layout.parse(layout)))
             for space in spaces(settings)
-            for layout in layouts(settings, space, entry.name)
+            for layout in layouts(settings, space, entry.name, target)
         ]
         routines = len(for_problem(entry.name, target.dialect))
         return Workload(sum(tried), len(tried), routines, matrix, matrix + 2 * rows * number * entry.size)
@@ -158,7 +173,7 @@ class CompoundSpmv(Study):
     def layouts(self) -> list[tuple[str, str | None]]:
         """Return every layout: the papers', then ours."""
         papers = all_layouts()
-        ours = dict.fromkeys(layout for entry in entries().values() for layout in extended_layouts(entry.size))
+        ours = dict.fromkeys(layout for entry in entries().values() for layout in extended_layouts(entry))
         remarks = {REFERENCE: "the reference"}
         return [
             (str(layout), remarks.get(layout, None if layout in papers else "ours"))
@@ -178,7 +193,7 @@ def _check_layouts(settings: StudySettings, entries: Iterable[str]) -> None:
     """Refuse layouts that there are not, or not in the spaces that are tried."""
     there = {str(layout) for layout in all_layouts()}
     if EXTENDED in spaces(settings):
-        there |= {str(layout) for entry in entries for layout in extended_layouts(get_entry(entry).size)}
+        there |= {str(layout) for entry in entries for layout in extended_layouts(get_entry(entry))}
     for text in () if settings.layouts == "all" else settings.layouts:
         where = f"studies.{NAME}.layouts"
         try:
@@ -197,17 +212,20 @@ def _check_layouts(settings: StudySettings, entries: Iterable[str]) -> None:
             )
 
 
-def layouts(settings: StudySettings, space: str, entry: str) -> list[str]:
+def layouts(settings: StudySettings, space: str, entry: str, target: Target | None = None) -> list[str]:
     """Return the layouts of a space to try; the papers' space always has the reference layout, and first.
+
+    Of a target's those alone that have schedules there.
 
     Raises
     ------
     ReproError
         A layout that is asked for is none.
     """
-    there = all_layouts() if space == "paper" else extended_layouts(get_entry(entry).size)
+    there = all_layouts() if space == "paper" else extended_layouts(get_entry(entry))
     asked = set(there) if settings.layouts == "all" else {Layout.parse(text) for text in settings.layouts}
-    return [str(layout) for layout in there if layout in asked or (space == "paper" and layout == REFERENCE)]
+    tried = [layout for layout in there if layout in asked or (space == "paper" and layout == REFERENCE)]
+    return [str(layout) for layout in tried if target is None or schedules(target, space, layout)]
 
 
 def variants_of(settings: StudySettings, entry: str, precision: str, target: Target) -> list[Variant]:
@@ -220,7 +238,7 @@ def variants_of(settings: StudySettings, entry: str, precision: str, target: Tar
     """
     variants = []
     for space in spaces(settings):
-        for text in layouts(settings, space, entry):
+        for text in layouts(settings, space, entry, target):
             path = manifest_path(target.name, NAME, f"{space}/{entry}-{precision}/{text}")
             module, layout = Module.load(path), Layout.parse(text)
             for schedule in schedules(target, space, layout):
@@ -232,8 +250,9 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
     """Search each space by itself, then reordered matrices with what was fastest on the matrix as it came."""
     settings = session.settings
     variants = variants_of(settings, _matrix(session).entry, session.precision, session.target)
-    strategy = session.strategy(features, point_of, str(REFERENCE))
+    strategy = session.strategy(features, point_of, str(REFERENCE), hopeless)
     if settings.search != "exhaustive":
+        variants = _promising(session, variants)
         session.hold(variants)
     rows: list[Row] = []
     for space in spaces(settings):
@@ -245,6 +264,20 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
     if reordered:
         rows += session.exhaustive(reordered, "reordered")
     return [*variants, *reordered], rows
+
+
+def _promising(session: Session, variants: Sequence[Variant]) -> list[Variant]:
+    """Return the variants that are worth a budget: without those of pairs where the matrix is not symmetric."""
+    symmetric = bool(symmetry_on(session.bench.workspace).kind)
+    return [variant for variant in variants if symmetric or not variant.layout.of_pairs]
+
+
+def _own_floors(session: Session, winners: Sequence[Row]) -> list[list[tuple[Runnable, Row]]]:
+    """Time the floors of the formats of pairs among the winners; return those of each."""
+    return [
+        list(zip(floors, session.exhaustive(floors, f"floor of {layout}"), strict=True))
+        for layout, floors in own_floors(winners, session.streams).items()
+    ]
 
 
 def _reordered(variants: Sequence[Variant], best: set[str]) -> list[Variant]:

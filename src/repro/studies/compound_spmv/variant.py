@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,15 +14,17 @@ from numpy.typing import NDArray
 from repro.bench.runnable import Candidate, ModuleError, Unsupported, in_turn, not_prepared
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
-from repro.devices.base import Buffer
+from repro.devices.base import Buffer, Device
 from repro.problems.matrix import Matrix
-from repro.sparse.operands import Multiplies, ProductOperands, operands_of, x_on, y_on
-from repro.sparse.vectors import pack_vector
-from repro.studies.compound_spmv.clusters import cluster_rows
-from repro.studies.compound_spmv.layout import Layout
+from repro.sparse.clusters import cluster_rows
+from repro.sparse.operands import Multiplies, ProductOperands, operands_of, symmetry_on, x_on, y_on
+from repro.sparse.pairs import shared_bytes
+from repro.sparse.vectors import pack_vector, padded_size
+from repro.studies.compound_spmv.layout import TILE_ROWS, Layout
 from repro.studies.compound_spmv.outer import get_outer
-from repro.studies.compound_spmv.pack import Packed, pack
+from repro.studies.compound_spmv.pack import Packed, pack, pack_pairs
 from repro.studies.compound_spmv.render import kernel_name
+from repro.studies.compound_spmv.schedules import KEPT
 from repro.studies.compound_spmv.variant_id import VariantId
 
 #: Slots for each entry above which a layout of ours is not tried.
@@ -94,7 +97,8 @@ class Variant(Multiplies, Candidate):
         ------
         ModuleError
         Unsupported
-            A layout of ours would be mostly padding; the papers' are timed however large they get.
+            A layout of ours would be mostly padding, or is not for such a matrix; the papers' are timed however large
+            they get.
         """
         self.bind(workspace)
         operands, x = operands_of(workspace), x_on(workspace, *self._order)
@@ -119,27 +123,66 @@ class Variant(Multiplies, Candidate):
             raise ModuleError(self.module.message)
         device, operands = workspace.device, operands_of(workspace)
         warp = device.target.warp
-        if self.space == "extended":
+        if self.space == "extended" and not self.layout.of_pairs:
             key = "padding", self.layout.outer
             padded = workspace.fact(key, lambda: padding(operands.problem, self.layout.outer, warp))
             if padded > MOST_PADDING:
                 raise Unsupported(f"padded to {padded:.1f} times the entries, more than {MOST_PADDING}")
         packed, buffers = _matrix_on(workspace, operands, self.layout)
+        shared = self._shared_bytes(packed, operands)
         self.matrix_bytes = packed.nbytes
         name = kernel_name(self.schedule, device.target)
         self._kernel_resources = (self.module.resources or {}).get(name, {})
         n = operands.problem.n
-        blocks = self.schedule.blocks(n, device.n_s, packed.stride if self.layout.ordering == "clustered" else 0)
+        long_rows = self.layout.ordering == "clustered" and not self.layout.of_pairs
+        blocks = self.schedule.blocks(n, device.n_s, packed.stride if long_rows else 0)
         matrix = [np.int32(n), np.int32(packed.slots), np.int32(packed.stride)]
-        arrays = [buffers["index"], buffers["columns"], buffers["values"]]
+        kept = self._kept_slots(packed, device)
+        arrays = [buffers[array] for array in packed.arrays]
         program = workspace.program(self._folder / self.module.binary)
         counter = workspace.written("counter", 4, "its counter")
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
-            run = device.bind(program.kernel(name), blocks, self.schedule.n_t, [*matrix, *arrays, x, y, counter])
+            run = device.bind(
+                program.kernel(name, shared), blocks, self.schedule.n_t, [*matrix, *arrays, x, y, counter, *kept]
+            )
             return run if self.schedule.kind != "dynamic" else in_turn(lambda: device.fill(counter, 0), run)
 
         self._bind = bind
+
+    def _kept_slots(self, packed: Packed, device: Device) -> list[np.int32]:
+        """Return what a kernel that keeps a share of the matrix in L2 is given beside the others: how many slots.
+
+        Raises
+        ------
+        Unsupported
+            L2 has room for all of them, whatever it is told.
+        """
+        if self.schedule.load != "el":
+            return []
+        share = KEPT * device.l2_bytes / packed.nbytes
+        if share >= 1 and device.backend == "cuda":
+            raise Unsupported(
+                f"the matrix takes {packed.nbytes:,} bytes, and {KEPT:.0%} of L2, which has {device.l2_bytes:,}, would "
+                "be kept for it: all of it"
+            )
+        return [np.int32(min(1.0, share) * packed.slots)]
+
+    def _shared_bytes(self, packed: Packed, operands: ProductOperands) -> int:
+        """Return the bytes of shared memory that a launch gives to a block of pairs; 0 for other formats.
+
+        Raises
+        ------
+        Unsupported
+            A tile needs more than there is.
+        """
+        if not self.layout.of_pairs:
+            return 0
+        size = operands.entry.size
+        entry_bytes = (padded_size(size) if self.layout.vector == "Padded" else size) * operands.dtype.itemsize
+        kept = packed.shared_gathering if self.schedule.gather else packed.shared
+        tile_rows = TILE_ROWS[self.layout.outer]
+        return shared_bytes(kept + (self.schedule.width - 1) * tile_rows, tile_rows, entry_bytes)
 
     def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
         """Return what queues y = A x for other vectors, in the layout's ordering and vector order; once bound."""
@@ -169,13 +212,36 @@ def padding(matrix: Matrix, outer: str, warp: int) -> float:
 
 def _matrix_on(workspace: Workspace, operands: ProductOperands, layout: Layout) -> tuple[Packed, dict[str, Buffer]]:
     """Return the matrix packed in a layout, with its arrays on the device."""
+    make = _packed_pairs if layout.of_pairs else _packed
 
     def packed() -> tuple[Packed, Mapping[str, NDArray[Any]]]:
         matrix = operands.reordered(layout.unknowns)
-        rows = None
-        if layout.ordering == "clustered":
-            rows = workspace.fact("clusters", lambda: cluster_rows(operands.problem))
-        held = pack(matrix, matrix.values.astype(operands.dtype), layout, workspace.device.target.warp, rows)
+        held = make(workspace, operands, matrix, matrix.values.astype(operands.dtype), layout)
         return held, held.arrays
 
     return workspace.hold(replace(layout, vector=""), packed)
+
+
+def _packed(
+    workspace: Workspace, operands: ProductOperands, matrix: Matrix, values: NDArray[np.floating], layout: Layout
+) -> Packed:
+    rows = _clusters(workspace, operands) if layout.ordering == "clustered" else None
+    return pack(matrix, values, layout, workspace.device.target.warp, rows)
+
+
+def _packed_pairs(
+    workspace: Workspace, operands: ProductOperands, matrix: Matrix, values: NDArray[np.floating], layout: Layout
+) -> Packed:
+    symmetry = symmetry_on(workspace, layout.unknowns)
+    rows = _clusters(workspace, operands) if symmetry.kind and layout.ordering == "clustered" else None
+    return pack_pairs(matrix, values, symmetry, layout, rows)
+
+
+def _clusters(workspace: Workspace, operands: ProductOperands) -> NDArray[np.int64]:
+    def clustered() -> NDArray[np.int64]:
+        begin = time.perf_counter()
+        rows = cluster_rows(operands.problem)
+        workspace.say(f"clustered {len(rows):,} rows in {time.perf_counter() - begin:.1f} s")
+        return rows
+
+    return workspace.fact("clusters", clustered)

@@ -10,13 +10,13 @@ from typing import Any
 
 from repro.codegen.targets import Target
 from repro.errors import ReproError
-from repro.studies.compound_spmv.layout import Layout
+from repro.studies.compound_spmv.layout import TILE_ROWS, Layout
 from repro.studies.compound_spmv.schedules import CHUNK, DIRECT, KINDS, Schedule
 from repro.tuning.space import Point
 
 _SCHEDULE = re.compile(
     rf"(?P<kind>{'|'.join((*KINDS, DIRECT, CHUNK))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
-    r"(-w(?P<width>\d+))?(-u(?P<unroll>\d+))?(-(?P<load>cg|cs))?"
+    r"(-w(?P<width>\d+))?(-u(?P<unroll>\d+))?(-(?P<load>cg|cs|el))?(-(?P<ahead>p|a))?(-(?P<gather>g))?"
 )
 
 
@@ -58,6 +58,8 @@ class VariantId:
             "width": schedule.width,
             "unroll": schedule.unroll,
             "load": schedule.load,
+            "ahead": schedule.ahead,
+            "gather": schedule.gather,
         }
 
     @property
@@ -67,7 +69,16 @@ class VariantId:
         outer, _, rows = layout.outer.partition("-")
         sizes = (int(rows or 1), schedule.n_t, schedule.n_b, schedule.width, schedule.unroll)
         load = schedule.load if schedule.load != "ca" else ""
-        words = (outer, layout.inner, layout.vector, layout.ordering, schedule.kind, load)
+        words = (
+            outer,
+            layout.inner,
+            layout.vector,
+            layout.ordering,
+            schedule.kind,
+            load,
+            schedule.ahead,
+            "g" * schedule.gather,
+        )
         return Point(str(layout), words, tuple(log2(size) for size in sizes))
 
 
@@ -80,7 +91,8 @@ def _parse(text: str) -> VariantId:
         raise ReproError(
             "unknown schedule",
             where=text,
-            expected="kind-n_t-n_b, kind static, dynamic, direct or chunk, after it -w and -u with numbers, -cg or -cs",
+            expected="kind-n_t-n_b, kind static, dynamic, direct or chunk, after it -w and -u with numbers, -cg, -cs "
+            "or -el, -p or -a, and -g",
             actual=schedule_text,
             todo="spell the variant as the tables do, for example Sl-32-SoA-AoS/static-256-4",
         )
@@ -91,10 +103,30 @@ def _parse(text: str) -> VariantId:
         int(parts["width"] or 1),
         int(parts["unroll"] or 1),
         parts["load"] or "ca",
+        parts["ahead"] or "",
+        bool(parts["gather"]),
     )
-    if schedule.load != "ca" and layout.inner != "AoSoA":
+    rows = TILE_ROWS.get(layout.outer)
+    if (schedule.load != "ca" or schedule.ahead) and layout.inner != "AoSoA":
         raise ReproError(
-            "only tiles can be loaded so", where=text, expected="AoSoA with -cg or -cs", actual=layout.inner
+            "only tiles can be loaded so",
+            where=text,
+            expected="AoSoA with -cg, -cs, -el, -p or -a",
+            actual=layout.inner,
+        )
+    if not rows and (schedule.gather or (schedule.ahead == "a" and schedule.load != "ca")):
+        raise ReproError(
+            "a schedule that there is for pairs alone",
+            where=text,
+            expected="-g for pairs; for others no word of loads beside -a, whose copies have none",
+            actual=schedule,
+        )
+    if rows and (schedule.kind != DIRECT or schedule.n_t != rows * schedule.width):
+        raise ReproError(
+            "pairs have a block for each tile",
+            where=text,
+            expected=f"{DIRECT}-{rows}-… for one thread to a row, {DIRECT}-{2 * rows}-…-w2 for two, and so on",
+            actual=schedule,
         )
     return VariantId(layout, schedule)
 

@@ -1,8 +1,9 @@
-"""Layouts of coordinates, and blockings: how their slots are dealt to threads."""
+"""Layouts of coordinates, of slices and of pairs, and blockings: how their slots are dealt to threads."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal
@@ -11,22 +12,46 @@ from repro.codegen.targets import Target
 from repro.errors import ReproError
 from repro.studies.compressed_coo.balanced import ENTRIES
 
-#: Layouts by name, and how chunks are cut: the paper's two, and ours.
-SPLITS: dict[str, Literal["plain", "padded", "unpadded", "aligned"]] = {
+#: How chunks are cut; or slices of so many rows; or tiles of pairs, of rows as they come and of clusters.
+Split = Literal["plain", "padded", "unpadded", "aligned", "slices-8", "slices-16", "slices-32", "pairs", "clustered"]
+#: Layouts by name, and how they are cut: the paper's two, and ours.
+SPLITS: dict[str, Split] = {
     "COO": "plain",
     "CCOO": "padded",
     "CCOO-unpadded": "unpadded",
     "CCOO-aligned": "aligned",
+    "CSELL-8": "slices-8",
+    "CSELL-16": "slices-16",
+    "CSELL-32": "slices-32",
+    "Pairs": "pairs",
+    "Pairs@clustered": "clustered",
 }
+#: Those of slices, and the rows of one.
+HEIGHTS = {"CSELL-8": 8, "CSELL-16": 16, "CSELL-32": 32}
+#: Those that store each pair of a symmetric matrix once: tiles of rows as they come, and of clusters.
+PAIRS = ("Pairs", "Pairs@clustered")
 PAPERS = ("COO", "CCOO")
 #: The paper's layouts, and ours beside them.
 SPACES = ("paper", "extended")
 CHUNKS = (1, 2, 4)
+#: Rows of a tile of pairs, and threads of the block that takes it.
+TILES = (64, 128, 256)
+#: Slots of a thread of pairs: with more, more than half of those of short rows would be padding.
+RUNS = (1, 2, 4)
 LOADS = ("ca", "cs")
 #: Threads of a block: of the paper's layouts its 256 and fewer, which cost plain coordinates nothing; of ours what did
 #: best on an H200. On the CPU a block is a loop of one core, and pays for being longer.
-THREADS = {"COO": (256,), "CCOO": (128, 256), "CCOO-unpadded": (128,), "CCOO-aligned": (64, 128)}
+THREADS = {
+    "COO": (256,),
+    "CCOO": (128, 256),
+    "CCOO-unpadded": (128,),
+    "CCOO-aligned": (64, 128),
+    **dict.fromkeys(HEIGHTS, (64, 128)),
+    **dict.fromkeys(PAIRS, TILES),
+}
 CPU_THREADS = 64
+#: Of slices: fewer entries in flight than a word has codes are no fewer loads.
+SLICED_ENTRIES = (4, 8)
 _NAME = re.compile(r"b(?P<threads>\d+)-k(?P<entries>\d+)-c(?P<chunks>[1-9]\d{0,3})(-(?P<load>cs))?")
 
 
@@ -39,9 +64,9 @@ class Blocking:
     threads
         Threads of a block, each of which takes part in every chunk: the paper's B.
     entries
-        Slots of a thread, the paper's K.
+        Slots of a thread, the paper's K; with slices, entries of a row that a thread has in flight.
     chunks
-        Chunks that a block takes, one after the other.
+        Chunks that a block takes, one after the other; with slices, those that a warp takes; one tile of pairs.
     load
         What the caches are to keep of the matrix: `ca` everything, `cs` nothing for long.
     """
@@ -85,4 +110,6 @@ def blockings(target: Target, layout: str) -> list[Blocking]:
     B, K and how many chunks a block takes are the paper's parameters; what caches keep it leaves open.
     """
     sizes = THREADS[layout] if target.dialect == "cuda" else (CPU_THREADS,)
-    return [Blocking(*blocking) for blocking in product(sizes, ENTRIES, CHUNKS, LOADS)]
+    entries: Sequence[int] = SLICED_ENTRIES if layout in HEIGHTS else RUNS if layout in PAIRS else ENTRIES
+    chunks = CHUNKS[:1] if layout in PAIRS else CHUNKS
+    return [Blocking(*blocking) for blocking in product(sizes, entries, chunks, LOADS)]

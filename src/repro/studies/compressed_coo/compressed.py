@@ -121,7 +121,7 @@ def compress(balanced: Balanced) -> Compressed:
     rows = balanced.rows.reshape(count, chunking.rows)
     columns = balanced.columns.reshape(count, chunking.slots)
     bits = balanced.values.view(UNSIGNED[value_bytes]).reshape(count, chunking.slots)
-    lookup = _Lookup(_frequent_values(bits.ravel()))
+    lookup = Lookup(frequent_values(bits.ravel()))
 
     chunks = np.zeros((count, 4), np.int32)
     chunks[:, 1], chunks[:, 2] = rows[:, 0], columns.min(axis=1)
@@ -211,7 +211,7 @@ def _read(part: NDArray[np.uint8], item_bytes: int, chunking: Chunking, entries:
     return deinterleave(numbers, chunking.threads, entries).reshape(len(part), -1)
 
 
-class _Lookup:
+class Lookup:
     """Where bit patterns are in a table.
 
     By a multiplicative hash without collisions among the table's own (Dietzfelbinger et al., "A reliable randomized
@@ -249,13 +249,13 @@ class _Lookup:
         return np.asarray(self.table.take(self.places(bits)) == bits)
 
 
-def _frequent_values(bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
+def frequent_values(bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
     """Return the most frequent bit patterns, at most 256, the most frequent first."""
     if len(bits) <= SAMPLE:
         return _most_frequent(bits, TABLE)
     table = _most_frequent(bits[np.random.default_rng(0).integers(0, len(bits), SAMPLE)], TABLE)
     if len(table) < TABLE:
-        missed = bits[~_Lookup(table).holds(bits)]
+        missed = bits[~Lookup(table).holds(bits)]
         table = np.concatenate([table, _most_frequent(missed, TABLE - len(table))])
     return table
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from repro.codegen.precisions import DTYPES, SCALARS
 from repro.codegen.targets import Target
 from repro.codegen.templates import LOAD_BYTES, render_template
+from repro.entries import get_entry
 from repro.errors import ReproError
+from repro.sparse.pairs import NO_PAIR, SLICE, shared_entries
 from repro.sparse.solvers.render import SOLVERS, render_solver
-from repro.studies.compressed_coo.blocking import SPACES, SPLITS, Blocking, blockings
+from repro.studies.compressed_coo.blocking import HEIGHTS, PAIRS, SPACES, SPLITS, Blocking, blockings
 from repro.studies.compressed_coo.compressed import (
     COLUMN_BYTES,
     COLUMNS_MASK,
@@ -22,11 +25,17 @@ from repro.studies.compressed_coo.compressed import (
     VALUES_SHIFT,
 )
 from repro.studies.compressed_coo.paper import STUDY
+from repro.studies.compressed_coo.sliced import FLAG_BITS, MOVED, NOWHERE, TABLED, WHOLE
+from repro.studies.compressed_coo.slices import WINDOW
+from repro.studies.compressed_coo.steps import CODE_BITS, CODES_OF_WORD
 from repro.studies.compressed_coo.variant_id import check_layout
 
 #: The group of the solvers' modules.
 SOLVED = "solvers"
 CLEAR_N_T = {"cuda": 256, "opencl": 64}
+#: Eighths of the threads that a multiprocessor can hold which kernels of pairs are compiled for, by the slots of a
+#: thread: as many as have the registers that they need.
+RESIDENT = {1: 8, 2: 8, 4: 6}
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:
@@ -62,29 +71,87 @@ def render_coo(templates: Path, precision: str, layout: str, tried: Sequence[Blo
     ReproError
         A template is missing or wrong; template and line are named.
     """
-    scalar, scalar_bytes = SCALARS[precision]
     unique = {blocking.kernel: blocking for blocking in tried}
+    if layout in PAIRS:
+        return _render_pairs(templates, precision, layout, unique, target)
+    common = {
+        **_context(precision, layout, target),
+        "warp": target.warp,
+        "distances": [1 << i for i in range(target.warp.bit_length() - 1)],
+        "blockings": [
+            {"kernel": name, "resident": _resident(target, layout, blocking), **asdict(blocking)}
+            for name, blocking in unique.items()
+        ],
+    }
+    if layout in HEIGHTS:
+        return render_template(
+            templates,
+            "compressed_coo/sliced.j2",
+            **common,
+            height=HEIGHTS[layout],
+            shapes=sorted({(blocking.entries, blocking.load) for blocking in tried}),
+            code_bits=CODE_BITS,
+            codes_of_word=CODES_OF_WORD,
+            flags={"tabled": TABLED, "moved": MOVED, "whole": WHOLE},
+            flag_bits=FLAG_BITS,
+            nowhere=NOWHERE,
+            window=WINDOW,
+            add_n_t=CLEAR_N_T[target.dialect],
+        )
     return render_template(
         templates,
         "compressed_coo/module.j2",
-        dialect=target.dialect,
-        title=f"compressed_coo: {precision} precision, {layout}",
-        scalar=scalar,
-        scalar_bytes=scalar_bytes,
+        **common,
         split=SPLITS[layout],
-        warp=target.warp,
-        distances=[1 << i for i in range(target.warp.bit_length() - 1)],
         clear_n_t=CLEAR_N_T[target.dialect],
-        load_bytes=LOAD_BYTES,
-        unit=UNIT.itemsize,
         row_bytes=ROW_BYTES,
         column_bytes=COLUMN_BYTES,
         rows_mask=ROWS_MASK,
         columns_shift=COLUMNS_SHIFT,
         columns_mask=COLUMNS_MASK,
         values_shift=VALUES_SHIFT,
+    )
+
+
+def _resident(target: Target, layout: str, blocking: Blocking) -> int:
+    """Return how many blocks a multiprocessor is to hold: half its threads, more of those that ask for less each."""
+    share = 5 / 8 if layout in HEIGHTS and blocking.entries <= 4 else 1 / 2
+    return max(1, int(target.threads_per_sm * share) // blocking.threads)
+
+
+def _render_pairs(templates: Path, precision: str, layout: str, unique: Mapping[str, Blocking], target: Target) -> str:
+    """Return the source of a module of pairs; a kernel a blocking, the threads of which are the rows of a tile."""
+    context = _context(precision, layout, target)
+    return render_template(
+        templates,
+        "compressed_coo/pairs.j2",
+        **context,
+        entry=get_entry("real"),
+        clustered=SPLITS[layout] == "clustered",
+        slice_rows=SLICE,
+        no_pair=NO_PAIR,
         blockings=[
-            {"kernel": name, "resident": max(1, target.threads_per_sm // 2 // blocking.threads), **asdict(blocking)}
+            {
+                "kernel": name,
+                "resident": min(
+                    target.blocks_per_sm, target.threads_per_sm * RESIDENT[blocking.entries] // 8 // blocking.threads
+                ),
+                "room": shared_entries(blocking.threads, context["scalar_bytes"]),
+                **asdict(blocking),
+            }
             for name, blocking in unique.items()
         ],
     )
+
+
+def _context(precision: str, layout: str, target: Target) -> dict[str, Any]:
+    """Return what the templates of all layouts read."""
+    scalar, scalar_bytes = SCALARS[precision]
+    return {
+        "dialect": target.dialect,
+        "title": f"compressed_coo: {precision} precision, {layout}",
+        "scalar": scalar,
+        "scalar_bytes": scalar_bytes,
+        "load_bytes": LOAD_BYTES,
+        "unit": UNIT.itemsize,
+    }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from repro.bench.rows import TIMED, ColumnType, Row
+from repro.bench.rows import ColumnType, Row
 from repro.codegen.compile import Module, compile_module, manifest_path
 from repro.codegen.precisions import DTYPES
 from repro.codegen.targets import Target
@@ -17,15 +17,23 @@ from repro.problems.problem import Problem
 from repro.sparse.columns import LIBRARIES, LIBRARY, STORED
 from repro.sparse.features import features
 from repro.sparse.library import asked_for, check_names, for_problem
-from repro.sparse.operands import Multiplies, ProductOperands, make_operands
+from repro.sparse.operands import ProductOperands, make_operands
 from repro.sparse.pareto import MEMORY, choose_by_memory
 from repro.sparse.solvers.render import SOLVERS
-from repro.sparse.solvers.run import SolverRun
-from repro.studies import Given, Study, Workload
-from repro.studies.compressed_coo.blocking import PAPERS, SPACES, SPLITS, blockings
+from repro.studies import Given, Pace, Study, Workload
+from repro.studies.compressed_coo.blocking import HEIGHTS, PAIRS, PAPERS, SPACES, SPLITS, blockings
+from repro.studies.compressed_coo.pairs_variant import PairsVariant
 from repro.studies.compressed_coo.paper import REFERENCE
 from repro.studies.compressed_coo.paper import STUDY as NAME
 from repro.studies.compressed_coo.render import SOLVED, render_coo, render_key
+from repro.studies.compressed_coo.sliced_variant import SlicedVariant
+from repro.studies.compressed_coo.solving import (
+    REPORTED,
+    choose_solver,
+    fastest_of_layouts,
+    reported,
+    solvers_with,
+)
 from repro.studies.compressed_coo.variant import CoordinateVariant
 from repro.studies.compressed_coo.variant_id import VariantId, check_layout, point_of
 from repro.tuning.choose import Choice, pick
@@ -39,6 +47,7 @@ class CompressedCoo(Study):
     """Coordinates dealt out evenly and compressed chunk by chunk, alone and in BiCGSTAB, against cuSPARSE."""
 
     name = NAME
+    title = "SpMV with compressed coordinates"
     reference = REFERENCE
     libraries = LIBRARIES
     columns: Mapping[str, ColumnType] = {
@@ -56,7 +65,18 @@ class CompressedCoo(Study):
     glance: Mapping[str, str] = {
         "table-targets": "what was aimed at and reached",
         "table-problems": "every problem, warm and cold",
+        "figure-4": "the products’ GFLOPS, beside the library’s",
     }
+    result: Mapping[str, str] = {
+        "table": "table-targets",
+        "row": "speedup over the fastest routine of any format, graph clock: median",
+        "column": "ours",
+        "instead": "compressed",
+        "alone": "of the paper’s compressed COO alone",
+        "says": "the fastest routine of {library} of any format; median of the large problems",
+        "clock": "graph",
+    }
+    paces: Mapping[str, Pace] = {"cuda": Pace(beside=1.6, launches=2.4), "opencl": Pace(beside=8)}
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
         """Refuse problems that are no matrices of real numbers, and layouts that there are not."""
@@ -103,7 +123,7 @@ class CompressedCoo(Study):
         return make_operands(problem, precision, seed)
 
     def measure(self, session: Session) -> Iterator[tuple[str, Given]]:
-        """Search each space, choose, time the winners beside the library, then solvers with what did best."""
+        """Search each space, try each layout's best in the solver, choose, and time winners beside the library."""
         settings = session.settings
         library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)  # the names are checked first
         variants = variants_of(settings, session.precision, session.target)
@@ -113,14 +133,18 @@ class CompressedCoo(Study):
         rows: list[Row] = []
         for space in spaces(settings):
             rows += session.search(strategy, [v for v in variants if v.space == space], f"{space} space")
-        yield "search", rows
+        tried = solvers_with(fastest_of_layouts(variants, rows), session.precision, session.target)
+        solved = session.exhaustive(tried, "BiCGSTAB") if tried else []
+        yield "search", [*rows, *solved]
         yardsticks = session.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
-        choices = [*choose(rows, settings.timing.tie), *choose_by_memory(rows, settings.memory_weight)]
+        tie = settings.timing.tie
+        choices = [*choose(rows, tie), *choose_by_memory(rows, settings.memory_weight), *choose_solver(solved, tie)]
         winners = {choice.name for choice in choices}
         chosen = [variant for variant in variants if variant.name in winners]
         report = session.rounds([*chosen, *fastest_yardsticks(yardsticks), *library])
-        solvers = solver_runs([*chosen, *library], report, session.precision, session.target)
+        alone = solvers_with(reported([*chosen, *library], report), session.precision, session.target)
+        solvers = list({run.name: run for run in [*(run for run in tried if run.name in winners), *alone]}.values())
         yield "report", [*report, *(session.rounds(solvers) if solvers else [])]
         yield "choices", choices
 
@@ -139,10 +163,10 @@ class CompressedCoo(Study):
             path = manifest_path(target.name, NAME, f"{space}/{precision}/{id.layout}")
             kernels = {blocking.kernel for blocking in blockings(target, id.layout)}
             if id.blocking.kernel in kernels and path.exists() and (built := Module.load(path)).binary:
-                return CoordinateVariant(id, built, path.parent, space)
+                return variant_of(id, built, path.parent, space)
         source = render_coo(templates, precision, id.layout, [id.blocking], target)
         path = manifest_path(target.name, NAME, f"single/{precision}/{id.layout}-{id.blocking}")
-        return CoordinateVariant(id, compile_module(source, target, path), path.parent, SPACES[-1])
+        return variant_of(id, compile_module(source, target, path), path.parent, SPACES[-1])
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
         """Return how many variants there are, and the bytes of the matrix as CSR; none for what is no operand."""
@@ -153,7 +177,9 @@ class CompressedCoo(Study):
         matrix = 4 * (rows + 1) + nonzeros * (4 + number)
         tried = [len(blockings(target, layout)) for space in spaces(settings) for layout in layouts(settings, space)]
         routines = len(for_problem(ENTRY, target.dialect))
-        return Workload(sum(tried), len(tried), routines, matrix, matrix + 2 * rows * number)
+        moved = matrix + 2 * rows * number
+        # a solver is tried with each layout, as long as it takes one to be reported
+        return Workload(sum(tried), len(tried), routines, matrix, moved, 1 + len(tried) / REPORTED)
 
     def layouts(self) -> list[tuple[str, str | None]]:
         """Return the paper's two layouts, and ours."""
@@ -201,8 +227,16 @@ def variants_of(settings: StudySettings, precision: str, target: Target) -> list
             path = manifest_path(target.name, NAME, f"{space}/{precision}/{layout}")
             module = Module.load(path)
             for blocking in sorted(blockings(target, layout)):
-                variants.append(CoordinateVariant(VariantId(layout, blocking), module, path.parent, space))
+                variants.append(variant_of(VariantId(layout, blocking), module, path.parent, space))
     return variants
+
+
+def variant_of(id: VariantId, module: Module, folder: Path, space: str) -> CoordinateVariant:
+    """Return the variant of an id, held by a module."""
+    if id.layout in PAIRS:
+        return PairsVariant(id, module, folder, space)
+    kind = SlicedVariant if id.layout in HEIGHTS else CoordinateVariant
+    return kind(id, module, folder, space)
 
 
 def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
@@ -217,31 +251,3 @@ def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
         return {**of_the_paper, "extended": list(timed)} if len(papers) < len(timed) else of_the_paper
 
     return pick(rows, tie, asked)
-
-
-def solver_runs(products: Sequence[Multiplies], rows: Sequence[Row], precision: str, target: Target) -> list[SolverRun]:
-    """Return BiCGSTAB with the products that did best of those reported: of each layout, and of the library's formats.
-
-    Raises
-    ------
-    ReproError
-        The solver's module is not compiled yet.
-    """
-    warm = {row.name: row for row in rows if row.cache == "warm" and row.status in TIMED}
-    clock = "graph" if any(row.graph_median for row in warm.values()) else "event"
-    timed = {product.name: row for product in products if (row := warm.get(product.name)) and row.median(clock)}
-
-    def fastest(rows: Iterable[Row]) -> list[str]:
-        return [row.name for row in sorted(rows, key=lambda row: row.median(clock) or 0.0)[:1]]
-
-    chosen: list[str] = []
-    for layout in SPLITS:
-        chosen += fastest(row for row in timed.values() if row["layout"] == layout)
-    library = [row for row in timed.values() if row.kind == "baseline"]
-    chosen += fastest(library)
-    for form in ("csr", "coo"):
-        chosen += fastest(row for row in library if row["format"] == form)
-    chosen += [row.name for row in library if row["papers_choice"]]
-    path = manifest_path(target.name, NAME, f"{SOLVED}/{SOLVERS[0]}-{precision}")
-    module = Module.load(path)
-    return [SolverRun(product, module, path.parent) for product in products if product.name in chosen]

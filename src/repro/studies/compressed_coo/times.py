@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,23 +13,26 @@ from repro.artifacts.data import Campaign
 from repro.artifacts.lineup import Line, ours
 from repro.artifacts.published import Published
 from repro.bench.runnable import Clock
-from repro.sparse.times import baseline
+from repro.sparse.times import baseline, library_of
 from repro.studies.compressed_coo.blocking import PAPERS
+from repro.studies.compressed_coo.paper import SOLVER
 
 #: The paper took matrices of more rows than this.
 LARGE = 900_000
 CLOCK: Clock = "graph"
 REPEAT, DISTINCT = "repeat", "distinct"
+#: What formats of the library are called.
+FORMATS = {"csr": "CSR", "coo": "COO", "sell": "sliced ELLPACK"}
 PLAIN, COMPRESSED = PAPERS
 
 
 @dataclass(frozen=True)
 class Times:
-    """The times of one problem at one precision by the graph clock, None where there is none.
+    """The times of one problem at one precision by one clock, None where there is none.
 
     Attributes
     ----------
-    line, case
+    line, case, clock
         Which.
     plain, compressed, ours
         The fastest balanced COO and compressed COO of the paper's space, and the fastest of all our variants.
@@ -39,13 +43,15 @@ class Times:
     floor
         The streaming floor.
     plain_solver, compressed_solver, ours_solver
-        The fastest BiCGSTAB with a product of balanced COO, of compressed COO, and of any of our layouts.
+        The fastest BiCGSTAB with a product of balanced COO, of compressed COO, and with what was chosen in it of each
+        layout's fastest.
     default_solver, library_solver
         BiCGSTAB with the library's default for CSR, and the fastest with any routine of the library.
     """
 
     line: Line
     case: Case
+    clock: Clock
     plain: Timed | None
     compressed: Timed | None
     ours: Timed | None
@@ -95,40 +101,47 @@ class Times:
         return 2e-9 * self.nnz / kernel.seconds if kernel and self.nnz else None
 
 
-def all_times(campaign: Campaign, published: Published, precision: str) -> list[Times]:
+def all_times(campaign: Campaign, published: Published, precision: str, clock: Clock = CLOCK) -> list[Times]:
     """Return all of a campaign at one precision, by growing numbers of non-zeros; what could not be had at the end."""
-    cases = [times_of(line, precision, campaign) for line in ours(campaign, published)]
+    cases = [times_of(line, precision, campaign, clock) for line in ours(campaign, published)]
     return sorted(cases, key=lambda case: case.nnz == 0)
 
 
-def times_of(line: Line, precision: str, campaign: Campaign) -> Times:
-    """Return where the kernels stand on one problem at one precision."""
+def times_of(line: Line, precision: str, campaign: Campaign, clock: Clock = CLOCK) -> Times:
+    """Return where the kernels stand on one problem at one precision, chosen and timed by a clock."""
     case = Case(campaign, line.problem, precision)
-    best = case.winner("extended", CLOCK)
-    csr = baseline(case, CLOCK, form="csr")
-    default = csr if campaign.on_cpu else baseline(case, CLOCK, papers_choice=True)
+    best = case.winner("extended", clock)
+    csr = baseline(case, clock, form="csr")
+    default = csr if campaign.on_cpu else baseline(case, clock, papers_choice=True)
     return Times(
         line=line,
         case=case,
-        plain=case.winner("plain", CLOCK),
-        compressed=case.winner("joint", CLOCK),
+        clock=clock,
+        plain=case.winner("plain", clock),
+        compressed=case.winner("joint", clock),
         ours=best,
         csr_default=default,
         csr=csr,
-        coo=baseline(case, CLOCK, form="coo"),
-        library=baseline(case, CLOCK),
-        floor=case.bound("floor", CLOCK),
-        plain_solver=_solver(case, lambda row: row["layout"] == PLAIN),
-        compressed_solver=_solver(case, lambda row: row["layout"] == COMPRESSED),
-        ours_solver=_solver(case, lambda row: row["layout"] is not None) if best else None,
-        default_solver=_solver(case, lambda row: default is not None and row["product"] == default.name),
-        library_solver=_solver(case, lambda row: row["representation"] is not None),
+        coo=baseline(case, clock, form="coo"),
+        library=baseline(case, clock),
+        floor=case.bound("floor", clock),
+        plain_solver=_solver(case, clock, lambda row: row["layout"] == PLAIN),
+        compressed_solver=_solver(case, clock, lambda row: row["layout"] == COMPRESSED),
+        ours_solver=_our_solver(case, clock) if best else None,
+        default_solver=_solver(case, clock, lambda row: default is not None and row["product"] == default.name),
+        library_solver=_solver(case, clock, lambda row: row["representation"] is not None),
     )
 
 
-def _solver(case: Case, chosen: Callable[[Mapping[str, Any]], bool]) -> Timed | None:
+def _our_solver(case: Case, clock: Clock) -> Timed | None:
+    """Return the BiCGSTAB that was chosen of those tried; where none were, the fastest of those reported."""
+    chosen = case.winner(SOLVER, clock, "solver")
+    return chosen or _solver(case, clock, lambda row: row["layout"] is not None)
+
+
+def _solver(case: Case, clock: Clock, chosen: Callable[[Mapping[str, Any]], bool]) -> Timed | None:
     """Return the fastest BiCGSTAB of those whose rows are chosen."""
-    return fastest([row for row in case.rows if row["kind"] == "solver" and chosen(row)], CLOCK)
+    return fastest([row for row in case.rows if row["kind"] == "solver" and chosen(row)], clock)
 
 
 def encodings(kernel: Timed | None) -> dict[str, int]:
@@ -154,6 +167,37 @@ def counted(cases: Sequence[Times]) -> tuple[list[Times], str]:
 def each_of(cases: Iterable[Times], number: Callable[[Times], float | None]) -> list[tuple[float, Times]]:
     """Return a number of all problems that have it."""
     return [(value, case) for case in cases if (value := number(case)) is not None]
+
+
+def fastest_formats(cases: Sequence[Times]) -> str:
+    """Return the sentence that says of which formats the library's fastest routines are; empty on the CPU."""
+    timed = [case for case in cases if case.library]
+    if not timed or timed[0].case.campaign.on_cpu:
+        return ""
+    formats = Counter(format_of(case) for case in timed)
+    words = ", ".join(f"for {name} on {count}" for name, count in formats.most_common())
+    return f"{library_of(timed[0].case.campaign)}’s fastest of all is {words} of {len(timed)} problems."
+
+
+def solved_with(cases: Sequence[Times]) -> str:
+    """Return the sentences that say which products BiCGSTAB is run with, and of which layouts of ours they are."""
+    chosen = [choice for case in cases for choice in case.case.choices if choice["tuning"] == SOLVER]
+    if not chosen:
+        return "BiCGSTAB: ten iterations, with the products that were the fastest alone."
+    layouts = Counter(str(case.ours_solver.row["layout"]) for case in cases if case.ours_solver)
+    words = ", ".join(f"{name} on {count}" for name, count in layouts.most_common())
+    return (
+        "BiCGSTAB: ten iterations, ours with the product that was the fastest in it of each layout’s fastest, the "
+        "library’s with the fastest in it of its routines that were the fastest alone."
+        + f" Ours is with {words} of {layouts.total()} problems."
+        * bool(layouts)
+    )
+
+
+def format_of(case: Times) -> str:
+    """Return what the format of the library's fastest routine is called; empty where there is none."""
+    name = str(case.library.row["format"]) if case.library else ""
+    return FORMATS.get(name, name)
 
 
 def near_launch(cases: Sequence[Times]) -> str:

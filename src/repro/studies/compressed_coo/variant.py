@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from repro.bench.runnable import Candidate, ModuleError, Unsupported, in_turn, not_prepared
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
-from repro.devices.base import Argument, Buffer
+from repro.devices.base import Argument, Buffer, Program
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import Multiplies, operands_of, x_on, y_on
 from repro.studies.compressed_coo.balanced import Chunking, balance, count_slots, interleave
@@ -23,6 +23,8 @@ from repro.studies.compressed_coo.compressed import compress
 from repro.studies.compressed_coo.render import CLEAR_N_T
 from repro.studies.compressed_coo.variant_id import VariantId
 
+#: Returns what queues y = A x for some x and y.
+Bind = Callable[[Buffer, Buffer], Callable[[], None]]
 #: Slots for each non-zero above which a variant is not tried.
 MOST_PADDING = 2.0
 #: What kernels are given of a matrix, plain or compressed.
@@ -79,7 +81,7 @@ class CoordinateVariant(Multiplies, Candidate):
         self._folder = folder
         self._packed: dict[str, Any] = {}
         self._y: Buffer | None = None
-        self._bind: Callable[[Buffer, Buffer], Callable[[], None]] | None = None
+        self._bind: Bind | None = None
 
     @property
     def identity(self) -> str:
@@ -100,6 +102,7 @@ class CoordinateVariant(Multiplies, Candidate):
     def chunking(self) -> Chunking:
         """How the matrix is cut into chunks; plain coordinates are padded as the paper's compressed ones are."""
         split = SPLITS[self.layout]
+        assert split in ("plain", "padded", "unpadded", "aligned"), "neither slices nor tiles are chunks"
         return Chunking(self.blocking.threads, self.blocking.entries, "padded" if split == "plain" else split)
 
     def prepare(self, workspace: Workspace) -> None:
@@ -109,26 +112,35 @@ class CoordinateVariant(Multiplies, Candidate):
         ------
         ModuleError
         Unsupported
-            The matrix would be padded to more than `MOST_PADDING` times its non-zeros, or its entries are not real.
+            The matrix would be padded to more than `MOST_PADDING` times its non-zeros, its entries are not real, or the
+            layout is not for such a matrix.
         """
         if self.module.binary is None:
             raise ModuleError(self.module.message)
+        entry = operands_of(workspace).problem.entry
+        if entry != "real":
+            raise Unsupported(f"{self.layout} holds real numbers, not {entry} entries")
+        facts, self._bind = self._hold(workspace, workspace.program(self._folder / self.module.binary))
+        resources = (self.module.resources or {}).get(self.blocking.kernel, {})
+        self._packed = {
+            "encodings": json.dumps(facts.encodings),
+            "registers": resources.get("registers"),
+            "spills": resources.get("spills"),
+        }
+        x, self._y = x_on(workspace, "AoS"), y_on(workspace)
+        self.matrix_bytes = facts.nbytes
+        self.moved = facts.nbytes + 2 * x.nbytes
+        self.launch = self.product(x, self._y)
+
+    def _hold(self, workspace: Workspace, program: Program) -> tuple[Facts, Bind]:
+        """Pack and upload the matrix; return what is known of it, and what binds the kernel to vectors."""
         operands = operands_of(workspace)
         problem = operands.problem
-        if problem.entry != "real":
-            raise Unsupported(f"coordinates hold real numbers, not {problem.entry} entries")
         padded = count_slots(problem.row_lengths, self.chunking) / max(problem.nnz, 1)
         if padded > MOST_PADDING:
             raise Unsupported(f"padded to {padded:.1f} times the non-zeros, more than {MOST_PADDING:g}")
         values = operands.values.ravel()
         matrix, buffers = workspace.hold(self.packing, lambda: self._pack(problem, values))
-        program = workspace.program(self._folder / self.module.binary)
-        resources = (self.module.resources or {}).get(self.blocking.kernel, {})
-        self._packed = {
-            "encodings": json.dumps(matrix.encodings),
-            "registers": resources.get("registers"),
-            "spills": resources.get("spills"),
-        }
         device, per_block = workspace.device, self.blocking.chunks
         taken = PLAIN_ARRAYS if self.plain else COMPRESSED_ARRAYS
         long_rows = buffers.get("long_rows")
@@ -145,11 +157,7 @@ class CoordinateVariant(Multiplies, Candidate):
             clear = device.bind(program.kernel("clear_rows"), -(-count // n_t), n_t, [np.int32(count), long_rows, y])
             return in_turn(clear, run)
 
-        x, self._y = x_on(workspace, "AoS"), y_on(workspace)
-        self.matrix_bytes = matrix.nbytes
-        self.moved = matrix.nbytes + 2 * x.nbytes
-        self._bind = bind
-        self.launch = bind(x, self._y)
+        return matrix, bind
 
     @property
     def plain(self) -> bool:

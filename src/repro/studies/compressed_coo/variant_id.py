@@ -8,7 +8,7 @@ from math import log2
 from typing import Any
 
 from repro.errors import ReproError
-from repro.studies.compressed_coo.blocking import SPLITS, Blocking
+from repro.studies.compressed_coo.blocking import PAIRS, RUNS, SPLITS, TILES, Blocking
 from repro.tuning.space import Point
 
 
@@ -31,8 +31,19 @@ class VariantId:
         ReproError
             It is no variant's.
         """
-        layout, _, blocking = text.partition("/")
-        return cls(check_layout(layout), Blocking.parse(blocking))
+        layout, _, schedule = text.partition("/")
+        check_layout(layout)
+        blocking = Blocking.parse(schedule)
+        of_tile = blocking.threads in TILES and blocking.entries in RUNS and blocking.chunks == 1
+        if layout in PAIRS and not of_tile:
+            raise ReproError(
+                "pairs have a block for each tile",
+                where=text,
+                expected=f"bB-kK-c1 with B, the rows of a tile, one of {', '.join(map(str, TILES))}, and K one of "
+                f"{', '.join(map(str, RUNS))}",
+                actual=schedule,
+            )
+        return cls(layout, blocking)
 
     @property
     def columns(self) -> dict[str, Any]:

@@ -25,7 +25,13 @@ def before(field: Filtering) -> Errors | None:
 
 def filtered(field: Filtering) -> Errors | None:
     """Return those of what filtering with one h makes of it; all ways differ by rounding alone."""
-    return next(filter(None, (_errors(row) for row in field.rows if row["what"] == "filter")), None)
+    row = filtered_row(field)
+    return _errors(row) if row else None
+
+
+def filtered_row(field: Filtering) -> Row | None:
+    """Return the first row that has them."""
+    return next((row for row in field.rows if row["what"] == "filter" and _errors(row)), None)
 
 
 def locally(field: Filtering) -> Errors | None:

@@ -13,6 +13,7 @@ from repro.artifacts.lineup import Line, ours
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.bench.rows import TIMED
+from repro.bench.runnable import Clock
 from repro.studies.dg_postprocessing.paper import CLOCK, HOST, PRODUCT_CLOCK, STUDY
 from repro.studies.dg_postprocessing.peak import peak_of
 
@@ -140,9 +141,9 @@ class Filtering:
         """The time of making the matrix."""
         return fastest(self._of_matrix("make"), HOST)
 
-    def apply(self, fields: int) -> Timed | None:
+    def apply(self, fields: int, clock: Clock = PRODUCT_CLOCK) -> Timed | None:
         """Return the time of a product of the matrix with so many fields at once."""
-        return fastest([row for row in self._of_matrix("apply") if row["fields"] == fields], PRODUCT_CLOCK)
+        return fastest([row for row in self._of_matrix("apply") if row["fields"] == fields], clock)
 
     @property
     def fields(self) -> list[int]:
@@ -159,13 +160,13 @@ class Filtering:
         """The time of streaming a product's bytes over that of the product with one field, None without either."""
         return ratio_of(self.floor, self.apply(1))
 
-    def library(self, fields: int) -> Timed | None:
+    def library(self, fields: int, clock: Clock = PRODUCT_CLOCK) -> Timed | None:
         """Return the time of the fastest product by a library with so many fields at once."""
-        return fastest([row for row in self._of_matrix("library") if row["fields"] == fields], PRODUCT_CLOCK)
+        return fastest([row for row in self._of_matrix("library") if row["fields"] == fields], clock)
 
-    def over_library(self, fields: int) -> float | None:
+    def over_library(self, fields: int, clock: Clock = PRODUCT_CLOCK) -> float | None:
         """Return the time of the library's product over that of ours, None without either."""
-        return ratio_of(self.library(fields), self.apply(fields))
+        return ratio_of(self.library(fields, clock), self.apply(fields, clock))
 
     @property
     def pays_from(self) -> int | None:

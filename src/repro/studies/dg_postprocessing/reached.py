@@ -10,8 +10,16 @@ from repro.artifacts.data import Campaign
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published, Record
 from repro.artifacts.targets import Measured, Missing, Number
-from repro.studies.dg_postprocessing.filter_times import DEGREES, ELEMENT, FAMILIES, OURS, Filtering, all_fields
-from repro.studies.dg_postprocessing.paper import COUNTED_DEGREE, CUBES
+from repro.bench.runnable import Clock
+from repro.studies.dg_postprocessing.filter_times import (
+    DEGREES,
+    ELEMENT,
+    FAMILIES,
+    OURS,
+    Filtering,
+    all_fields,
+)
+from repro.studies.dg_postprocessing.paper import COUNTED_DEGREE, CUBES, PRODUCT_CLOCK
 from repro.studies.dg_postprocessing.region_space import full_width
 from repro.studies.dg_postprocessing.several_times import over, speedup
 from repro.studies.dg_postprocessing.shared_cells import MILLI
@@ -37,7 +45,7 @@ class Quantity(Generic[F]):
     number
         Returns it of a field, None where it has none.
     wanted
-        Which of the paper's fields it is of, by their lines in `config/published`, and in space by those of `CUBES`.
+        Which of the paper's fields it is of, by their lines in `config/published`.
     statistic
         What is wanted of the numbers.
     at_most
@@ -60,8 +68,9 @@ def gather(campaign: Campaign, published: Published) -> dict[str, Measured]:
     """Return what was measured of each quantity, of the paper's fields alone."""
     plane = {field.line.problem: field for field in all_fields(campaign, published)}
     space = {times.line.problem: times for times in width_times(campaign, published)}
-    triangles = published.tables.get("sizes", [])
-    tetrahedra = [{"problem": name, "degree": str(degree)} for degree, name in CUBES.items()]
+    papers = published.tables.get("sizes", [])
+    triangles = [item for item in papers if item["problem"] not in CUBES.values()]
+    tetrahedra = [item for item in papers if item["problem"] in CUBES.values()]
     return {
         **{name: _measure(quantity, triangles, plane, published) for name, quantity in IN_PLANE.items()},
         **{name: _measure(quantity, tetrahedra, space, published) for name, quantity in IN_SPACE.items()},
@@ -176,9 +185,12 @@ def _streamed(field: Filtering) -> str:
     return field.why_no_matrix("stream") if field.apply(1) else _applied(field)
 
 
-def _over_library(field: Filtering, published: Published) -> float | None:
-    overs = [over for fields in field.fields if (over := field.over_library(fields)) is not None]
-    return min(overs, default=None)
+def _over_library(clock: Clock) -> Callable[[Filtering, Published], float | None]:
+    def least(field: Filtering, published: Published) -> float | None:
+        overs = [over for fields in field.fields if (over := field.over_library(fields, clock)) is not None]
+        return min(overs, default=None)
+
+    return least
 
 
 def _multiplied(field: Filtering) -> str:
@@ -203,7 +215,8 @@ IN_PLANE: Mapping[str, Quantity[Filtering]] = {
         for degree in DEGREES
     },
     "apply_share": Quantity(lambda field, _: field.floor_share, _of_degree(*DEGREES), why_not=_streamed),
-    "apply_over_library": Quantity(_over_library, _of_degree(*DEGREES), why_not=_multiplied),
+    "apply_over_library": Quantity(_over_library(PRODUCT_CLOCK), _of_degree(*DEGREES), why_not=_multiplied),
+    "event_apply_over_library": Quantity(_over_library("event"), _of_degree(*DEGREES), why_not=_multiplied),
     "sixteen_over_one": Quantity(
         lambda field, _: ratio_of(field.apply(MANY), field.apply(1)),
         _of_degree(*DEGREES),

@@ -8,7 +8,7 @@ from repro.artifacts.case import Timed
 from repro.artifacts.cells import count, digits
 from repro.artifacts.document import Cell, Column
 from repro.artifacts.lineup import PROBLEM
-from repro.artifacts.numbers import geometric_mean
+from repro.artifacts.numbers import geometric_mean, interval_of, scaled
 from repro.studies.dg_postprocessing.filter_times import Filtering, Way
 
 MILLI, MEGA, GIGA = 1e3, 1e6, 1e9
@@ -27,7 +27,8 @@ def milli(timed: Timed | None, why: tuple[str, ...] = ()) -> Cell:
         return Cell(notes=why)
     value = MILLI * timed.seconds
     # a microsecond has three digits still
-    return Cell(value, digits(value) if value >= 1 else f"{value:.3f}", timed.notes)
+    text = digits(value) if value >= 1 else f"{value:.3f}"
+    return Cell(value, text, timed.notes, (timed.key,), scaled(interval_of(timed), MILLI))
 
 
 def milli_of(field: Filtering, way: Way) -> Cell:

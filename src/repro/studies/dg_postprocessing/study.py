@@ -15,7 +15,7 @@ from repro.problems.field import Field
 from repro.problems.fields import FIELD_KINDS
 from repro.problems.outline import Outline
 from repro.problems.problem import Problem
-from repro.studies import Given, Study, Workload
+from repro.studies import Given, Pace, Study, Workload
 from repro.studies.dg_postprocessing import library, plane, space
 from repro.studies.dg_postprocessing.filter_id import ID_COLUMNS, SPACES, ids
 from repro.studies.dg_postprocessing.operands import DgOperands, make_operands
@@ -33,6 +33,7 @@ class DgPostprocessing(Study):
     """A field filtered at its points: of triangles in the paper's ways and in ours, of tetrahedra by vector widths."""
 
     name = NAME
+    title = "Filtering discontinuous Galerkin fields"
     reference = REFERENCE
     kinds = ("field",)
     columns: Mapping[str, ColumnType] = {
@@ -68,6 +69,14 @@ class DgPostprocessing(Study):
         "figure-3-11": "per element over per point, and ours over per element",
         "table-errors": "what the filter gains in accuracy",
         "figure-4-6": "in space: what each vector width gains over the full one, beside the paper’s gains",
+    }
+    paces: Mapping[str, Pace] = {"cuda": Pace(beside=5.5, launches=2.7), "opencl": Pace(beside=10)}
+    result: Mapping[str, str] = {
+        "table": "table-targets",
+        "row": "P = 1: time of the paper’s per-element kernel over ours, median",
+        "column": "measured",
+        "says": "the paper’s per-element kernel, filtering linear fields in the plane by contours; median",
+        "clock": "event",
     }
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
@@ -152,7 +161,7 @@ class DgPostprocessing(Study):
         degree = degree_of(problem)
         if degree is not None and in_space(problem):
             return space.workload(degree, settings.space, target, problem.size)
-        return plane.workload(settings, target)
+        return plane.workload(settings, degree or 1, problem.size, target)
 
 
 STUDY = DgPostprocessing()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from statistics import fmean
 
 from repro.artifacts.case import Case, Timed, fastest
-from repro.artifacts.cells import micro, ratio
+from repro.artifacts.cells import from_rows, micro, ratio
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell
 from repro.artifacts.lineup import Line, lineup
@@ -75,7 +75,9 @@ def quotient(operation: Timed | None, base: Timed | None) -> Cell:
     What it is measured by has a column, and its mark there.
     """
     value = over(operation, base)
-    return Cell() if value is None else Cell(value, f"{value:.2f}", operation.notes if operation else ())
+    if value is None:
+        return Cell()
+    return from_rows(Cell(value, f"{value:.2f}", operation.notes if operation else ()), operation)
 
 
 def means(rows: list[tuple[Cell, ...]], columns: int) -> list[tuple[Cell, ...]]:

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from repro.artifacts.case import Case
+from repro.artifacts.case import Case, Timed
 from repro.studies.dynamic_csr.update_times import DCSR, HYB, Contestant, Protocol, iterated, update_of
 
+Pair = tuple[Timed | None, Timed | None]
 
-def streamed(order: str) -> Callable[[Case], float | None]:
-    """Return what computes HYB's time of a streamed matrix over that of dynamic CSR."""
+
+def streamed(order: str) -> Callable[[Case], Pair]:
+    """Return what finds HYB's time of a streamed matrix, and that of dynamic CSR."""
     protocol = Protocol(order, "add")
-
-    def number(case: Case) -> float | None:
-        ours, theirs = (update_of(case, contestant, "stream", protocol) for contestant in (DCSR, HYB))
-        return theirs.seconds / ours.seconds if ours and theirs else None
-
-    return number
+    return lambda case: (update_of(case, HYB, "stream", protocol), update_of(case, DCSR, "stream", protocol))
 
 
-def iterative(contestant: Contestant) -> Callable[[Case], float | None]:
-    """Return what computes HYB's time of the iterative test over that of a format."""
-
-    def number(case: Case) -> float | None:
-        ours, theirs = (iterated(case, of) for of in (contestant, HYB))
-        return theirs.seconds / ours.seconds if ours and theirs else None
-
-    return number
+def iterative(contestant: Contestant) -> Callable[[Case], Pair]:
+    """Return what finds HYB's time of the iterative test, and that of a format."""
+    return lambda case: (iterated(case, HYB), iterated(case, contestant))

@@ -26,7 +26,7 @@ Rule = Callable[[Mapping[str, Any]], bool]
 
 @dataclass(frozen=True)
 class ProductTimes:
-    """The times of one problem at one precision by the graph clock, None where there is none.
+    """The times of one problem at one precision by one clock, None where there is none.
 
     Attributes
     ----------
@@ -71,19 +71,19 @@ class ProductTimes:
         return max((int(row["operations"] or 0) for row in self.case.rows), default=0)
 
 
-def all_times(campaign: Campaign, published: Published, precision: str) -> list[ProductTimes]:
+def all_times(campaign: Campaign, published: Published, precision: str, clock: Clock = CLOCK) -> list[ProductTimes]:
     """Return all of a campaign at one precision, in the paper's order, then by growing size."""
-    return [times_of(line, precision, campaign) for line in ours(campaign, published)]
+    return [times_of(line, precision, campaign, clock) for line in ours(campaign, published)]
 
 
-def times_of(line: Line, precision: str, campaign: Campaign) -> ProductTimes:
-    """Return where the products stand on one problem at one precision."""
+def times_of(line: Line, precision: str, campaign: Campaign, clock: Clock = CLOCK) -> ProductTimes:
+    """Return where the products stand on one problem at one precision, each the fastest by a clock."""
     case = Case(campaign, line.problem, precision)
     # on one device: those on several say how many
     rows = [row for row in case.rows if row["what"] == "product" and (row.get("devices") or 1) == 1]
 
     def best(rule: Rule) -> Timed | None:
-        return fastest([row for row in rows if rule(row)], CLOCK)
+        return fastest([row for row in rows if rule(row)], clock)
 
     def by_vectors(state: str) -> Timed | None:
         return best(lambda row: _papers(row) and row["schedule"] == "vector" and row["state"] == state)
@@ -99,11 +99,12 @@ def times_of(line: Line, precision: str, campaign: Campaign) -> ProductTimes:
         ours=best(
             lambda row: row["format"] == "dcsr" and row["schedule"] != "streams" and row["state"] != "fragmented"
         ),
-        library_csr=baseline(case, CLOCK, form="csr"),
-        library=baseline(case, CLOCK),
-        csr_twins=_twins(rows, lambda row: row["format"] == "csr", lambda row: row["state"] == "defragmented"),
+        library_csr=baseline(case, clock, form="csr"),
+        library=baseline(case, clock),
+        csr_twins=_twins(rows, clock, lambda row: row["format"] == "csr", lambda row: row["state"] == "defragmented"),
         state_twins=_twins(
             rows,
+            clock,
             lambda row: row["state"] == "fragmented" and row["schedule"] != "streams",
             lambda row: row["state"] == "defragmented" and not row["exact"],
         ),
@@ -114,14 +115,14 @@ def _papers(row: Mapping[str, Any]) -> bool:
     return bool(row["space"] == "paper")
 
 
-def _twins(rows: list[dict[str, Any]], first: Rule, other: Rule) -> tuple[Timed, Timed] | None:
+def _twins(rows: list[dict[str, Any]], clock: Clock, first: Rule, other: Rule) -> tuple[Timed, Timed] | None:
     """Return the fastest of the first that has twins, and the fastest of those: others of the same schedule."""
     others: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         if other(row):
             others.setdefault(_schedule(row), []).append(row)
-    base = fastest([row for row in rows if first(row) and fastest(others.get(_schedule(row), []), CLOCK)], CLOCK)
-    twin = fastest(others[_schedule(base.row)], CLOCK) if base else None
+    base = fastest([row for row in rows if first(row) and fastest(others.get(_schedule(row), []), clock)], clock)
+    twin = fastest(others[_schedule(base.row)], clock) if base else None
     return (base, twin) if base and twin else None
 
 

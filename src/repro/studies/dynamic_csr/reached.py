@@ -14,8 +14,10 @@ from repro.artifacts.lineup import ABBREVIATIONS, Line, ours
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.targets import Number
+from repro.bench.runnable import Clock
 from repro.studies.dynamic_csr.device_times import devices_of
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of, timed
+from repro.studies.dynamic_csr.product_times import CLOCK as PRODUCT_CLOCK
 from repro.studies.dynamic_csr.product_times import ProductTimes, all_times
 from repro.studies.dynamic_csr.shared_cells import facts_of
 from repro.studies.dynamic_csr.update_times import (
@@ -34,6 +36,8 @@ RANDOM = "large/sweep_uniform"
 #: The largest batches that a rebuild is held against.
 MOST_REBUILT = 30_000
 BILLION, MICRO = 1e9, 1e6
+#: The clocks that products are compared by: what is aimed at, and what is told beside it.
+PRODUCT_CLOCKS: tuple[Clock, ...] = (PRODUCT_CLOCK, "event")
 
 
 class Measured(NamedTuple):
@@ -46,12 +50,12 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Records:
-    """What the numbers are made from: the lines of a campaign, their cases, and the products in each precision."""
+    """What the numbers are made from: the lines of a campaign, their cases, and the products by clock."""
 
     campaign: Campaign
     published: Published
     cases: list[tuple[Line, Case]]
-    products: list[ProductTimes]
+    products: Mapping[Clock, list[ProductTimes]]
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,10 @@ def gather(campaign: Campaign, published: Published) -> dict[str, Measured]:
     """Return what was measured of each quantity."""
     lines = ours(campaign, published)
     cases = [(line, Case(campaign, line.problem, precision_of(campaign))) for line in lines]
-    products = [item for precision in campaign.precisions for item in all_times(campaign, published, precision)]
+    products = {
+        clock: [item for precision in campaign.precisions for item in all_times(campaign, published, precision, clock)]
+        for clock in PRODUCT_CLOCKS
+    }
     records = Records(campaign, published, cases, products)
     return {name: quantity.measure(records) for name, quantity in QUANTITIES.items()}
 
@@ -178,13 +185,17 @@ def _defragmentation(least: int, records: Records) -> Measured:
 
 
 def _products(
-    ratio: Callable[[ProductTimes], float | None], missing: str, records: Records, sweeps: bool = True
+    ratio: Callable[[ProductTimes], float | None],
+    missing: str,
+    records: Records,
+    sweeps: bool = True,
+    clock: Clock = PRODUCT_CLOCK,
 ) -> Measured:
     """Measure a ratio of products; without sweeps where it is wanted of graphs that have grown by a tenth."""
     left_out = set() if sweeps else _sweeps(records)
     numbers = [
         Number(value, f"{times.line.problem} ({ABBREVIATIONS[times.case.precision]})", _remark(times.line))
-        for times in records.products
+        for times in records.products[clock]
         if times.line.problem not in left_out and (value := ratio(times)) is not None
     ]
     return Measured(numbers, missing)
@@ -263,6 +274,11 @@ QUANTITIES: Mapping[str, Quantity] = {
     "fragmented_worst": Quantity(partial(_products, _over_defragmented, _TWINS, sweeps=False), at_most=True),
     "library_worst": Quantity(partial(_products, _over_ours, _LIBRARY)),
     "library_median": Quantity(partial(_products, _over_ours, _LIBRARY), "median"),
+    "event_defragmented_median": Quantity(partial(_products, _over_csr, _TWINS, clock="event"), "median", at_most=True),
+    "event_fragmented_median": Quantity(
+        partial(_products, _over_defragmented, _TWINS, sweeps=False, clock="event"), "median", at_most=True
+    ),
+    "event_library_median": Quantity(partial(_products, _over_ours, _LIBRARY, clock="event"), "median"),
     "defragmentation_worst": Quantity(partial(_defragmentation, 10**7)),
     "devices_2_worst": Quantity(partial(_devices, 2, "none", 10**7)),
     "devices_4_worst": Quantity(partial(_devices, 4, "none", 10**7)),

@@ -19,7 +19,7 @@ from repro.sparse.built import Built
 from repro.sparse.columns import LIBRARIES, LIBRARY
 from repro.sparse.features import features
 from repro.sparse.library import asked_for, check_names, for_problem
-from repro.studies import Given, Study, Workload
+from repro.studies import Given, Pace, Study, Workload
 from repro.studies.dynamic_csr.choosing import choose_products, names_to_report
 from repro.studies.dynamic_csr.hybrid_runs import HybridProduct
 from repro.studies.dynamic_csr.operands import GraphOperands, make_operands
@@ -42,6 +42,7 @@ class DynamicCsr(Study):
     """Rows as chains of segments that grow, against HYB, coordinates, and CSR made again with every batch."""
 
     name = NAME
+    title = "Dynamic CSR"
     reference = REFERENCE
     kinds = (KIND,)
     libraries = LIBRARIES
@@ -68,7 +69,16 @@ class DynamicCsr(Study):
     glance: Mapping[str, str] = {
         "table-5-2": "the memory of each format, as printed",
         "table-products": "every graph's products",
+        "figure-5-3": "updates, streamed and with products in between, over HYB",
     }
+    result: Mapping[str, str] = {
+        "table": "table-targets",
+        "row": "speedup of streaming updates over HYB",
+        "column": "measured",
+        "says": "HYB, its sort included, in streaming a graph by rows into an empty matrix; mean of the graphs",
+        "clock": "event",
+    }
+    paces: Mapping[str, Pace] = {"cuda": Pace(beside=2, launches=5.7), "opencl": Pace(beside=8)}
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
         """Refuse baselines that there are not."""

@@ -177,11 +177,14 @@ class Cost(NamedTuple):
         Seconds of a product of the grown matrix.
     entries
         Of a batch; None where it is not known.
+    keys
+        Of the rows that these are from.
     """
 
     update: float
     product: float
     entries: int | None
+    keys: tuple[str, ...]
 
     def seconds(self, products: int = PRODUCTS) -> float:
         """Return the time of a batch and of so many products."""
@@ -196,7 +199,7 @@ def cost_of(case: Case, contestant: Contestant) -> Cost | None:
     product = product_of(case, contestant)
     if not batches or inserted is None or product is None:
         return None
-    return Cost(inserted.seconds / batches, product.seconds, inserted.row.get("batch"))
+    return Cost(inserted.seconds / batches, product.seconds, inserted.row.get("batch"), (inserted.key, product.key))
 
 
 def _in_order(contestant: Contestant) -> Protocol:
@@ -236,6 +239,8 @@ class Trade:
         Of a batch.
     fragmented, csr
         Of a product.
+    keys
+        Of the rows that these are from.
     """
 
     line: Line
@@ -246,6 +251,7 @@ class Trade:
     rebuild: float
     fragmented: float
     csr: float
+    keys: tuple[str, ...]
 
     def gain(self, products: int) -> float:
         """Return how many times faster dynamic CSR is with so many products a batch."""
@@ -294,7 +300,7 @@ def _of_batches(line: Line, case: Case) -> list[Trade]:
     return [
         Trade(
             line, case, dynamic.entries, False,
-            dynamic.update, rebuild.update, dynamic.product, rebuild.product,
+            dynamic.update, rebuild.update, dynamic.product, rebuild.product, (*dynamic.keys, *rebuild.keys),
         )
     ]  # fmt: skip
 
@@ -308,8 +314,10 @@ def _of_sweep(sweep: Sweep) -> Iterable[Trade]:
         rebuild = sweep.seconds(REBUILD, Protocol("any", "add"), size)
         if update and rebuild:
             yield Trade(
-                sweep.line, sweep.case, size, True, update.seconds, rebuild.seconds, fragmented.seconds, csr.seconds
-            )
+                sweep.line, sweep.case, size, True,
+                update.seconds, rebuild.seconds, fragmented.seconds, csr.seconds,
+                tuple(time.key for time in (update, rebuild, fragmented, csr)),
+            )  # fmt: skip
 
 
 def _why_not(case: Case) -> str:

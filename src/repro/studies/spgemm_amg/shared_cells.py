@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from repro.artifacts.case import Timed
 from repro.artifacts.cells import digits, micro
 from repro.artifacts.document import Cell, Column
 from repro.artifacts.lineup import Line
-from repro.artifacts.numbers import geometric_mean
+from repro.artifacts.numbers import geometric_mean, interval_of, scaled
 from repro.studies.spgemm_amg.times import ProductTimes, Way
 
 MILLI = 1e3
@@ -20,7 +21,7 @@ def milli(timed: Timed | None, why: str = "") -> Cell:
     if timed is None:
         return Cell(notes=(why,) if why else ())
     value = MILLI * timed.seconds
-    return Cell(value, digits(value), timed.notes)
+    return Cell(value, digits(value), timed.notes, (timed.key,), scaled(interval_of(timed), MILLI))
 
 
 def micro_of(times: ProductTimes, way: Way) -> Cell:
@@ -38,7 +39,7 @@ def named(line: Line, why: str = "") -> Cell:
     """Return the name of a problem, with its remark and, of one that could be had, why it has no numbers."""
     cell = line.cell
     available = line.record is not None and line.record.available
-    return Cell(cell.value, cell.text, (*cell.notes, why)) if why and available else cell
+    return replace(cell, notes=(*cell.notes, why)) if why and available else cell
 
 
 def summary(

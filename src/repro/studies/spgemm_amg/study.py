@@ -19,7 +19,7 @@ from repro.problems.problem import Problem
 from repro.sparse.built import Built
 from repro.sparse.columns import LIBRARIES
 from repro.sparse.features import features
-from repro.studies import Given, Study, Workload
+from repro.studies import Given, Pace, Study, Workload
 from repro.studies.spgemm_amg.bins import MODES, BinKernel, kernels_of
 from repro.studies.spgemm_amg.library import library_products, routines
 from repro.studies.spgemm_amg.operands import AmgOperands, make_operands
@@ -45,6 +45,7 @@ class SpgemmAmg(Study):
     """Rows of a product dealt to kernels by their sizes, against sorting all products, and what multigrid gains."""
 
     name = NAME
+    title = "Products of sparse matrices and multigrid"
     reference = REFERENCE
     kinds = ("matrix",)
     libraries = LIBRARIES
@@ -69,6 +70,14 @@ class SpgemmAmg(Study):
     glance: Mapping[str, str] = {
         "table-products": "every product, ours beside the library's",
         "figure-6-1": "products and set-up over the sort of all products",
+    }
+    paces: Mapping[str, Pace] = {"cuda": Pace(beside=18, launches=1.6), "opencl": Pace(beside=8)}
+    result: Mapping[str, str] = {
+        "table": "table-targets",
+        "row": "whole product: time of cuSPARSE’s fastest over ours, geometric mean",
+        "column": "measured",
+        "says": "the fastest routine of {library}; geometric mean of the Poisson problems’ whole products",
+        "clock": "host",
     }
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:

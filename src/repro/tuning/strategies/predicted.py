@@ -119,9 +119,18 @@ def _losses(recording: Recording, space: Sequence[str], likeness: Likeness) -> A
 
 
 def _weights(features: Array, target: Array) -> Array:
-    """Return how much each problem counts, in sum 1: `(problems,)` from `(problems, features)`."""
-    deviation = features.std(axis=0)
+    """Return how much each problem counts, in sum 1: `(problems,)` from `(problems, features)`.
+
+    Each is compared with the target by the features that both have; NaN is one that is not known.
+    """
+    stated = np.isfinite(features)
+    count = np.maximum(stated.sum(axis=0), 1)
+    mean = np.where(stated, features, 0.0).sum(axis=0) / count
+    deviation = np.sqrt((np.where(stated, features - mean, 0.0) ** 2).sum(axis=0) / count)
     distance = (features - target) / np.where(deviation > 0, deviation, 1.0)
-    weights: Array = np.maximum(np.exp(-(distance**2).mean(axis=1) / (2 * ALIKE**2)), LEAST)
+    shared = np.isfinite(distance)
+    squares = np.where(shared, distance, 0.0) ** 2
+    far = squares.sum(axis=1) / np.maximum(shared.sum(axis=1), 1)
+    weights: Array = np.maximum(np.exp(-far / (2 * ALIKE**2)), LEAST)
     weights /= weights.sum()
     return weights

@@ -13,9 +13,10 @@ from repro.artifacts.case import Case
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
 from repro.artifacts.lineup import footnote, launches, measured_on, ours, remarks, sentences, unavailable
-from repro.artifacts.numbers import ratio_of
+from repro.artifacts.numbers import interval_of_ratio, ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
+from repro.artifacts.significance import WHISKERS, Interval
 from repro.sparse.times import baseline, library_of
 from repro.studies.compound_spmv.paper import PAPER, STUDY
 
@@ -31,6 +32,7 @@ class Bars:
 
     `label` is the name as figures print it.
     `mostly_launch` says that one of the times is hardly more than an empty kernel's.
+    `tuned_sure` and `untuned_sure` are intervals.
     """
 
     problem: str
@@ -40,6 +42,8 @@ class Bars:
     papers: float | None
     missing: str | None
     mostly_launch: bool = False
+    tuned_sure: Interval | None = None
+    untuned_sure: Interval | None = None
 
 
 def speedups(campaign: Campaign, published: Published, precision: str) -> list[Bars]:
@@ -64,6 +68,8 @@ def speedups(campaign: Campaign, published: Published, precision: str) -> list[B
                 ratio_of(papers, joint),
                 missing,
                 bool(joint) and case.mostly_launch("event", joint, schedule, base, papers),
+                interval_of_ratio(base, joint),
+                interval_of_ratio(base, schedule),
             )
         )
     return bars
@@ -89,6 +95,7 @@ def _make(campaign: Campaign, published: Published, number: int) -> Figure:
         f"{largest}×"
         + (", which no CPU speedup is compared with." if campaign.on_cpu
            else " (dashed), over the papers’ routine: the diamonds are its counterpart, on another GPU."),
+        WHISKERS if any(bar.tuned_sure for bar in bars) else "",
         f"Our largest: {best.tuned:.2f}× ({best.problem})." if best and best.tuned else "",
         measured_on(campaign, "event"),
         launches(sum(bar.mostly_launch for bar in bars), sum(bar.tuned is not None for bar in bars)).replace(
@@ -109,9 +116,13 @@ def _draw(bars: list[Bars], library: str, precision: str, published_max: float |
     drawn = style.canvas(style.COLUMN, style.height(len(bars), extra=1.15, per_row=0.24))
     axes = drawn.add_subplot()
     for row, bar in enumerate(bars):
-        for value, offset, colour in ((bar.tuned, -0.2, style.DARK), (bar.untuned, 0.2, style.LIGHT)):
+        for value, sure, offset, colour in (
+            (bar.tuned, bar.tuned_sure, -0.2, style.DARK),
+            (bar.untuned, bar.untuned_sure, 0.2, style.LIGHT),
+        ):
             if value is not None:
                 axes.barh(row + offset, value, height=0.38, color=colour, linewidth=0)
+                style.whisker(axes, sure, row + offset)
         if bar.papers is not None:
             axes.plot(
                 bar.papers, row, "D", markersize=3.6, markerfacecolor="white", markeredgecolor=style.ACCENT,

@@ -1,4 +1,4 @@
-"""Fraction of the streaming floor over the size of the matrix."""
+"""Fraction of the streaming floor over the size of the operands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from repro.artifacts import style
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
-from repro.artifacts.lineup import footnote, measured_on, ours, remarks, sentences, unavailable
+from repro.artifacts.lineup import measured_on, ours, remarks, sentences, unavailable
 from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 MEGA = 1e6
 MIB = 1 << 20
+OWN_SAID = (
+    "A winner that stores each pair of a symmetric matrix once moves fewer bytes than the floor and may pass it; where"
+    " one has won, a diamond is its fraction of its own floor, the time in which its own bytes and both vectors stream."
+)
 
 
 @dataclass(frozen=True)
@@ -45,26 +49,26 @@ class Series:
 
 @figure(STUDY, "figure-fraction", title="Fraction of the streaming floor over the size", numbering="ours")
 def fraction(campaign: Campaign, published: Published) -> Figure:
-    """A panel a precision; our space, the papers' and the library."""
+    """A panel a precision; our space, the papers' and the library, and pairs by their own floor."""
     lines = ours(campaign, published)
-    cases = [case for case in standings(campaign, published) if case.bytes and case.floor]
+    cases = [case for case in standings(campaign, published) if case.operands]
     cache = cache_bytes(campaign)
     left_out = len(lines) * len(campaign.precisions) - len(cases)
     caption = [
-        "Fraction of the streaming floor (the floor’s time over the time) over the bytes of the matrix as CSR-AoS, on",
-        f"a logarithmic axis: our space, the papers’, and the fastest {library_of(campaign)} routine of any kind.",
+        "Fraction of the streaming floor (the floor’s time over the time) over the bytes of the matrix as CSR-AoS and",
+        "both vectors, on a logarithmic axis: our space, the papers’, and the fastest",
+        f"{library_of(campaign)} routine of any kind.",
+        OWN_SAID if any(case.own_floor(case.ours) for case in cases) else "",
         f"The vertical line is the size of the last-level cache, {cache / MIB:.0f} MiB: times are with a"
-        f" {campaign.cache} cache, so that a smaller matrix need not come from memory." if cache else "",
+        f" {campaign.cache} cache, so that what is smaller need not come from memory." if cache else "",
         "" if any(case.ours for case in cases) else "The space `extended` was not searched.",
-        f"{left_out} pairs of problem and precision have no floor or no size." if left_out else "",
+        f"{left_out} pairs of problem and precision have no floor." if left_out else "",
         "Nothing of this is published.",
         measured_on(campaign, "graph"),
         remarks(lines),
         unavailable(campaign),
     ]  # fmt: skip
-    return Figure(
-        lambda: _draw(cases, campaign.precisions, library_of(campaign), cache, footnote(lines)), sentences(caption)
-    )
+    return Figure(lambda: _draw(cases, campaign.precisions, library_of(campaign), cache), sentences(caption))
 
 
 def cache_bytes(campaign: Campaign) -> int | None:
@@ -73,17 +77,16 @@ def cache_bytes(campaign: Campaign) -> int | None:
     return max(sizes, default=0) or None
 
 
-def _draw(
-    cases: list[Standing], precisions: tuple[str, ...], library: str, cache: int | None, mark: str | None
-) -> Canvas:
+def _draw(cases: list[Standing], precisions: tuple[str, ...], library: str, cache: int | None) -> Canvas:
     if not cases:
         return style.empty("no floor was timed in this campaign")
     drawn = style.canvas(style.TEXT, 2.6)
     panels = drawn.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
     series = {
         "library": Series(f"fastest {library}", style.ACCENT, "white", "s"),
-        "papers": Series("the papers’ space", style.DARK, style.LIGHT, "o"),
+        "papers": Series("the papers’ space", style.DARK, style.LIGHT, "^"),
         "ours": Series("our space", style.DARK, style.DARK, "o"),
+        "own": Series("our space, of its own floor", style.DARK, "white", "D"),
     }
     used: dict[str, Series] = {}
     for axes, precision in zip(panels, precisions, strict=True):
@@ -95,7 +98,7 @@ def _draw(
         if cache:
             axes.axvline(cache / MEGA, color=style.GREY, linewidth=0.8, linestyle=(0, (4, 2)))
         axes.set_title(f"{precision} precision")
-        axes.set_xlabel("matrix as CSR-AoS [MB]")
+        axes.set_xlabel("matrix as CSR-AoS and both vectors [MB]")
         style.log_ticks(axes.xaxis)
         axes.grid()
     panels[0].set_ylabel("fraction of the streaming floor")
@@ -106,18 +109,16 @@ def _draw(
             Line2D([], [], color=style.GREY, linestyle=(0, (4, 2)), label=f"last-level cache, {cache / MIB:.0f} MiB")
         )
     drawn.legend(handles=handles, loc="outside upper left", ncols=4, handletextpad=0.4, columnspacing=1.2)
-    style.footnote(drawn, mark)
     return drawn
 
 
 def _case(axes: Axes, case: Standing, series: dict[str, Series]) -> dict[str, Series]:
     """Draw the points of one problem, joined by a line; return the series that it has."""
-    points = {
-        name: value
-        for name, timed in (("library", case.library), ("papers", case.papers), ("ours", case.ours))
-        if (value := ratio_of(case.floor, timed)) is not None
-    }
-    at = (case.bytes or 0) / MEGA
+    timed = {"library": case.library, "papers": case.papers, "ours": case.ours}
+    fractions = {name: ratio_of(case.floor, one) for name, one in timed.items()}
+    fractions["own"] = ratio_of(case.own_floor(case.ours), case.ours)
+    points = {name: value for name, value in fractions.items() if value is not None}
+    at = (case.operands or 0) / MEGA
     if len(points) > 1:
         ends = [min(points.values()), max(points.values())]
         axes.plot([at, at], ends, color=style.GREY, linewidth=0.5, alpha=0.6, zorder=1)
@@ -127,7 +128,4 @@ def _case(axes: Axes, case: Standing, series: dict[str, Series]) -> dict[str, Se
             at, value, one.marker, markersize=4.2, markerfacecolor=one.face, markeredgecolor=one.colour,
             markeredgewidth=0.9, zorder=3,
         )  # fmt: skip
-    if points and case.line.marks:
-        top = max(points.values())
-        axes.annotate(case.line.marks, (at, top), xytext=(0, 3), textcoords="offset points", ha="center", fontsize=6)
     return {name: series[name] for name in points}

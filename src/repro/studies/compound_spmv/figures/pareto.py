@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-COLUMNS = 4
+#: Panels in a row, and inches of a row of them.
+COLUMNS, ROW = 3, 1.5
 LARGEST, SLOWEST = 2.0, 1.5  # of the least bytes and of the best time: what lies beyond is of no use to anyone
 
 
@@ -47,16 +48,17 @@ def panels(campaign: Campaign, published: Published) -> Figure:
 def _draw(by_problem: Mapping[str, Mapping[str, Weighed]], mark: str | None) -> Canvas:
     if not by_problem:
         return style.empty("nothing was searched in this campaign")
-    rows = -(-len(by_problem) // COLUMNS)
-    drawn = style.canvas(style.TEXT, 0.55 + 1.15 * rows)
-    grid = drawn.subplots(rows, COLUMNS, squeeze=False, sharex=True, sharey=True)
+    across = min(COLUMNS, len(by_problem))
+    rows = -(-len(by_problem) // across)
+    drawn = style.canvas(max(style.COLUMN, style.TEXT * across / COLUMNS), 0.55 + ROW * rows)
+    grid = drawn.subplots(rows, across, squeeze=False, sharex=True, sharey=True)
     places = list(grid.flat)
     for axes, (problem, by_precision) in zip(places, by_problem.items(), strict=False):
         _panel(axes, by_precision)
-        axes.set_title(problem, fontsize=6.5)
+        axes.set_title(problem)
     for axes in places[len(by_problem) :]:
         axes.set_visible(False)
-    for axes in places[max(0, len(by_problem) - COLUMNS) : len(by_problem)]:
+    for axes in places[max(0, len(by_problem) - across) : len(by_problem)]:
         axes.tick_params(labelbottom=True)
     drawn.supxlabel("bytes of the matrix, × least", fontsize=7)
     drawn.supylabel("time, × best", fontsize=7)
@@ -72,18 +74,22 @@ def _draw(by_problem: Mapping[str, Mapping[str, Weighed]], mark: str | None) -> 
 
 
 def _panel(axes: Axes, by_precision: Mapping[str, Weighed]) -> None:
+    anything = False
     for precision, weighed in by_precision.items():
         colour, marker = style.PRECISIONS[precision]
         sizes, times = weighed.matrix_bytes / weighed.matrix_bytes.min(), weighed.seconds / weighed.seconds.min()
-        axes.plot(sizes, times, marker, color=colour, markerfacecolor="none", markersize=2.4, markeredgewidth=0.5)
+        anything = anything or bool(((sizes <= LARGEST) & (times <= SLOWEST)).any())
+        axes.plot(sizes, times, marker, color=colour, markerfacecolor="none", markersize=3, markeredgewidth=0.6)
         axes.plot(
             sizes[weighed.front],
             times[weighed.front],
             color=colour,
             drawstyle="steps-post",
             marker=marker,
-            markersize=3,
+            markersize=3.4,
         )
+    if not anything:
+        style.say_in_panel(axes, f"nothing up to {SLOWEST:g}× the best time\nhas up to {LARGEST:g}× the least bytes")
     axes.set_xlim(0.95, LARGEST)
     axes.set_ylim(0.95, SLOWEST)
     axes.grid()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from repro.artifacts import style
 from repro.artifacts.data import Campaign
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-COLOURS = {"problem_unknown": style.DARK, "entry_unknown": style.LIGHT, "random": style.ACCENT}
+#: Colour and marker by what was known.
+LOOKS = {
+    "problem_unknown": (style.DARK, "o"),
+    "entry_unknown": (style.MIDDLE, "s"),
+    "random": (style.ACCENT, "^"),
+}
+#: Marks of a line.
+MARKS = 8
 LIMIT = 60.0  # percent; a search starts anywhere
 
 
@@ -60,25 +68,27 @@ def _draw(judged: Mapping[str, Sequence[Judged]]) -> Canvas:
         axes.set_title(SPACES[space].capitalize() if len(judged) > 1 else "")
     panels[0].set_ylabel("loss [%]")
     handles = [
-        Line2D([], [], color=colour, label=JUDGED[key][0], linewidth=1.2)
-        for key, colour in COLOURS.items()
+        Line2D([], [], color=colour, marker=marker, markersize=3, label=JUDGED[key][0], linewidth=1.2)
+        for key, (colour, marker) in LOOKS.items()
         if any(JUDGED[key][1](one) is not None for replays in judged.values() for one in replays)
     ]
     handles.append(Line2D([], [], color=style.GREY, linestyle="-", label="median"))
     handles.append(Line2D([], [], color=style.GREY, linestyle="--", label="worst"))
-    drawn.legend(handles=handles, loc="outside upper center", ncols=3)
+    drawn.legend(handles=handles, loc="outside upper left", ncols=3 if len(judged) == 1 else 5)
     return drawn
 
 
 def _panel(axes: Axes, judged: Sequence[Judged]) -> None:
-    for key, colour in COLOURS.items():
+    for key, (colour, marker) in LOOKS.items():
         losses = curves(judged, key)
         if losses is None:
             continue
         at = np.arange(1, losses.shape[1] + 1)
-        axes.plot(at, np.median(losses, axis=0), color=colour, linewidth=1.2)
-        axes.plot(at, losses.max(axis=0), color=colour, linestyle="--")
+        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3, "markevery": -(-len(at) // MARKS)}
+        axes.plot(at, np.median(losses, axis=0), linewidth=1.2, **look)
+        axes.plot(at, losses.max(axis=0), linestyle="--", **look)
     axes.set_ylim(0, LIMIT)
     axes.set_xlim(1, None)
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
     axes.grid()
     axes.set_xlabel("variants measured")

@@ -13,9 +13,10 @@ from repro.artifacts import style
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
 from repro.artifacts.lineup import footnote, measured_on, ours, remarks, sentences, unavailable
-from repro.artifacts.numbers import geometric_mean, ratio_of
+from repro.artifacts.numbers import geometric_mean, interval_of_ratio, ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
+from repro.artifacts.significance import WHISKERS, Interval
 from repro.sparse.times import library_of
 from repro.studies.compound_spmv.paper import STUDY
 from repro.studies.compound_spmv.standing import Standing, standings
@@ -31,7 +32,8 @@ MEAN = "geometric mean"
 class Bars:
     """One row of one panel: speedups, None where there is none, and why there is nothing.
 
-    `floor` is the speedup of a kernel that would run at the streaming floor.
+    `floor` is the speedup of a kernel that would run at the streaming floor, `ours_sure` and `papers_sure` are
+    intervals.
     """
 
     label: str
@@ -40,6 +42,8 @@ class Bars:
     floor: float | None
     missing: str | None = None
     mostly_launch: bool = False
+    ours_sure: Interval | None = None
+    papers_sure: Interval | None = None
 
 
 def bars(cases: Sequence[Standing]) -> list[Bars]:
@@ -60,7 +64,8 @@ def _bars(case: Standing) -> Bars:
         if case.papers is not None:
             missing = "no routine of the library was timed"
     launch = case.case.mostly_launch("graph", case.ours or case.papers)
-    return Bars(case.line.label, ours, papers, floor, missing, launch)
+    sure = [interval_of_ratio(case.library, kernel) for kernel in (case.ours, case.papers)]
+    return Bars(case.line.label, ours, papers, floor, missing, launch, *sure)
 
 
 @figure(STUDY, "figure-speedup", title="Speedup over the fastest routine of the library", numbering="ours")
@@ -89,6 +94,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         else "the winner of the papers’ space (light, and in numbers); the space `extended` was not searched.",
         "The mark is what a kernel at the streaming floor would reach, which reads the bytes of CSR-AoS: one that",
         "needs fewer bytes, or finds them in the cache, can pass it.",
+        WHISKERS if any(row.ours_sure or row.papers_sure for rows in panels.values() for row in rows) else "",
         f"Geometric means: {'; '.join(summaries)}." if summaries else "",
         "Nothing of this is published.",
         measured_on(campaign, "graph"),
@@ -143,8 +149,10 @@ def _panel(axes: Axes, rows: list[Bars], kinds: list[int], right: float) -> None
         both = row.ours is not None and row.papers is not None
         if row.ours is not None:
             axes.barh(at - 0.19 * both, row.ours, height=0.4 if both else 0.6, color=style.DARK, linewidth=0)
+            style.whisker(axes, row.ours_sure, at - 0.19 * both)
         if row.papers is not None:
             axes.barh(at + 0.21 * both, row.papers, height=0.36 if both else 0.6, color=style.LIGHT, linewidth=0)
+            style.whisker(axes, row.papers_sure, at + 0.21 * both)
         if row.floor is not None:
             axes.add_line(_floor_mark([row.floor], [at]))
     searched = any(row.ours is not None for row in rows)

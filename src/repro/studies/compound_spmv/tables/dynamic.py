@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from repro.artifacts.case import MOSTLY_LAUNCH, Case, median
+from repro.artifacts.case import MOSTLY_LAUNCH, Case, Timed, fastest, median
+from repro.artifacts.cells import from_rows
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import (
@@ -46,6 +47,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
             cells.append(_kind(printed[line.published, gpu]) if line.published else BLANK)
         answers: dict[str, bool] = {}
         notes: dict[str, None] = {}
+        winners: list[Timed] = []
         for precision in campaign.precisions if line.record else ():
             case = Case(campaign, line.problem, precision)
             static, dynamic = case.winner("static", "event"), case.winner("dynamic", "event")
@@ -55,6 +57,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
                     notes[f"{ABBREVIATIONS[precision]}: {case.why_not()}"] = None
                 continue
             answers[ABBREVIATIONS[precision]] = wins
+            winners += [static, dynamic]
             if max(static.seconds, dynamic.seconds) <= min(static.seconds, dynamic.seconds) * (1 + campaign.tie):
                 ties += 1
                 notes[f"static and dynamic tie in {ABBREVIATIONS[precision]}"] = None
@@ -63,7 +66,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
                 notes[f"{ABBREVIATIONS[precision]}: {MOSTLY_LAUNCH}"] = None
             notes |= dict.fromkeys(static.notes + dynamic.notes)
         won, timed = won + sum(answers.values()), timed + len(answers)
-        rows.append((*cells, _answer(answers, tuple(notes))))
+        rows.append((*cells, from_rows(_answer(answers, tuple(notes)), *winners)))
     columns = (
         PROBLEM,
         Column("entry", "entry", numeric=False),
@@ -131,15 +134,16 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
             layouts_won, layouts = layouts_won + won, layouts + of
             used = [row for row in search if best and row["layout"] == best.row["layout"]]
             spreads: dict[str, float | None] = {}
-            fastest: dict[str, float | None] = {}
+            ends: dict[str, tuple[Timed, ...]] = {}
             for kind in ("static", "dynamic"):
-                times = [t for row in used if row["schedule"] == kind and (t := median(row, "event"))]
-                spreads[kind] = max(times) / min(times) if times else None
-                fastest[kind] = min(times, default=None)
+                times = [t for row in used if row["schedule"] == kind and (t := fastest([row], "event"))]
+                times.sort(key=lambda timed: timed.seconds)
+                spreads[kind] = times[-1].seconds / times[0].seconds if times else None
+                ends[kind] = (times[0], times[-1]) if times else ()
             static, dynamic = spreads["static"], spreads["dynamic"]
             if static and dynamic:
                 cases, more = cases + 1, more + (dynamic > static)
-                marked += case.mostly_launch("event", *fastest.values())
+                marked += case.mostly_launch("event", *(times[0] for times in ends.values()))
             registers = [int(row["registers"]) for row in used if row["registers"] is not None]
             spills = [int(row["spills"]) for row in used if row["spills"] is not None]
             why = (case.why_not(),) if best is None and line.record and line.record.available else ()
@@ -149,7 +153,9 @@ def sensitivity(campaign: Campaign, published: Published) -> Table:
                     Cell(precision),
                     Cell(best.row["layout"] if best else None, notes=why),
                     *(
-                        Cell(s, f"{s:.2f}", case.launch_note("event", fastest[kind])) if s else Cell()
+                        from_rows(Cell(s, f"{s:.2f}", case.launch_note("event", ends[kind][0])), *ends[kind])
+                        if s
+                        else Cell()
                         for kind, s in spreads.items()
                     ),
                     Cell(f"{min(registers)}–{max(registers)}") if registers else Cell(),

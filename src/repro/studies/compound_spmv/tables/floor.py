@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from repro.artifacts.case import Case, Timed
-from repro.artifacts.cells import digits, micro, percent, ratio, tied
+from repro.artifacts.cells import digits, from_rows, micro, share, speedup, tied
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import PROBLEM, launches, measured_on, ours, sentences, unavailable
-from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.sparse.times import baseline, library_of, routine_text
@@ -37,13 +36,13 @@ def floor(campaign: Campaign, published: Published) -> Table:
                     Cell(precision),
                     Cell(best.name if best else None, notes=why + tied(best, campaign.tie)),
                     micro(best, case),
-                    percent(ratio_of(bound, best)),
+                    share(bound, best),
                     bandwidth(best),
                     micro(bound, case) if bound else Cell(notes=no_floor),
                     Cell(base.name, routine_text(base)) if base else Cell(),
                     micro(base, case),
-                    percent(ratio_of(bound, base)),
-                    ratio(ratio_of(base, best)),
+                    share(bound, base),
+                    speedup(base, best),
                     copied(copy),
                     micro(empty),
                 )
@@ -94,4 +93,4 @@ def copied(timed: Timed | None) -> Cell:
     if timed is None or not timed.row["bytes"]:
         return Cell()
     value = timed.row["bytes"] / timed.seconds * GIGA
-    return Cell(value, digits(value))
+    return from_rows(Cell(value, digits(value)), timed)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from repro.artifacts.case import Case, Timed
+from repro.artifacts.cells import from_rows, speedup
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import PROBLEM, context, launches, lineup, measured_on, sentences, unavailable
-from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.studies.compound_spmv.paper import PAPER, STUDY
@@ -69,12 +71,12 @@ def _ours(case: Case, best: Timed | None, *, built: bool) -> tuple[Cell, Cell]:
         return Cell(notes=(case.why_not(),) if built else ()), Cell()
     tied = tied_layouts(case, best)
     ties = (f"tie with {', '.join(tied)}",) if tied else ()
+    layout = from_rows(Cell(best.row["layout"], notes=ties), best)
     base = case.winner("schedule", "event")
-    gain = ratio_of(base, best)
-    if base is None or gain is None:
-        return Cell(best.row["layout"], notes=ties), Cell(notes=("no time for CSR-AoS-AoS",))
+    if base is None:
+        return layout, Cell(notes=("no time for CSR-AoS-AoS",))
     notes = (*base.notes, *best.notes, *case.launch_note("event", base, best))
-    return Cell(best.row["layout"], notes=ties), Cell(gain, f"{gain:.2f}", notes)
+    return layout, replace(speedup(base, best), notes=notes)
 
 
 def _register(number: int) -> None:

@@ -100,7 +100,7 @@ def _row(weighed: Weighed, index: int, head: tuple[Cell, ...]) -> tuple[Cell, ..
     more, slower = size / weighed.matrix_bytes.min(), time / weighed.seconds.min()
     return (
         *head,
-        Cell(str(weighed.rows[index]["name"])),
+        Cell(str(weighed.rows[index]["name"]), keys=(str(weighed.rows[index]["key"]),)),
         Cell(int(size), f"{size / 2**20:.3g}"),
         Cell(float(more), f"{more:.3f}"),
         Cell(time, f"{time * 1e6:.2f}"),

@@ -11,6 +11,7 @@ from matplotlib.patches import Patch
 
 from repro.artifacts import style
 from repro.artifacts.numbers import median_of
+from repro.artifacts.significance import Interval
 from repro.studies.compressed_coo.times import DISTINCT, REPEAT, Times
 
 if TYPE_CHECKING:
@@ -25,11 +26,12 @@ WIDE_BAR, NARROW_BAR = 0.6, 0.38
 
 @dataclass(frozen=True)
 class Bar:
-    """Numbers that are drawn as bars; those of the first series that is shown are printed as well."""
+    """Numbers that are drawn as bars, with their intervals; those of the first series that is shown are printed."""
 
     label: str
     colour: str
     number: Number
+    sure: Callable[[Times], Interval | None] = lambda case: None
 
 
 @dataclass(frozen=True)
@@ -40,27 +42,26 @@ class Mark:
     marker: str
     colour: str
     number: Number
-    filled: bool = False
 
     def line(self, x: Sequence[float], y: Sequence[float], label: str | None = None) -> Line2D:
         """Return the marks."""
-        face = self.colour if self.filled else "white"
         return Line2D(
             x, y, linestyle="", marker=self.marker, markersize=6.5 if self.marker == "|" else 3.6, zorder=4,
-            markeredgewidth=1.3 if self.marker == "|" else 0.9, markeredgecolor=self.colour, markerfacecolor=face,
+            markeredgewidth=1.3 if self.marker == "|" else 0.9, markeredgecolor=self.colour, markerfacecolor="white",
             label=label,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: a head of a group where there are no values, else numbers of the bars and of the marks."""
+    """One row: a head of a group where there are no values, else numbers of bars and marks, and bars' intervals."""
 
     label: str
     bars: tuple[float | None, ...] = ()
     marks: tuple[float | None, ...] = ()
     missing: str | None = None
     mostly_launch: bool = False
+    sure: tuple[Interval | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ class Panel:
         How the number beside a row is printed.
     one
         Whether 1 is drawn as a line, and what is said of it in the legend (nothing if empty).
-    reference
-        Published numbers by GPU, drawn as dashed lines.
+    reference, referred
+        Published numbers by GPU, drawn as dashed lines, and what they are called.
     absent
         Why a problem with a winner has no number here.
     stars
@@ -92,6 +93,7 @@ class Panel:
     printed: Callable[[float], str] = "{:.2f}".format
     one: str | None = None
     reference: Mapping[str, float] = field(default_factory=dict)
+    referred: str = "published most"
     absent: Callable[[Times], str] = lambda case: "not recorded"
     stars: bool = False
 
@@ -123,7 +125,7 @@ def _row(panel: Panel, case: Times) -> Row:
         why = case.case.why_not() if case.compressed is None else panel.absent(case)
         missing = "unavailable" if why.startswith("unavailable") else why
     launch = panel.stars and case.case.mostly_launch("graph", case.ours or case.compressed)
-    return Row(case.line.label, bars, marks, missing, launch)
+    return Row(case.line.label, bars, marks, missing, launch, tuple(bar.sure(case) for bar in panel.bars))
 
 
 def _median(panel: Panel, cases: Sequence[Times], label: str) -> Row:
@@ -174,7 +176,7 @@ def draw(panel: Panel, rows: Sequence[Row], mark: str | None) -> Canvas:
         if panel.one:
             handles.append(Line2D([], [], color=style.GREY, linewidth=0.7, label=panel.one))
     if panel.reference:
-        label = "published most: " + ", ".join(f"{value:g} ({gpu})" for gpu, value in panel.reference.items())
+        label = f"{panel.referred}: " + ", ".join(f"{value:g} ({gpu})" for gpu, value in panel.reference.items())
         dashed: dict[str, Any] = {"color": style.GREY, "linewidth": 0.7, "linestyle": (0, (4, 2))}
         handles.append(Line2D([], [], label=label, **dashed))
         for value in panel.reference.values():
@@ -195,6 +197,7 @@ def _draw_row(axes: Axes, panel: Panel, at: int, row: Row, shown: Sequence[int])
         offset = (0.4 * place - 0.2) if two else 0.0
         series, value = panel.bars[index], row.bars[index] or 0.0
         axes.barh(at + offset, value, height=NARROW_BAR if two else WIDE_BAR, color=series.colour, linewidth=0)
+        style.whisker(axes, row.sure[index] if row.sure else None, at + offset)
     for mark, number in zip(panel.marks, row.marks, strict=True):
         if number is not None:
             axes.add_line(mark.line([number], [at]))

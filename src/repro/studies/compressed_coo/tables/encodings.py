@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from repro.artifacts.cells import count
+from repro.artifacts.cells import count, from_rows
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import PROBLEM, measured_on, sentences, unavailable
@@ -62,8 +62,8 @@ def _row(case: Times, shown: list[str]) -> tuple[Cell, ...]:
     why = (case.case.why_not(),) if best is None and there else ()
     return (
         case.line.cell,
-        Cell(best.row["per_thread"] if best else None, notes=why),
-        Cell(other.row["per_thread"] if other else None),
+        from_rows(Cell(best.row["per_thread"] if best else None, notes=why), best),
+        from_rows(Cell(other.row["per_thread"] if other else None), other),
         count(total or None),
         *(_share(chunks.get(name, 0), total) for name in shown),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from repro.artifacts.case import Timed
@@ -13,16 +13,25 @@ from repro.artifacts.numbers import median_of, ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.sparse.times import library_of
-from repro.studies.compressed_coo.paper import PAPER, STUDY
-from repro.studies.compressed_coo.times import Times, all_times, counted, not_searched, precision_of
+from repro.studies.compressed_coo.paper import GPUS, PAPER, STUDY
+from repro.studies.compressed_coo.times import (
+    DISTINCT,
+    REPEAT,
+    Times,
+    all_times,
+    counted,
+    fastest_formats,
+    not_searched,
+    precision_of,
+    solved_with,
+)
 
-GPUS = ("V100", "A100")
 Pick = Callable[[Times], Timed | None]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line: a median of speedups over `base`, or the largest of a rate where there is no base.
+    """One line: a statistic of speedups over `base`, or the largest of a rate where there is no base.
 
     Attributes
     ----------
@@ -34,19 +43,30 @@ class Line:
         What is compared with.
     kernels
         The paper's compressed COO, and ours.
+    values
+        Of which problems, by their values; None for all.
+    statistic
+        Of the speedups.
     """
 
     what: str
     published: str
     base: Pick | None
     kernels: tuple[Pick, Pick]
+    values: str | None = None
+    statistic: Callable[[Iterable[float | None]], float | None] = median_of
 
     def measure(self, cases: list[Times], pick: Pick) -> float | None:
         """Return the number of one column."""
         if self.base is None:
             return max((rate for case in cases if (rate := case.gflops(pick(case)))), default=None)
         base = self.base
-        return median_of(ratio_of(base(case), pick(case)) for case in cases)
+        those = [case for case in cases if self.values in (None, case.values)]
+        return self.statistic(ratio_of(base(case), pick(case)) for case in those)
+
+
+def _least(values: Iterable[float | None]) -> float | None:
+    return min((value for value in values if value is not None), default=None)
 
 
 _PRODUCTS: tuple[Pick, Pick] = (lambda s: s.compressed, lambda s: s.ours)
@@ -57,6 +77,12 @@ LINES = (
     Line("SpMV over {library}’s fastest for CSR, median", "", lambda s: s.csr, _PRODUCTS),
     Line("SpMV over {library}’s fastest for COO, median", "", lambda s: s.coo, _PRODUCTS),
     Line("SpMV over {library}’s fastest of all, median", "", lambda s: s.library, _PRODUCTS),
+    Line("SpMV over {library}’s fastest of all, values repeat, median", "", lambda s: s.library, _PRODUCTS,
+         REPEAT),
+    Line("SpMV over {library}’s fastest of all, values distinct, median", "", lambda s: s.library, _PRODUCTS,
+         DISTINCT),
+    Line("SpMV over {library}’s fastest of all, least", "", lambda s: s.library, _PRODUCTS,
+         None, _least),
     Line("BiCGSTAB over that with {library}’s default for CSR, median", "median speedup of BiCGSTAB over cuSPARSE",
          lambda s: s.default_solver, _SOLVERS),
     Line("BiCGSTAB over the fastest with a routine of {library}, median", "", lambda s: s.library_solver, _SOLVERS),
@@ -89,9 +115,10 @@ def medians(campaign: Campaign, published: Published) -> Table:
         "routine that it compares with, and what we measured over the same routine and over faster ones. Paper’s",
         "compressed COO: the fastest K and number of chunks a block of its format. Ours: the fastest of all our",
         "variants, its own included. GFLOPS: two operations for each of the matrix’s own non-zeros, none for padding.",
-        "BiCGSTAB: ten iterations, the fastest with any of the products that were the fastest alone.",
+        solved_with(cases),
         f"{precision.capitalize()} precision.",
         over,
+        fastest_formats(cases),
         not_searched(cases),
         measured_on(campaign, "graph"),
         context(campaign),

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from repro.artifacts.case import Timed
-from repro.artifacts.cells import digits, micro, percent, ratio, tied
+from repro.artifacts.cells import digits, micro, ratio, share, speedup, tied
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import ABBREVIATIONS, PROBLEM, launches, measured_on, sentences, unavailable
-from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.sparse.times import library_of, routine_text
 from repro.studies.compressed_coo.paper import STUDY
-from repro.studies.compressed_coo.times import Times, all_times, not_searched
+from repro.studies.compressed_coo.times import Times, all_times, not_searched, solved_with
 
 
 @table(STUDY, "table-problems", title="Our kernels, the library and the floor, problem by problem", numbering="ours")
@@ -27,9 +26,8 @@ def problems(campaign: Campaign, published: Published) -> Table:
         f"the paper’s formats. {library_of(campaign)}: its fastest routine for CSR, for COO and of all. Of floor: the",
         "streaming floor’s time over the time; the floor streams the bytes of CSR, and who reads fewer can be above",
         "it. Bytes: of the matrix, over those of CSR with 4-byte indices. GFLOPS: two operations for each of the",
-        "matrix’s own non-zeros, none for padding. BiCGSTAB: ten iterations, with the products that were the fastest",
-        "alone; ours and the library’s are the fastest with any of those. Speedups are over the fastest of the",
-        "library.",
+        "matrix’s own non-zeros, none for padding. Speedups are over the fastest of the library.",
+        solved_with(cases),
         "Nothing of this is published.",
         measured_on(campaign, "graph"),
         launches(marked, len(timed)),
@@ -68,6 +66,7 @@ def _columns(library: str) -> tuple[Column, ...]:
         *routine("coo", f"{library} COO"),
         *routine("library", f"{library}, fastest"),
         Column("floor_us", "µs", "floor"),
+        Column("ours_bicgstab", "product of ours", solver, numeric=False),
         Column("ours_bicgstab_us", "ours", solver),
         Column("compressed_bicgstab_us", "compressed COO", solver),
         Column("plain_bicgstab_us", "COO", solver),
@@ -90,11 +89,12 @@ def _row(case: Times) -> tuple[Cell, ...]:
         *_routine(case, case.coo),
         *_routine(case, case.library),
         micro(case.floor) if case.floor else Cell(notes=no_floor),
+        Cell(case.ours_solver.row["product"] if case.ours_solver else None),
         micro(case.ours_solver),
         micro(case.compressed_solver),
         micro(case.plain_solver),
         micro(case.library_solver),
-        ratio(ratio_of(case.library_solver, case.ours_solver)),
+        speedup(case.library_solver, case.ours_solver),
     )
 
 
@@ -102,10 +102,10 @@ def _kernel(case: Times, kernel: Timed | None, notes: tuple[str, ...] = ()) -> t
     return (
         Cell(kernel.name if kernel else None, notes=notes + tied(kernel, case.case.campaign.tie)),
         micro(kernel, case.case),
-        percent(ratio_of(case.floor, kernel)),
+        share(case.floor, kernel),
         ratio(case.memory(kernel)),
         _rate(case.gflops(kernel)),
-        ratio(ratio_of(case.library, kernel)),
+        speedup(case.library, kernel),
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HEIGHT = 2.3
 #: How much of the axis lies below 1, as a part of what lies above: the legend's lines, without that at 1 through them.
-ROOM = 0.55
+ROOM = 0.8
 #: The fields, one after the other, that the making of the matrix is divided among: 1, 2, 4, … of them.
 SHARED = tuple(2**power for power in range(11))
 
@@ -78,9 +78,9 @@ def draw(fields: Sequence[Filtering]) -> Canvas:
     drawn = style.canvas(style.TEXT if len(families) > 1 else style.COLUMN, HEIGHT)
     panels = drawn.subplots(1, len(families), sharey=True, squeeze=False)[0]
     for family, axes in zip(families, panels, strict=True):
-        for degree, field in chosen[family].items():
-            if field is not None:
-                _draw_field(axes, field, degree)
+        there = {degree: field for degree, field in chosen[family].items() if field is not None}
+        for degree, field in there.items():
+            _draw_field(axes, field, degree)
         axes.axhline(1, color="black", linewidth=0.6, zorder=2)
         axes.set_title(f"{family} variance")
         axes.set_xscale("log", base=2)
@@ -91,7 +91,11 @@ def draw(fields: Sequence[Filtering]) -> Canvas:
         axes.yaxis.set_minor_locator(NullLocator())
         axes.grid(axis="both")
         axes.set_xlabel("fields")
-        axes.legend(loc="lower right")
+        labels = {degree: f"P = {degree}, {short(field.triangles or 0)} triangles" for degree, field in there.items()}
+        axes.legend(
+            handles=[Line2D([], [], label=label, **line_look(*LOOKS[degree])) for degree, label in labels.items()],
+            loc="lower right",
+        )
     least, most = panels[0].get_ylim()
     if most > 1:
         panels[0].set_ylim(bottom=min(least, most**-ROOM))
@@ -108,8 +112,7 @@ def _draw_field(axes: Axes, field: Filtering, degree: int) -> None:
     """Draw the line and the marks of a field."""
     colour, marker = LOOKS[degree]
     along = [value for count in SHARED if (value := gain(field, count)) is not None]
-    label = f"P = {degree}, {short(field.triangles or 0)} triangles"
-    axes.plot(SHARED, along, color=colour, zorder=3, label=label)
+    axes.plot(SHARED, along, color=colour, zorder=3)
     for count in field.fields:
         if (value := alone(field, count)) is not None:
             axes.plot([count], [value], **(line_look(colour, marker) | {"linestyle": ""}))

@@ -16,7 +16,6 @@ from repro.artifacts.lineup import context, measured_on, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 from repro.studies.dg_postprocessing.figures.panels import (
-    BAND,
     degrees_of,
     draw_line,
     families_of,
@@ -33,7 +32,7 @@ from repro.studies.dg_postprocessing.work import formula
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-LOOKS = {POINT: (style.GREY, "o"), ELEMENT: (style.LIGHT, "s"), OURS: (style.DARK, "D")}
+LOOKS = {POINT: (style.GREY, "o"), ELEMENT: (style.MIDDLE, "s"), OURS: (style.DARK, "D")}
 #: Triangles of the mesh that the text states its largest rate of, and inches of a row.
 LARGEST_MESH, ROW = 2**20, 1.75
 #: By family and degree the least and the largest rate that the text states.
@@ -123,7 +122,7 @@ def draw(fields: Sequence[Filtering], ranges: Ranges) -> Canvas:
                 if least == most:
                     axes.plot([LARGEST_MESH], [most], marker="*", markersize=7, color=style.ACCENT, zorder=4)
                 else:
-                    axes.axhspan(least, most, color=BAND, zorder=1)
+                    axes.axhspan(least, most, color=style.BAND, zorder=1)
             first = next(item for item in degrees if full(family, item))
             last = row == lowest[degree]
             over_triangles(axes, fields, f"GFLOPS, {family} variance" if degree == first else "", last=last)
@@ -131,6 +130,9 @@ def draw(fields: Sequence[Filtering], ranges: Ranges) -> Canvas:
     handles: list[Line2D | Patch] = [Line2D([], [], label=way.title, **line_look(*look)) for way, look in LOOKS.items()]
     if ranges:
         star: dict[str, Any] = {"marker": "*", "markersize": 7, "linestyle": "", "color": style.ACCENT}
-        handles += [Patch(color=BAND, label=f"published, {GPU}"), Line2D([], [], label="the same, largest", **star)]
+        handles += [
+            Patch(color=style.BAND, label=f"published, {GPU}"),
+            Line2D([], [], label="the same, largest", **star),
+        ]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.ticker import NullLocator
 
 from repro.artifacts import style
+from repro.artifacts.significance import Interval
 from repro.studies.dg_postprocessing.filter_times import FAMILIES, Filtering
 
 if TYPE_CHECKING:
@@ -15,11 +16,9 @@ if TYPE_CHECKING:
 
 Number = Callable[[Filtering], float | None]
 #: Colour and marker by degree.
-LOOKS = {1: (style.LIGHT, "o"), 2: ("#009e73", "s"), 3: (style.DARK, "D")}
+LOOKS = {1: (style.MIDDLE, "o"), 2: (style.GREEN, "s"), 3: (style.DARK, "D")}
 #: Of what the text states.
 STATED: dict[str, Any] = {"color": style.ACCENT, "linewidth": 0.9, "linestyle": (0, (4, 2))}
-#: Of ranges that the text states.
-BAND = "#e8e4d8"
 #: Meshes whose sizes are further apart than by this factor have a tick each.
 APART = 1.7
 
@@ -41,12 +40,21 @@ def degrees_of(fields: Sequence[Filtering], number: Number) -> list[int]:
     return [degree for degree in LOOKS if degree in {field.degree for field in those}]
 
 
-def draw_line(axes: Axes, fields: Sequence[Filtering], number: Number, look: tuple[str, str]) -> None:
-    """Draw a number over the triangles of meshes, with a mark a mesh; nothing where there is none."""
+def draw_line(
+    axes: Axes,
+    fields: Sequence[Filtering],
+    number: Number,
+    look: tuple[str, str],
+    sure: Callable[[Filtering], Interval | None] = lambda field: None,
+) -> None:
+    """Draw a number over the triangles of meshes, a mark a mesh with its interval; nothing where there is none."""
     pairs = [(field.triangles, value) for field in fields if (value := number(field)) is not None]
     if pairs:
         across, along = zip(*pairs, strict=True)
         axes.plot(across, along, **line_look(*look))
+    for field in fields:
+        if field.triangles and (ends := sure(field)):
+            axes.plot([field.triangles] * 2, ends, color="black", linewidth=0.6, marker="_", markersize=2.5, zorder=4)
 
 
 def line_look(colour: str, marker: str) -> dict[str, Any]:
@@ -94,10 +102,7 @@ def over_triangles(
 def say_empty(axes: Axes) -> None:
     """Say in a panel that there is nothing to draw, instead of axes without a mark."""
     axes.set_axis_off()
-    axes.text(
-        0.5, 0.5, "no such field in this campaign", transform=axes.transAxes, ha="center", va="center",
-        color=style.GREY, style="italic",
-    )  # fmt: skip
+    style.say_in_panel(axes, "no such field in this campaign")
 
 
 def ticks_of(sizes: Sequence[int]) -> list[int]:

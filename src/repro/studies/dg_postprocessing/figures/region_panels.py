@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from repro.artifacts import style
+from repro.artifacts.lineup import footnote
 from repro.studies.dg_postprocessing.width_times import WidthTimes
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def grid(items: Sequence[WidthTimes]) -> tuple[Canvas, list[Axes]]:
         axes.remove()
     for axes, item in zip(panels, items, strict=False):
         axes.set_title(f"{item.line.label}, degree {item.degree}")
+    style.footnote(drawn, footnote(item.line for item in items))
     return drawn, panels[: len(items)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from matplotlib.lines import Line2D
@@ -12,11 +12,11 @@ from repro.artifacts import style
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
 from repro.artifacts.lineup import context, measured_on, sentences, unavailable
-from repro.artifacts.numbers import ratio_of
+from repro.artifacts.numbers import interval_of_ratio, ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
+from repro.artifacts.significance import WHISKERS, Interval
 from repro.studies.dg_postprocessing.figures.panels import (
-    BAND,
     LOOKS,
     STATED,
     degrees_of,
@@ -26,7 +26,7 @@ from repro.studies.dg_postprocessing.figures.panels import (
     of_family,
     over_triangles,
 )
-from repro.studies.dg_postprocessing.filter_times import ELEMENT, FAMILIES, OURS, POINT, Filtering, all_fields
+from repro.studies.dg_postprocessing.filter_times import ELEMENT, FAMILIES, OURS, POINT, Filtering, Way, all_fields
 from repro.studies.dg_postprocessing.paper import CLOCK, PAPER, STUDY
 from repro.studies.dg_postprocessing.printed import (
     GPU,
@@ -60,6 +60,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         "Above: time of the paper’s per-point way over that of its per-element way, each with its fastest block.",
         "Below: time of its per-element way over ours. Above 1 the second is the faster.",
         _published(lines, band, campaign.on_cpu),
+        WHISKERS if any(map(_sure(ELEMENT, OURS), fields)) else "",
         context(campaign),
         measured_on(campaign, CLOCK),
         unavailable(campaign),
@@ -90,6 +91,11 @@ def over_element(field: Filtering) -> float | None:
     return ratio_of(field.time(ELEMENT), field.time(OURS))
 
 
+def _sure(slow: Way, fast: Way) -> Callable[[Filtering], Interval | None]:
+    """Return what computes the interval of one way's time over another's."""
+    return lambda field: interval_of_ratio(field.time(slow), field.time(fast))
+
+
 def draw(fields: Sequence[Filtering], lines: Mapping[str, float], band: tuple[float, float] | None) -> Canvas:
     """Draw the panels.
 
@@ -109,16 +115,19 @@ def draw(fields: Sequence[Filtering], lines: Mapping[str, float], band: tuple[fl
         return style.empty("no two ways were timed on a field of this campaign")
     drawn = style.canvas(style.TEXT, 2 * ROW + 0.4)
     panels = drawn.subplots(2, len(families), sharex=True, sharey="row", squeeze=False)
-    rows = ((over_point, "per element over per point"), (over_element, "ours over per element"))
-    for row, (number, label) in enumerate(rows):
+    rows = (
+        (over_point, POINT, ELEMENT, "per element over per point"),
+        (over_element, ELEMENT, OURS, "ours over per element"),
+    )
+    for row, (number, slow, fast, label) in enumerate(rows):
         for place, (family, axes) in enumerate(zip(families, panels[row], strict=True)):
             for degree in degrees:
-                draw_line(axes, of_family(fields, family, degree), number, LOOKS[degree])
+                draw_line(axes, of_family(fields, family, degree), number, LOOKS[degree], _sure(slow, fast))
             axes.axhline(1, color="black", linewidth=0.6, zorder=2)
             if row == 0:
                 axes.set_title(f"{family} variance")
                 if band:
-                    axes.axhspan(*band, color=BAND, zorder=0)
+                    axes.axhspan(*band, color=style.BAND, zorder=0)
                 if family in lines:
                     axes.axhline(lines[family], zorder=2, **STATED)
             over_triangles(axes, fields, label if place == 0 else "", last=row == 1, log=False)
@@ -128,6 +137,6 @@ def draw(fields: Sequence[Filtering], lines: Mapping[str, float], band: tuple[fl
     if lines:
         handles.append(Line2D([], [], label=f"“over”, published, {GPU}", **STATED))
     if band:
-        handles.append(Patch(color=BAND, label="its conclusions"))
+        handles.append(Patch(color=style.BAND, label="its conclusions"))
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return drawn

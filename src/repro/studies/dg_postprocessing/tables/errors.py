@@ -10,7 +10,7 @@ from repro.artifacts.lineup import sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.studies.dg_postprocessing.accuracy import Errors
-from repro.studies.dg_postprocessing.field_errors import before, filtered, function_of, orders, why_not
+from repro.studies.dg_postprocessing.field_errors import before, filtered, filtered_row, function_of, orders, why_not
 from repro.studies.dg_postprocessing.filter_times import Filtering, all_fields
 from repro.studies.dg_postprocessing.paper import STUDY
 from repro.studies.dg_postprocessing.shared_cells import FIELD, gain, heads, scientific
@@ -53,10 +53,11 @@ def accuracy(campaign: Campaign, published: Published) -> Table:
 
 def _row(field: Filtering, of_before: Mapping[str, Errors], of_filtered: Mapping[str, Errors]) -> tuple[Cell, ...]:
     own, after, name = before(field), filtered(field), field.line.problem
+    row = filtered_row(field)
     edge = field.facts.get("mean_edge")
     return (
         *heads(field, "" if after else why_not(field)),
-        Cell(function_of(field)),
+        Cell(function_of(field), keys=(str(row["key"]),) if row else ()),
         Cell() if edge is None else Cell(edge, f"{edge:.4f}"),
         *_both(own, of_before.get(name)),
         *_both(after, of_filtered.get(name)),

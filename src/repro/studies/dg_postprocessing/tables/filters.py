@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from repro.artifacts.cells import percent, ratio
+from repro.artifacts.cells import percent, speedup
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import measured_on, sentences, unavailable
-from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.studies.dg_postprocessing.filter_times import (
@@ -77,8 +76,8 @@ def _row(field: Filtering, peaks: bool) -> tuple[Cell, ...]:
         *heads(field, "" if timed else field.case.why_not()),
         *(milli_of(field, way) for way in WAYS),
         Cell(ours.name if ours else None),
-        ratio(ratio_of(times[POINT], times[ELEMENT])),
-        *(ratio(field.over_ours(way)) for way in OVERS),
+        speedup(times[POINT], times[ELEMENT]),
+        *(speedup(field.time(way), ours) for way in OVERS),
         *(three_digits(field.million_points(time)) for time in times.values()),
         *(three_digits(field.gflops(time)) for time in times.values()),
         *(percent(field.peak_share(time)) for time in times.values() if peaks),

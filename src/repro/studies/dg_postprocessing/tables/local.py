@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from repro.artifacts.case import fastest
-from repro.artifacts.cells import ratio
+from repro.artifacts.cells import speedup
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import measured_on, sentences, unavailable
-from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.studies.dg_postprocessing.field_errors import before, filtered, local_row, locally, why_not_local
@@ -71,5 +70,5 @@ def _row(field: Filtering) -> tuple[Cell, ...]:
         *map(three_digits, pairs),
         milli_of(field, POINT_TUNED),
         milli(timed),
-        ratio(ratio_of(whole, timed)),
+        speedup(whole, timed),
     )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from repro.artifacts.cells import count, percent, ratio
+from repro.artifacts.cells import count, share, speedup
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import measured_on, sentences, unavailable
-from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.studies.dg_postprocessing.filter_times import OURS, Filtering, all_fields
@@ -82,14 +81,14 @@ def _row(field: Filtering, counts: list[int]) -> tuple[Cell, ...]:
         _gigabytes(nbytes),
         milli_of(field, OURS),
         milli(make),
-        ratio(ratio_of(make, direct)),
+        speedup(make, direct),
         *map(milli, applies),
         *map(three_digits, over),
-        ratio(ratio_of(applies[-1], applies[0])),
+        speedup(applies[-1], applies[0]),
         milli(field.floor),
-        percent(field.floor_share),
+        share(field.floor, field.apply(1)),
         *(milli(timed, why_no_library) for timed in libraries),
-        *(ratio(field.over_library(number)) for number in counts),
+        *(speedup(*times) for times in zip(libraries, applies, strict=True)),
         Cell(of_one.row["routine"] if of_one else None),
         count(pays),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from repro.artifacts.cells import percent
+from repro.artifacts.cells import from_rows, percent
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import sentences, unavailable
@@ -60,5 +60,5 @@ def _row(field: Filtering, counts: list[int]) -> tuple[Cell, ...]:
         *heads(field, "" if facts.get("overhead") else NOT_COUNTED),
         Cell() if spread is None else Cell(spread, f"{spread:.2f}"),
         *(percent(overhead(field, count)) for count in counts),
-        percent(measured),
+        from_rows(percent(measured), timed),
     )

@@ -34,7 +34,8 @@ def targets(campaign: Campaign, published: Published) -> Table:
         formula(),
         peak_words(all_fields(campaign, published)),
         measured_on(campaign, CLOCK),
-        f"Products with the matrix by the {PRODUCT_CLOCK} clock, making it by the {HOST} clock.",
+        f"Products with the matrix by the {PRODUCT_CLOCK} clock where a line does not say another, making it by the",
+        f"{HOST} clock. Of direct filtering no other clock is recorded.",
         rehearsal(campaign),
         unavailable(campaign),
     ]

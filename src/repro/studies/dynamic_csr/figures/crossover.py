@@ -23,8 +23,8 @@ from repro.studies.dynamic_csr.update_times import Trade, about_geam, trades_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-#: Colours of the marks: many products are bright.
-COLOURS = "viridis"
+#: Colours of the marks, and the share of them that is dark enough: many products are bright.
+COLOURS, DARKEST = "plasma", 0.62
 
 
 @figure(STUDY, "figure-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
@@ -61,10 +61,10 @@ def draw(trades: Sequence[Trade], missing: Sequence[tuple[Line, str]], mark: str
     names = [_label(trade) for trade in trades] + [line.label for line, _ in missing]
     drawn = style.canvas(style.TEXT, style.height(len(names), extra=1.0))
     axes = drawn.add_subplot()
-    colours = [mpl.colormaps[COLOURS](0.95 * i / (len(PRODUCTS) - 1)) for i in range(len(PRODUCTS))]
+    colours = [mpl.colormaps[COLOURS](DARKEST * i / (len(PRODUCTS) - 1)) for i in range(len(PRODUCTS))]
     for at, trade in enumerate(trades):
         gains = [trade.gain(products) for products in PRODUCTS]
-        axes.plot([min(gains), max(gains)], [at, at], color="#c8c8c8", linewidth=1.0, zorder=2)
+        axes.plot([min(gains), max(gains)], [at, at], color=style.PALE, linewidth=1.0, zorder=2)
         for gain, colour in zip(gains, colours, strict=True):
             axes.plot([gain], [at], **_look(colour))
     style.column(axes, [trade.in_words for trade in trades], ("break-even n", "black"), points=4)

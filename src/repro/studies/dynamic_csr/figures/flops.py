@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 #: Inches of a row of the figure, and the share of it that bars fill.
 ROW, FILLED = 0.4, 0.8
-HYB_COLOUR = "#009e73"
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ SERIES = (
     Series("DCSR, fragmented", style.LIGHT, lambda case: case.fragmented),
     Series("DCSR, defragmented", style.DARK, lambda case: case.defragmented),
     Series("ADCSR", style.ACCENT, lambda case: case.adaptive),
-    Series("HYB", HYB_COLOUR, lambda case: case.hyb),
+    Series("HYB", style.GREEN, lambda case: case.hyb),
 )
 
 

@@ -10,10 +10,9 @@ from matplotlib.lines import Line2D
 from repro.artifacts import style
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
-from repro.artifacts.lineup import measured_on, sentences, unavailable
+from repro.artifacts.lineup import footnote, measured_on, remarks, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
-from repro.studies.dynamic_csr.figures.flops import HYB_COLOUR
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of
 from repro.studies.dynamic_csr.paper import STUDY
 from repro.studies.dynamic_csr.update_times import (
@@ -41,8 +40,8 @@ LOOKS: Mapping[Contestant, tuple[str, str]] = {
     DCSR: (style.DARK, "o"),
     REBUILD: (style.GREY, "s"),
     GEAM: (style.ACCENT, "^"),
-    HYB: (HYB_COLOUR, "D"),
-    COO: (style.LIGHT, "v"),
+    HYB: (style.GREEN, "D"),
+    COO: (style.PINK, "v"),
 }
 
 
@@ -61,6 +60,7 @@ def rates(campaign: Campaign, published: Published) -> Figure:
         f"{GEAM.label}: by the host’s clock." if by_geam else "",
         f"{precision_of(campaign).capitalize()} precision.",
         measured_on(campaign, CLOCK),
+        remarks(sweep.line for sweep in sweeps),
         unavailable(campaign),
     ]
     return Figure(lambda: draw(sweeps), sentences(caption))
@@ -94,6 +94,7 @@ def draw(sweeps: Sequence[Sweep]) -> Canvas:
     shown = [contestant for contestant in CONTESTANTS if any(sweep.has(contestant) for sweep in sweeps)]
     handles = [Line2D([], [], label=contestant.label, **_look(contestant)) for contestant in shown]
     drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.8, columnspacing=1.4)
+    style.footnote(drawn, footnote(sweep.line for sweep in sweeps))
     return drawn
 
 

@@ -14,7 +14,6 @@ from repro.artifacts.document import Figure
 from repro.artifacts.lineup import Line, footnote, ours, remarks, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
-from repro.studies.dynamic_csr.figures.flops import HYB_COLOUR
 from repro.studies.dynamic_csr.paper import STUDY
 from repro.studies.dynamic_csr.shared_cells import facts_of
 
@@ -26,8 +25,13 @@ if TYPE_CHECKING:
 ACROSS, ROW = 4, 1.5
 #: Of the axis of defragmentations, which is logarithmic above 1.
 TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-#: Colours by segments a row, marks by the slack in parts of the mean row size.
-COLOURS = {1: style.GREY, 2: HYB_COLOUR, 3: style.ACCENT, 4: style.DARK}
+#: Colours and dashes by segments a row, marks by the slack in parts of the mean row size.
+LOOKS: dict[int, tuple[str, Any]] = {
+    1: (style.GREY, (0, (1, 1))),
+    2: (style.GREEN, (0, (3, 1))),
+    3: (style.ACCENT, (0, (5, 1, 1, 1))),
+    4: (style.DARK, "-"),
+}
 MARKS = {0.0: ("o", "0"), 0.5: ("v", "µ/2"), 1.0: ("s", "µ"), 2.0: ("D", "2 µ"), 4.0: ("^", "4 µ")}
 
 
@@ -73,14 +77,17 @@ def draw(lines: Sequence[Line], mark: str | None) -> Canvas:
     drawn.supxlabel("defragmentations", fontsize=7)
     drawn.supylabel("room / entries of the grown matrix", fontsize=7)
     handles = [
-        *(Line2D([], [], color=colour, label=f"k = {segments}") for segments, colour in COLOURS.items()),
+        *(
+            Line2D([], [], color=colour, linestyle=dashes, label=f"k = {segments}")
+            for segments, (colour, dashes) in LOOKS.items()
+        ),
         *(
             Line2D([], [], linestyle="", marker=marker, markersize=3.4, color="black", label=f"α = {label}")
             for marker, label in MARKS.values()
         ),
     ]
     columns = len(handles) if across > 2 else -(-len(handles) // 2)
-    drawn.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.2, columnspacing=1.1)
+    drawn.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.6, columnspacing=0.9)
     style.footnote(drawn, mark)
     return drawn
 
@@ -89,13 +96,13 @@ def _draw_panel(axes: Axes, line: Line) -> None:
     facts = facts_of(line)
     grown = facts["nonzeros"] + facts["batches"]["entries"]
     rooms: list[dict[str, Any]] = facts["room"]
-    for segments, colour in COLOURS.items():
+    for segments, (colour, dashes) in LOOKS.items():
         points = [
             (item["defragmentations"], item["allocated"] / grown, item["multiple"])
             for item in rooms
             if item["segments"] == segments
         ]
-        axes.plot([x for x, _, _ in points], [y for _, y, _ in points], color=colour, linewidth=0.8, zorder=2)
+        axes.plot([x for x, _, _ in points], [y for _, y, _ in points], color=colour, linestyle=dashes, zorder=2)
         for x, y, multiple in points:
             axes.plot([x], [y], linestyle="", marker=MARKS[multiple][0], markersize=3.2, color=colour, zorder=3)
     axes.set_title(line.label)

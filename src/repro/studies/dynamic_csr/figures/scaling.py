@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 #: Panels side by side, and inches of one's height.
 ACROSS, HEIGHT = 4, 1.45
-GREEN = "#009e73"
 DASHES = {"double": "-", "single": (0, (3, 1.5))}
 #: What each kind of line starts with: nothing is exchanged on one device.
 ONE = (1, 1.0)
@@ -42,14 +41,20 @@ class Series:
 
     label: str
     colour: str
+    marker: str
     speedup: Callable[[DeviceTimes, int], float | None]
 
 
 SERIES = (
-    Series("a launch each", style.LIGHT, lambda case, n: case.speedup(case.alone(n, repeated=False), repeated=False)),
-    Series("alone", style.DARK, lambda case, n: case.speedup(case.alone(n))),
-    Series("with exchange", style.ACCENT, lambda case, n: case.speedup(case.exchanged(n))),
-    Series("overlapped", GREEN, lambda case, n: case.speedup(case.overlapped(n))),
+    Series(
+        "a launch each",
+        style.MIDDLE,
+        "s",
+        lambda case, n: case.speedup(case.alone(n, repeated=False), repeated=False),
+    ),
+    Series("alone", style.DARK, "o", lambda case, n: case.speedup(case.alone(n))),
+    Series("with exchange", style.ACCENT, "^", lambda case, n: case.speedup(case.exchanged(n))),
+    Series("overlapped", style.GREEN, "v", lambda case, n: case.speedup(case.overlapped(n))),
 )
 
 
@@ -104,7 +109,7 @@ def draw(panels: Sequence[Sequence[DeviceTimes]], published: Published, mark: st
         printed = printed or bool(points)
         _draw_panel(axes, cases, points, most)
         axes.set_title(cases[0].line.label)
-    handles = [Line2D([], [], color=item.colour, marker="o", markersize=3, label=item.label) for item in SERIES]
+    handles = [Line2D([], [], color=item.colour, marker=item.marker, markersize=3, label=item.label) for item in SERIES]
     if printed:
         handles.append(
             Line2D([], [], linestyle="", marker="D", markersize=3.4, color="black", label="published, M2090")
@@ -124,7 +129,7 @@ def _draw_panel(axes: Axes, cases: Sequence[DeviceTimes], points: Sequence[tuple
             if line:
                 x, y = zip(ONE, *line, strict=True)
                 dashes = DASHES.get(case.case.precision, "-")
-                axes.plot(x, y, color=series.colour, linestyle=dashes, marker="o", markersize=2.4)
+                axes.plot(x, y, color=series.colour, linestyle=dashes, marker=series.marker, markersize=2.4)
     for count, published in points:
         axes.plot([count], [float(published)], "D", color="black", markersize=3.4)
     axes.set_xscale("log", base=2)

@@ -15,10 +15,12 @@ from repro.artifacts.case import Case
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
 from repro.artifacts.lineup import Line, context, footnote, lineup, measured_on, remarks, sentences, unavailable
+from repro.artifacts.numbers import interval_of_ratio, ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
+from repro.artifacts.significance import WHISKERS
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of
-from repro.studies.dynamic_csr.over_hybrid import iterative, streamed
+from repro.studies.dynamic_csr.over_hybrid import Pair, iterative, streamed
 from repro.studies.dynamic_csr.paper import PAPER, PRODUCTS, STUDY
 from repro.studies.dynamic_csr.printed import number_of
 from repro.studies.dynamic_csr.update_times import (
@@ -42,11 +44,15 @@ GPU = "K20c"
 
 @dataclass(frozen=True)
 class Series:
-    """One bar of every row."""
+    """One bar of every row: how many times faster the second of two times is than the first."""
 
     label: str
     colour: str
-    number: Callable[[Case], float | None]
+    times: Callable[[Case], Pair]
+
+    def number(self, case: Case) -> float | None:
+        """Return the ratio, None without both."""
+        return ratio_of(*self.times(case))
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,9 @@ def updates(campaign: Campaign, published: Published) -> Figure:
         "Sweeps, whose batches are of growing sizes, are in figure-rates." if sweeps else "",
         "Right (its lower half): the grown matrix as one batch into an empty one, whose rows have a segment of mean",
         "size; HYB’s time, its sort included, over dynamic CSR’s, the entries in the order of their rows or in any.",
+        WHISKERS
+        if any(interval_of_ratio(*series.times(case)) for series in (*ITERATIVE, *STREAMING) for case in cases)
+        else "",
         _means(cases),
         f"{PAPER} states, for a {GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much as",
         f"{most}× for iterative updates. Its bars for streaming are recovered from Table 5.4, HYB’s update over",
@@ -202,6 +211,7 @@ def _draw_row(axes: Axes, panel: Panel, at: int, line: Line, case: Case) -> str 
     for place, (series, number) in enumerate(shown):
         offset = (place - (len(shown) - 1) / 2) * thickness
         axes.barh(at + offset, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
+        style.whisker(axes, interval_of_ratio(*series.times(case)), at + offset)
     theirs = panel.marks.get(line.published or "")
     if theirs is not None:
         axes.plot([theirs], [at], **_DIAMOND)

@@ -63,7 +63,7 @@ def _row(trade: Trade) -> tuple[Cell, ...]:
         count(trade.entries),
         *(Cell(seconds * MICRO, digits(seconds * MICRO)) for seconds in times),
         *(ratio(trade.gain(products)) for products in PRODUCTS),
-        Cell(trade.crossover, trade.in_words),
+        Cell(trade.crossover, trade.in_words, keys=trade.keys),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from repro.artifacts.cells import digits, micro, percent, ratio
+from repro.artifacts.cells import digits, from_rows, micro, percent, ratio
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import ABBREVIATIONS, PROBLEM, measured_on, sentences, unavailable
@@ -128,7 +128,7 @@ def _exchanges(case: DeviceTimes, counts: Sequence[int]) -> tuple[Cell, ...]:
 
 def _micro(step: Step | None) -> Cell:
     """Return the time of a step in microseconds."""
-    return Cell(1e6 * step.seconds, digits(1e6 * step.seconds)) if step else Cell()
+    return from_rows(Cell(1e6 * step.seconds, digits(1e6 * step.seconds)), step.timed) if step else Cell()
 
 
 def _summary(rows: Sequence[tuple[Cell, ...]], columns: Sequence[Column]) -> list[tuple[Cell, ...]]:

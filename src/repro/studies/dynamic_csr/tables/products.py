@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from repro.artifacts.case import Timed
-from repro.artifacts.cells import micro, ratio
+from repro.artifacts.cells import micro, ratio, speedup
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import ABBREVIATIONS, PROBLEM, launches, measured_on, sentences, unavailable
@@ -28,26 +28,34 @@ class Ratio:
     ----------
     key, title
         Of its column.
-    number
-        Returns it.
+    times
+        Returns the two, None where there are none: the first over the second.
     worst
         Which of all is the worst: the largest of what should be small, the smallest of what should be large.
     """
 
     key: str
     title: str
-    number: Callable[[ProductTimes], float | None]
+    times: Callable[[ProductTimes], tuple[Timed | None, Timed | None] | None]
     worst: Callable[[Sequence[float]], float]
+
+    def number(self, case: ProductTimes) -> float | None:
+        """Return the ratio."""
+        return ratio_of(*(self.times(case) or (None, None)))
+
+    def cell(self, case: ProductTimes) -> Cell:
+        """Return the ratio with its interval."""
+        return speedup(*(self.times(case) or (None, None)))
 
 
 RATIOS = (
-    Ratio("defragmented_over_csr", "defragmented over CSR", lambda case: _of(case.csr_twins), max),
     Ratio(
-        "fragmented_over_defragmented", "fragmented over defragmented",
-        lambda case: _of(case.state_twins and (case.state_twins[1], case.state_twins[0])), max,
+        "defragmented_over_csr", "defragmented over CSR",
+        lambda case: case.csr_twins and (case.csr_twins[1], case.csr_twins[0]), max,
     ),
-    Ratio("library_csr_over_ours", "library’s CSR over ours", lambda case: ratio_of(case.library_csr, case.ours), min),
-    Ratio("library_over_ours", "library over ours", lambda case: ratio_of(case.library, case.ours), min),
+    Ratio("fragmented_over_defragmented", "fragmented over defragmented", lambda case: case.state_twins, max),
+    Ratio("library_csr_over_ours", "library’s CSR over ours", lambda case: (case.library_csr, case.ours), min),
+    Ratio("library_over_ours", "library over ours", lambda case: (case.library, case.ours), min),
 )  # fmt: skip
 PAPERS: tuple[tuple[str, str, Pick], ...] = (
     ("csr", "CSR", lambda case: case.csr),
@@ -108,7 +116,7 @@ def _row(case: ProductTimes) -> tuple[Cell, ...]:
         micro(case.ours, case.case),
         *_routine(case.library_csr),
         *_routine(case.library),
-        *(ratio(item.number(case)) for item in RATIOS),
+        *(item.cell(case) for item in RATIOS),
     )
 
 
@@ -124,8 +132,3 @@ def _summary(cases: Sequence[ProductTimes]) -> list[tuple[Cell, ...]]:
         (Cell("median"), *before, *(ratio(median_of(values)) for values in numbers)),
         (Cell("worst"), *before, *(ratio(value) for value in worst)),
     ]
-
-
-def _of(pair: tuple[Timed, Timed] | None) -> float | None:
-    """Return the second time over the first."""
-    return pair[1].seconds / pair[0].seconds if pair else None

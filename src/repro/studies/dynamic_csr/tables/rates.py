@@ -98,4 +98,4 @@ def _rate(sweep: Sweep, protocol: Protocol, contestant: Contestant, size: int) -
         return Cell()
     rate = size / timed.seconds / MILLION
     text = digits(rate) if rate >= LEAST_PRINTED else f"{rate:.2g}"
-    return Cell(rate, text, (*timed.notes, *((BY_HOST,) if by_host(timed) else ())))
+    return Cell(rate, text, (*timed.notes, *((BY_HOST,) if by_host(timed) else ())), (timed.key,))

@@ -33,7 +33,8 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "one.",
         f"Updates, defragmentation and several devices: {precision_of(campaign)} precision.",
         measured_on(campaign, CLOCK),
-        f"Products, also over several devices: by the {PRODUCT_CLOCK} clock.",
+        f"Products, also over several devices: by the {PRODUCT_CLOCK} clock, where a line does not say events; both",
+        "clocks are recorded of them, events alone of the rest.",
         rehearsal(campaign),
         unavailable(campaign),
     ]

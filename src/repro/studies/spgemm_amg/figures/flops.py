@@ -39,10 +39,10 @@ ROW, SPREAD = 0.34, 0.56
 #: Colour and marker of our ways; routines of the library take the markers below in turns.
 LOOKS = {
     COORDINATES.key: (style.GREY, "o"),
-    PAPER.key: (style.LIGHT, "s"),
-    ONE.key: ("#56b4e9", "D"),
+    PAPER.key: (style.PINK, "s"),
+    ONE.key: (style.MIDDLE, "d"),
     ONE_TUNED.key: (style.DARK, "D"),
-    TWO_TUNED.key: ("#009e73", "D"),
+    TWO_TUNED.key: (style.GREEN, "h"),
 }
 ROUTINE_MARKERS = ("<", ">", "^", "v", "P", "X")
 
@@ -118,7 +118,7 @@ def _draw_row(
         if case.case.measured:
             return "not timed" if times.rows else "not made coarser"
         return "unavailable" if why.startswith("unavailable") else why
-    axes.plot([min(rates.values()), max(rates.values())], [at, at], color="#c8c8c8", linewidth=0.8, zorder=2)
+    axes.plot([min(rates.values()), max(rates.values())], [at, at], color=style.PALE, linewidth=0.8, zorder=2)
     for place, way in enumerate(shown):
         if way.key in rates:
             here = at + SPREAD * (place / max(len(shown) - 1, 1) - 0.5)

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 ROW, FILLED = 0.26, 0.7
 COLOURS = {
     "galerkin": style.DARK,
-    "diagonal": "#c8c8c8",
-    "aggregates": "#009e73",
+    "diagonal": style.PALE,
+    "aggregates": style.GREEN,
     "tentative": "#f0e442",
-    "radius": "#cc79a7",
+    "radius": style.PINK,
     "prolongator": style.LIGHT,
     "transpose": style.GREY,
 }
@@ -79,7 +79,7 @@ def draw(cases: Sequence[ProblemTimes], band: tuple[float, float] | None, mark: 
     """
     if not any(case.phases for case in cases):
         return style.empty("no set-up was timed phase by phase in this campaign")
-    drawn = style.canvas(style.TEXT, style.height(len(cases), extra=1.2, per_row=ROW))
+    drawn = style.canvas(style.TEXT, style.height(len(cases), extra=1.35, per_row=ROW))
     times, shares = drawn.subplots(1, 2)
     for at, case in enumerate(cases):
         if case.phases:
@@ -99,7 +99,7 @@ def draw(cases: Sequence[ProblemTimes], band: tuple[float, float] | None, mark: 
     handles: list[Patch | Line2D] = [Patch(color=colour, label=PHASES[name]) for name, colour in COLOURS.items()]
     if band:
         handles.append(Line2D([], [], label=f"published, {GPU}", **_ENDS))
-    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.1, columnspacing=0.9)
+    drawn.legend(handles=handles, loc="outside upper left", ncols=-(-len(handles) // 2), handlelength=1.1)
     style.footnote(drawn, mark)
     return drawn
 

@@ -13,9 +13,10 @@ from repro.artifacts import style
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
 from repro.artifacts.lineup import context, footnote, measured_on, remarks, sentences, unavailable
-from repro.artifacts.numbers import geometric_mean, ratio_of
+from repro.artifacts.numbers import geometric_mean, interval_of_ratio, ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
+from repro.artifacts.significance import WHISKERS, Interval
 from repro.studies.spgemm_amg.paper import PAPER as NAME
 from repro.studies.spgemm_amg.paper import PRODUCTS, STUDY, ProductName
 from repro.studies.spgemm_amg.printed import BEST, GPU, SET_UP, SHORT_LEAST, SHORT_MOST, stated, stated_range
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 #: Inches of a row of the figure, and the share of it that bars fill.
 ROW, FILLED = 0.32, 0.76
-#: Colour of what the paper states of all products whose rows fit into shared memory.
-BAND = "#e8e4d8"
 #: Markers of the two products alone.
 MARKS: Mapping[ProductName, str] = {"AP": "<", "RAP": ">"}
 Number = Callable[[ProblemTimes], float | None]
@@ -47,11 +46,12 @@ Number = Callable[[ProblemTimes], float | None]
 
 @dataclass(frozen=True)
 class Series:
-    """One bar of every row, and marks beside it."""
+    """One bar of every row, marks beside it, and its interval where it is a ratio of two times."""
 
     label: str
     colour: str
     number: Number
+    sure: Callable[[ProblemTimes], Interval | None] = lambda times: None
     marks: Mapping[ProductName, Number] = field(default_factory=dict)
 
 
@@ -79,12 +79,17 @@ def _single(way: Way, product: ProductName) -> Number:
     return lambda times: ratio_of(times.product(product).time(COORDINATES), times.product(product).time(way))
 
 
-def _set_up(method: Method) -> Number:
-    return lambda times: ratio_of(times.set_up("coordinates"), times.set_up(method))
+def _set_up(label: str, colour: str, method: Method) -> Series:
+    return Series(
+        label,
+        colour,
+        lambda times: ratio_of(times.set_up("coordinates"), times.set_up(method)),
+        lambda times: interval_of_ratio(times.set_up("coordinates"), times.set_up(method)),
+    )
 
 
 def _products(label: str, colour: str, way: Way) -> Series:
-    return Series(label, colour, _galerkin(way), {product: _single(way, product) for product in GALERKIN})
+    return Series(label, colour, _galerkin(way), marks={product: _single(way, product) for product in GALERKIN})
 
 
 PRODUCT_SERIES = (
@@ -92,8 +97,8 @@ PRODUCT_SERIES = (
     _products("ours", style.DARK, OURS),
 )
 SET_UP_SERIES = (
-    Series("the paper’s kernels", style.LIGHT, _set_up("sort")),
-    Series("ours", style.DARK, _set_up("default")),
+    _set_up("the paper’s kernels", style.LIGHT, "sort"),
+    _set_up("ours", style.DARK, "default"),
 )
 
 
@@ -128,6 +133,7 @@ def speedup(campaign: Campaign, published: Published) -> Figure:
         "each alone. Right: the whole set-up, in which everything else is the same. The paper’s kernels: rows in bins",
         "by their products, sorted in shared memory. Ours: products by the fastest of ours in one phase and in two,",
         "the set-up by the kernels that are expected to be the fastest, in one phase.",
+        WHISKERS if any(series.sure(case) for series in SET_UP_SERIES for case in cases) else "",
         _means(cases),
         _published(published, on_gpu),
         context(campaign),
@@ -187,7 +193,7 @@ def draw(panels: Sequence[Panel], cases: Sequence[ProblemTimes], mark: str | Non
     for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
         missing = [_draw_row(axes, panel, at, case) for at, case in enumerate(cases)]
         if panel.band:
-            axes.axvspan(*panel.band, color=BAND, zorder=0)
+            axes.axvspan(*panel.band, color=style.BAND, zorder=0)
         if panel.best is not None:
             axes.axvline(panel.best, color=style.GREY, linewidth=0.7, linestyle=(0, (4, 2)), zorder=1)
         axes.axvline(1, color="black", linewidth=0.7, zorder=4)
@@ -211,6 +217,7 @@ def _draw_row(axes: Axes, panel: Panel, at: int, case: ProblemTimes) -> str | No
         if number is not None:
             drawn = True
             axes.barh(here, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
+            style.whisker(axes, series.sure(case), here)
         for product, of_product in series.marks.items():
             single = of_product(case)
             if single is not None:
@@ -249,5 +256,5 @@ def _handles(panels: Sequence[Panel]) -> list[Patch | Line2D]:
         dashes: dict[str, Any] = {"color": style.GREY, "linewidth": 0.7, "linestyle": (0, (4, 2))}
         handles.append(Line2D([], [], label="published best", **dashes))
     if any(panel.band for panel in panels):
-        handles.append(Patch(color=BAND, label="published, rows ≤ 2,048"))
+        handles.append(Patch(color=style.BAND, label="published, rows ≤ 2,048"))
     return handles

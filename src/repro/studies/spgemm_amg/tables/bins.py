@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from repro.artifacts.cells import count, micro, ratio
 from repro.artifacts.data import Campaign
@@ -84,7 +85,7 @@ def _row(item: BinTimes) -> tuple[Cell, ...]:
         cell = micro(timed)
         notes = [SEARCHED] if method in item.searched else []
         notes += [item.failures[method]] if method in item.failures else []
-        cells.append(Cell(cell.value, cell.text, (*cell.notes, *notes)))
+        cells.append(replace(cell, notes=(*cell.notes, *notes)))
     won = item.winner
     return (*cells, Cell(won, METHODS[won]) if won else Cell(), ratio(item.lead))
 

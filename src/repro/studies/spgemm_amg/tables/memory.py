@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from repro.artifacts.cells import digits, micro, ratio
+from repro.artifacts.cells import digits, from_rows, micro, ratio, speedup
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import PROBLEM, measured_on, sentences, unavailable
-from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.sparse.times import library_of
@@ -109,8 +108,13 @@ def _memory(times: ProductTimes, ways: Sequence[Way]) -> tuple[Cell, ...]:
     return (
         *_named(times),
         Cell() if size is None else Cell(size / MEGA, digits(size / MEGA)),
-        *(ratio(value) if (value := times.memory(way)) else Cell(notes=_why_not(times, way)) for way in ways),
+        *(_over_c(times, way) for way in ways),
     )
+
+
+def _over_c(times: ProductTimes, way: Way) -> Cell:
+    value = times.memory(way)
+    return from_rows(ratio(value), times.time(way)) if value else Cell(notes=_why_not(times, way))
 
 
 def _why_not(times: ProductTimes, way: Way) -> tuple[str, ...]:
@@ -129,7 +133,7 @@ def _phases(times: ProductTimes) -> tuple[Cell, ...]:
     return (
         *cells,
         micro(times.time(REFILL)),
-        ratio(ratio_of(two, one)),
+        speedup(two, one),
         ratio(two_bytes / one_bytes if one_bytes and two_bytes else None),
     )
 

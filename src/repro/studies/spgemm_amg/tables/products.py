@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from repro.artifacts.cells import count, ratio
+from repro.artifacts.cells import count, ratio, speedup
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import ABBREVIATIONS, PROBLEM, measured_on, sentences, unavailable
-from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.sparse.times import library_of
@@ -113,13 +112,13 @@ def _row(times: ProductTimes) -> tuple[Cell, ...]:
         micro_of(times, COORDINATES),
         Cell(library.row["routine"] if library else None),
         micro_of(times, LIBRARY),
-        *(ratio(ratio_of(times.time(way), ours)) for way in (PAPER, COORDINATES, LIBRARY)),
+        *(speedup(times.time(way), ours) for way in (PAPER, COORDINATES, LIBRARY)),
         three_digits(times.gflops(ours)),
         three_digits(times.gflops(library)),
         _way(times, REFILL),
         micro_of(times, REFILL),
         micro_of(times, REUSE),
-        ratio(ratio_of(times.time(REUSE), times.time(REFILL))),
+        speedup(times.time(REUSE), times.time(REFILL)),
     )
 
 

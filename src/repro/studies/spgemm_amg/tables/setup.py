@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from repro.artifacts.cells import count, digits, percent, ratio
+from repro.artifacts.cells import count, digits, percent, ratio, speedup
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import PROBLEM, context, measured_on, sentences, unavailable
-from repro.artifacts.numbers import ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.studies.spgemm_amg.paper import PAPER, STUDY
@@ -102,8 +101,8 @@ def _row(case: ProblemTimes, published: Published, share: tuple[float, float] | 
         Cell(row.get("levels")),
         ratio(row.get("complexity")),
         *(milli(timed, case.why_not("setup", method) * case.case.measured) for method, timed in times.items()),
-        ratio(ratio_of(times["coordinates"], ours)),
-        ratio(ratio_of(times["coordinates"], times["sort"])),
+        speedup(times["coordinates"], ours),
+        speedup(times["coordinates"], times["sort"]),
         ratio(printed),
         three_digits(NANO * ours.seconds / unknowns if ours and unknowns else None),
         three_digits(peak / MEGA if peak else None),

@@ -28,7 +28,8 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "how many have a number; where some have none, a verdict is of the others, and a note names what is missing.",
         f"{precision_of(campaign).capitalize()} precision.",
         measured_on(campaign, HOST),
-        f"Numeric phases, the library’s beside our whole products too: by the {EVENT} clock.",
+        f"Numeric phases, the library’s beside our whole products too: by the {EVENT} clock where a line does not say",
+        "another; whole products and set-ups are timed by the host’s alone.",
         rehearsal(campaign),
         unavailable(campaign),
     ]

@@ -1,0 +1,102 @@
+"""The environment that a recorded campaign was measured in, as constraints for pip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from repro.bench.records import read_environments
+from repro.errors import ReproError
+
+#: What is no package of Python's, by the keys of an environment record, with the words of a comment.
+BESIDE = {
+    "device": "device",
+    "python": "Python",
+    "system": "system",
+    "driver": "driver",
+    "cuda_driver_api": "CUDA that the driver is for",
+    "compiler": "compiler",
+    "flags": "its flags",
+    "cuda_of_pycuda": "CUDA toolkit that PyCUDA was built with",
+    "cuda_runtime": "CUDA runtime",
+    "cusparse": "cuSPARSE",
+    "opencl": "OpenCL",
+}
+
+
+def constraints_of(raw: Path, record: str | None = None) -> str:
+    """Return the packages of an environment record, one a line, under comments on what pip does not install.
+
+    Parameters
+    ----------
+    raw
+        `results/<campaign>/raw`.
+    record
+        The hash of one of its environment records, or how it begins; None: they all say the same.
+
+    Raises
+    ------
+    ReproError
+        There is no such campaign or record, a record has no packages, or records say different things.
+    """
+    if not raw.is_dir():
+        raise ReproError("no such campaign", where=raw, todo="measure it first, or name another campaign")
+    records = read_environments(raw)
+    if not records:
+        raise ReproError(
+            "the campaign has no record of its environment",
+            where=raw / "environment",
+            todo="take it from where the campaign was measured",
+        )
+    named = {name: content for name, content in records.items() if name.startswith(record or "")}
+    if not named:
+        raise ReproError(
+            "no such environment record", where=raw / "environment", expected=", ".join(records), actual=record
+        )
+    texts: dict[str, list[str]] = {}
+    for name, content in named.items():
+        texts.setdefault(_text(raw / "environment" / f"{name}.json", content), []).append(name)
+    if len(texts) > 1:
+        raise ReproError(
+            "the campaign was measured in several environments",
+            where=raw / "environment",
+            expected="one",
+            actual="; ".join(
+                f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {_differing(text, texts)}"
+                for text, names in texts.items()
+            ),
+            todo="name one by --record",
+        )
+    ((text, names),) = texts.items()
+    commits = [str(content["commit"])[:12] for content in named.values() if content.get("commit")]
+    of = [
+        f"# Measured with, by {len(names)} environment {'record' if len(names) == 1 else 'records'} of campaign "
+        f"{raw.resolve().parent.name}",
+        *([f"# commits of this software: {', '.join(dict.fromkeys(commits))}"] if commits else []),
+    ]
+    return "\n".join([*of, text])
+
+
+def _text(path: Path, record: Mapping[str, Any]) -> str:
+    packages = record.get("packages")
+    if not packages:
+        raise ReproError(
+            "the environment record does not say which packages there were",
+            where=path,
+            expected="`packages`, names with versions",
+            actual=", ".join(record),
+            todo="it was written by hand or by another program: measure the campaign again",
+        )
+    comments = [f"# {words}: {_word(record[key])}" for key, words in BESIDE.items() if record.get(key)]
+    return "\n".join([*comments, *(f"{name}=={version}" for name, version in sorted(packages.items()))])
+
+
+def _word(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else " ".join(str(value).split())
+
+
+def _differing(text: str, texts: Mapping[str, Any]) -> str:
+    """Return the lines of a text that not all texts have."""
+    shared = set.intersection(*(set(other.splitlines()) for other in texts))
+    return ", ".join(line.removeprefix("# ") for line in text.splitlines() if line not in shared)

@@ -1,0 +1,357 @@
+"""Campaigns that are parts of one, measured on several hosts or at several times, made into that one.
+
+A case is whole in one part: all of its rows are of one process on one machine, and so is every ratio in a table. What
+the rows of a study have in common is checked: one protocol, one code, one environment. Where parts differ in these they
+are refused, or kept apart: each row stays linked to the environment that it was measured in, and `NOTES.md` of the
+merged campaign says which part has which cases and what differs. Parts of several devices are refused in any case, for
+a campaign has one column in a table.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from repro.bench.parquet import write_table
+from repro.bench.recorded import cases_of, join_cases
+from repro.campaign.parts import Case, Part
+from repro.campaign.plan import as_yaml
+from repro.config import Config
+from repro.config.load import validate
+from repro.errors import ReproError
+from repro.problems.registry import load_registry, problem_names
+from repro.whole import making_folder
+
+#: Keys that a message names of all that differ.
+NAMED = 6
+#: What of a part is kept beside the merged rows.
+KEPT = ("config.yaml", "NOTES.md")
+KEEP_APART = (
+    "measure one of them again as the other was; or merge them as they are by --keep-apart: each case then keeps its "
+    "own environment record, and NOTES.md says what differs"
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a part of a study has otherwise than the first one.
+
+    Attributes
+    ----------
+    what
+        In words: `another protocol`, `other code`, `another environment`.
+    study
+        The study's name.
+    first, other
+        Names of the parts; they can be the same, where one part is not of one piece.
+    expected, actual
+        What the first part has and the other.
+    """
+
+    what: str
+    study: str
+    first: str
+    other: str
+    expected: str
+    actual: str
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What was merged.
+
+    Attributes
+    ----------
+    folder
+        `results/<campaign>` of it.
+    parts
+        In the order they were given.
+    cases
+        By study, how many it has.
+    differences
+        What the parts differ in, where they are kept apart.
+    """
+
+    folder: Path
+    parts: Sequence[Part]
+    cases: Mapping[str, int]
+    differences: Sequence[Difference]
+
+
+def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = False) -> Merged:
+    """Make one campaign of several, which stay as they are; written whole or not at all.
+
+    Parameters
+    ----------
+    given
+        The parts: names of campaigns below `results`, or their folders.
+    results
+        Folder of the campaigns, and of the merged one.
+    name
+        Of the merged campaign.
+    keep_apart
+        Merge also where the rows of a study differ in protocol, code or environment.
+
+    Raises
+    ------
+    ReproError
+        There is a campaign of that name, or no such part; something is damaged; or parts must not be merged: they are
+        of several devices, mean two problems by one name, have other rows of one case, or differ and should not be
+        kept apart.
+    """
+    folder = results / name
+    if folder.exists():
+        raise ReproError(
+            "a campaign of that name is there", where=folder, todo="give another name: nothing is replaced"
+        )
+    parts = [Part.read(campaign, results, number) for number, campaign in enumerate(given, 1)]
+    config = _configuration(parts, name)
+    _refuse_several_devices(parts)
+    problems = _problems(parts)
+    tables = {key: _rows(parts, *key) for key in sorted({key for part in parts for key in part.rows})}
+    differences = [*_differences(parts)]
+    if differences and not keep_apart:
+        first = differences[0]
+        raise ReproError(
+            f"parts with {first.what}",
+            where=f"study {first.study}",
+            expected=f"as in {first.first}: {first.expected}",
+            actual=f"in {first.other}: {first.actual}",
+            todo=KEEP_APART,
+        )
+    cases: dict[str, set[Case]] = {}
+    for (study, _), table in tables.items():
+        cases.setdefault(study, set()).update(cases_of(table))
+    merged = Merged(folder, parts, {study: len(of) for study, of in cases.items()}, differences)
+    with making_folder(folder) as partial:
+        _write(partial, merged, config, problems, tables)
+    return merged
+
+
+def _write(
+    folder: Path,
+    merged: Merged,
+    config: Config,
+    problems: Mapping[str, Mapping[str, Any]],
+    tables: Mapping[tuple[str, str], pa.Table],
+) -> None:
+    raw = folder / "raw"
+    for (study, step), table in tables.items():
+        if table.num_columns:
+            write_table(table, raw / study / f"{step}.parquet")
+    for name, record in problems.items():
+        path = raw / "problems" / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    (raw / "environment").mkdir(parents=True)
+    for part in merged.parts:
+        for name in part.environments:
+            shutil.copyfile(part.raw / "environment" / f"{name}.json", raw / "environment" / f"{name}.json")
+        own = folder / "parts" / part.name
+        own.mkdir(parents=True)
+        for file in KEPT:
+            if (part.raw.parent / file).exists():
+                shutil.copyfile(part.raw.parent / file, own / file)
+        if (part.raw.parent / "parts").is_dir():  # it was merged itself
+            shutil.copytree(part.raw.parent / "parts", own / "parts")
+    (folder / "config.yaml").write_text(as_yaml(config), encoding="utf-8")
+    (folder / "NOTES.md").write_text(_notes(merged), encoding="utf-8")
+
+
+def _configuration(parts: Sequence[Part], name: str) -> Config:
+    """Return the first part's configuration with the problems, precisions and artifacts of all, for a replay."""
+    studies: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        for study, settings in part.config.model_dump(mode="json")["studies"].items():
+            first = studies.setdefault(study, settings)
+            for key in ("problems", "precisions", "artifacts"):
+                first[key] = _union(first[key], settings[key])
+    base = parts[0].config.model_dump(mode="json")
+    config = validate(Config, {**base, "campaign": name, "replay": True, "studies": studies}, "the merged campaign")
+    registry = load_registry(Path(config.registry))
+    for settings in config.studies.values():
+        problem_names(registry, settings.problems)  # refuses what only another part's registry knows
+    return config
+
+
+def _union(one: Any, other: Any) -> Any:
+    """Return what either names, the first one's words first; `all` is all."""
+    if one in (other, "all"):
+        return one
+    if other == "all":
+        return other
+    first, second = ([words] if isinstance(words, str) else list(words) for words in (one, other))
+    return [*first, *(word for word in second if word not in first)]
+
+
+def _refuse_several_devices(parts: Sequence[Part]) -> None:
+    devices = {device: part.name for part in reversed(parts) for device in part.devices}
+    if len(devices) > 1:
+        raise ReproError(
+            "parts of several devices",
+            expected="one device: it is the column of every table",
+            actual="; ".join(f"{device} ({backend}) in {part}" for (backend, device), part in sorted(devices.items())),
+            todo="leave each device a campaign of its own; `repro report --beside` shows two, `repro compare "
+            "--across-devices` gives their ratios",
+        )
+
+
+def _problems(parts: Sequence[Part]) -> dict[str, Mapping[str, Any]]:
+    """Return the records of all problems: of what one part could have and another could not, the former's."""
+    records: dict[str, tuple[Part, Mapping[str, Any]]] = {}
+    for part in parts:
+        for name, record in part.problems.items():
+            before = records.setdefault(name, (part, record))
+            if _unavailable(before[1]) and not _unavailable(record):
+                records[name] = (part, record)
+            elif not _unavailable(record) and not _unavailable(before[1]) and _content(before[1]) != _content(record):
+                raise ReproError(
+                    "parts mean other problems by one name",
+                    where=f"problem {name}",
+                    expected=f"as in {before[0].name}: {_content(before[1])}",
+                    actual=f"in {part.name}: {_content(record)}",
+                    todo="give one of them another `name:` and measure it again",
+                )
+    return {name: _with_facts(name, record, parts) for name, (_, record) in sorted(records.items())}
+
+
+def _unavailable(record: Mapping[str, Any]) -> bool:
+    return bool(record.get("status", "ok") != "ok")
+
+
+def _content(record: Mapping[str, Any]) -> str:
+    return f"{record.get('kind', 'matrix')} of checksum {record.get('checksum')}"
+
+
+def _with_facts(name: str, record: Mapping[str, Any], parts: Sequence[Part]) -> Mapping[str, Any]:
+    """Return a record with each study's facts as a part has them that measured the study: code may have changed."""
+    facts = dict(record.get("facts", {}))
+    for part in reversed(parts):
+        theirs = part.problems.get(name, {}).get("facts", {})
+        facts |= {study: theirs[study] for study in part.studies if study in theirs}
+    return {**record, "facts": facts} if facts else record
+
+
+def _rows(parts: Sequence[Part], study: str, step: str) -> pa.Table:
+    """Return the rows of a step of all parts: of each case those of the first that measured it.
+
+    Raises
+    ------
+    ReproError
+        Two parts have other rows of one case.
+    """
+    tables: list[pa.Table] = []
+    taken: dict[Case, tuple[Part, pa.Table]] = {}
+    measured = {case for part in parts for case in part.measured.get(study, ())}
+    for part in parts:
+        table = part.rows.get((study, step))
+        if table is None:
+            continue
+        places: dict[Case, list[int]] = {}
+        for place, case in enumerate(cases_of(table)):
+            places.setdefault(case, []).append(place)
+        new: list[int] = []
+        for case, of_case in places.items():
+            if case in measured and case not in part.measured[study]:
+                continue  # what one part could not have gives way to what another measured
+            rows = table.take(pa.array(of_case))
+            before = taken.setdefault(case, (part, rows))
+            if before[0] is part:
+                new += of_case
+            elif case in measured and _plain(before[1]) != _plain(rows):
+                raise ReproError(
+                    "parts have other rows of one case",
+                    where=f"{step} of {study} on {case[0]}, {case[1]}",
+                    expected=f"rows of one part, or the same in both: {_when(before[1])} in {before[0].name}",
+                    actual=f"{_when(rows)} in {part.name}",
+                    todo="take the problem, or the precision, out of config.yaml of one of the parts: what it does "
+                    "not name is left out",
+                )
+        tables.append(table.take(pa.array(new, pa.int64())))
+    return join_cases(tables, Path(study, step))
+
+
+def _plain(rows: pa.Table) -> list[str]:
+    """Return rows in words that are the same where the rows are: NaN is NaN, and absent is absent."""
+    return [repr(sorted((key, value) for key, value in row.items() if value is not None)) for row in rows.to_pylist()]
+
+
+def _when(rows: pa.Table) -> str:
+    """Say how many rows there are and when the first was measured."""
+    times = [time for time in rows["measured_at"].to_pylist() if time] if "measured_at" in rows.column_names else []
+    return f"{rows.num_rows} rows{f', the first of {min(times)},' if times else ''}"
+
+
+def _differences(parts: Sequence[Part]) -> Iterator[Difference]:
+    """Yield what the parts of each study differ in: protocol, code, environment."""
+    for study in dict.fromkeys(study for part in parts for study in part.studies):
+        having = [part for part in parts if part.cases.get(study)]
+        for part in having[1:]:
+            words = _words(having[0].protocol(study), part.protocol(study))
+            if words:
+                yield Difference("another protocol", study, having[0].name, part.name, *words)
+        linked = [(part, name) for part in having for name in part.linked(study)]
+        for what, of in (("other code", Part.code), ("another environment", Part.surroundings)):
+            seen: list[dict[str, Any]] = []
+            for part, name in linked:
+                mine = of(part, name)
+                if seen and mine not in seen:
+                    yield Difference(what, study, linked[0][0].name, part.name, *(_words(seen[0], mine) or ("", "")))
+                if mine not in seen:
+                    seen.append(mine)
+
+
+def _words(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Say what two flat mappings differ in, each side by itself; None where they do not."""
+    keys = [key for key in dict.fromkeys([*one, *other]) if one.get(key) != other.get(key)]
+    if not keys:
+        return None
+    more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
+    first, second = (", ".join(f"{key} {side.get(key, '–')}" for key in keys[:NAMED]) + more for side in (one, other))
+    return first, second
+
+
+def _notes(merged: Merged) -> str:
+    """Return the page that says of which parts a merged campaign is."""
+    lines = [
+        "# Of which parts this campaign is",
+        "",
+        "Merged by `repro merge`; `parts/` has the configuration and the notes of each part. Every case is of one",
+        "part, and every row is linked to the record of its environment (`environment`, in `raw/environment/`).",
+        "",
+        "| part | study | cases | source | commit | environments |",
+        "|---|---|---:|---|---|---|",
+    ]
+    for part in merged.parts:
+        for study in part.studies:
+            names = part.linked(study)
+            records = [part.environments[name] for name in names]
+            cells = [part.name, study, str(len(part.cases[study]))]
+            cells += [_distinct(record.get(key) for record in records) for key in ("source", "commit")]
+            lines.append(f"| {' | '.join([*cells, ', '.join(names) or '–'])} |")
+    if merged.differences:
+        lines += ["", "## What differs", ""]
+        lines += [
+            f"- {difference.study}: {difference.what}. In {difference.first} {difference.expected}; "
+            f"in {difference.other} {difference.actual}."
+            for difference in merged.differences
+        ]
+        lines += ["", "Settings in `config.yaml` are those of the first part that has the study."]
+    if any(part.left_out for part in merged.parts):
+        lines += ["", "## Left out", ""]
+        lines += [
+            f"- {part.name}: {part.left_out} cases that its configuration does not name."
+            for part in merged.parts
+            if part.left_out
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _distinct(values: Iterator[Any]) -> str:
+    return ", ".join(dict.fromkeys(str(value)[:16] for value in values if value is not None)) or "–"

@@ -1,0 +1,129 @@
+"""Matrices that are their own transpose: what an entry becomes when it is transposed, and whether values agree.
+
+A Hermitian matrix of quaternions is one whose real expansion is symmetric, and so is a symmetric one of blocks. Complex
+numbers have both: A_ji = conj(A_ij), Hermitian, and A_ji = A_ij, complex symmetric.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from repro.entries import get_entry
+from repro.errors import ReproError
+from repro.problems.matrix import Matrix
+
+HERMITIAN, SYMMETRIC = "Hermitian", "symmetric"
+#: Entries that are compared at a time: few enough for the cache.
+AT_ONCE = 1 << 15
+#: How the reason begins where a matrix is neither.
+NOT_SYMMETRIC = "not symmetric"
+#: What matrices of an entry can be; those of all others are symmetric where their real expansion is.
+KINDS = {"complex": (HERMITIAN, SYMMETRIC), "quaternion": (HERMITIAN,)}
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """Whether a matrix is symmetric, entry by entry and exactly.
+
+    Attributes
+    ----------
+    kind
+        `Hermitian` or `symmetric`; empty where it is neither.
+    why
+        Where it is neither, why not: the first entry that shows it.
+    across
+        Of each entry the one across from it, int32 `(nnz,)`; empty where it is neither.
+    """
+
+    kind: str
+    why: str = ""
+    across: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32), repr=False, compare=False)
+
+
+def adjoint_factors(name: str) -> NDArray[np.float64]:
+    """Return the matrix, of 0 and ±1, from an entry's members to those of the entry whose expansion is transposed.
+
+    Raises
+    ------
+    ReproError
+        There is no such entry.
+    """
+    entry = get_entry(name)
+    members, k = len(entry.members), entry.size
+    blocks = entry.expand(np.eye(members))
+    basis, swapped = (of.reshape(members, k * k) for of in (blocks, blocks.transpose(0, 2, 1)))
+    factors = np.asarray(np.round(swapped @ np.linalg.pinv(basis)), np.float64)
+    if not np.array_equal(factors @ basis, swapped):
+        raise ReproError("a matrix of this entry has no transpose that is one", where=name)
+    return factors
+
+
+def adjoint_members(name: str) -> list[tuple[int, int]]:
+    """Return of each member of the transposed entry which member it is, and its sign."""
+    factors = adjoint_factors(name)
+    return [(int(np.abs(column).argmax()), int(column[np.abs(column).argmax()])) for column in factors.T]
+
+
+def transposed_order(matrix: Matrix) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """Return row pointers and columns of the transpose, and which entry of the matrix each of its entries is."""
+    order = np.arange(matrix.nnz, dtype=np.int32)
+    columns = sp.csr_array((order, matrix.indices, matrix.indptr), shape=(matrix.n, matrix.n)).tocsc()
+    return columns.indptr.astype(np.int32), columns.indices.astype(np.int32), columns.data
+
+
+def symmetry_of(matrix: Matrix, values: NDArray[np.floating]) -> Symmetry:
+    """Say whether a square matrix is symmetric or Hermitian.
+
+    Parameters
+    ----------
+    matrix
+        The pattern.
+    values
+        `(nnz, members)` in the precision that they are to agree in: they have to be equal, not close.
+    """
+    indptr, columns, order = transposed_order(matrix)
+    if not (np.array_equal(indptr, matrix.indptr) and np.array_equal(columns, matrix.indices)):
+        where = "row {}, column {}".format(*_without_partner(matrix))
+        return Symmetry("", f"{NOT_SYMMETRIC}: there is an entry in {where}, and none across from it")
+    adjoint = adjoint_members(matrix.entry)
+    transposed, *plain = KINDS.get(matrix.entry, (SYMMETRIC,))
+    first = _first_that_differs(values, order, adjoint)
+    if first is None:
+        return Symmetry(transposed, across=order)
+    if plain:
+        other = _first_that_differs(values, order, [(member, 1) for member, _ in enumerate(adjoint)])
+        if other is None:
+            return Symmetry(SYMMETRIC, across=order)
+        first = max(first, other)  # of what it is for longest, where it is not that either
+    row = int(np.searchsorted(matrix.indptr, first, side="right")) - 1
+    where = f"row {row}, column {matrix.indices[first]}"
+    return Symmetry("", f"{NOT_SYMMETRIC}: the values of {where}, and across from it do not agree exactly")
+
+
+def _first_that_differs(
+    values: NDArray[np.floating], order: NDArray[np.int32], adjoint: list[tuple[int, int]]
+) -> int | None:
+    """Return the first entry that is not, by members and signs, the one across from it; None where all are."""
+    members, signs = [member for member, _ in adjoint], np.array([sign for _, sign in adjoint], values.dtype)
+    for first in range(0, len(order), AT_ONCE):
+        others = values[order[first : first + AT_ONCE]]
+        differs = (others[:, members] * signs != values[first : first + AT_ONCE]).any(axis=1)
+        if differs.any():
+            return first + int(differs.argmax())
+    return None
+
+
+def _without_partner(matrix: Matrix) -> tuple[int, int]:
+    """Return row and column of the first entry that has none across from it; of a matrix that has one."""
+    shape = (matrix.n, matrix.n)
+    pattern = sp.csr_array((np.ones(matrix.nnz, np.int8), matrix.indices, matrix.indptr), shape=shape)
+    alone = (pattern - pattern.T).tocsr()
+    alone.eliminate_zeros()
+    alone.sort_indices()
+    alone = alone.tocoo()
+    first = int((alone.data > 0).argmax())
+    return int(alone.coords[0][first]), int(alone.coords[1][first])

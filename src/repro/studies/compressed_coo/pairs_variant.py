@@ -1,0 +1,63 @@
+"""Variants that store each pair of a symmetric matrix once, in tiles of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.runnable import Unsupported
+from repro.bench.workspace import Workspace
+from repro.devices.base import Argument, Buffer, Program
+from repro.sparse.clusters import cluster_rows
+from repro.sparse.operands import operands_of, symmetry_on
+from repro.sparse.pairs import shared_bytes
+from repro.studies.compressed_coo.blocking import SPLITS
+from repro.studies.compressed_coo.pairs import store_pairs
+from repro.studies.compressed_coo.variant import MOST_PADDING, Bind, CoordinateVariant, Facts
+
+
+@dataclass(frozen=True)
+class PairsFacts(Facts):
+    """What is kept on the host of pairs; a tile is a chunk, and the launch is given `shared` bytes for each."""
+
+    shared: int
+
+
+class PairsVariant(CoordinateVariant):
+    """A product by a kernel for symmetric pairs; B of its blocking is the rows of a tile."""
+
+    def _hold(self, workspace: Workspace, program: Program) -> tuple[PairsFacts, Bind]:
+        """Pack and upload the matrix; return what is known of it, and what binds the kernel to vectors."""
+        device, n, tile_rows = workspace.device, operands_of(workspace).problem.n, self.blocking.threads
+        matrix, buffers = workspace.hold(self.packing, lambda: self._pack_pairs(workspace))
+
+        def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
+            kernel = program.kernel(self.blocking.kernel, matrix.shared)  # one each: OpenCL's hold their arguments
+            arguments: list[Argument] = [np.int32(n), *buffers.values(), x, y]
+            return device.bind(kernel, -(-n // tile_rows), tile_rows, arguments)
+
+        return matrix, bind
+
+    def _pack_pairs(self, workspace: Workspace) -> tuple[PairsFacts, Mapping[str, NDArray[Any]]]:
+        """Return the matrix as a kernel takes it.
+
+        Raises
+        ------
+        Unsupported
+            It is not symmetric, beyond what codes can say, mostly padding, or needs more shared memory than there is.
+        """
+        operands, tile_rows = operands_of(workspace), self.blocking.threads
+        problem = operands.problem
+        symmetry = symmetry_on(workspace)
+        of_clusters = bool(symmetry.kind) and SPLITS[self.layout] == "clustered"
+        rows = workspace.fact("clusters", lambda: cluster_rows(problem)) if of_clusters else None
+        held = store_pairs(problem, operands.values.ravel(), symmetry, tile_rows, self.blocking.entries, rows)
+        padded = held.pairs.slots / problem.nnz
+        if padded > MOST_PADDING:
+            raise Unsupported(f"padded to {padded:.1f} times the non-zeros, more than {MOST_PADDING:g}")
+        shared = shared_bytes(held.pairs.shared, tile_rows, operands.dtype.itemsize)
+        return PairsFacts(held.nbytes, len(held.tiles), held.encodings(), 0, shared), held.arrays
