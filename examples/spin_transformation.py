@@ -2,6 +2,7 @@
 
     python examples/spin_transformation.py
     python examples/spin_transformation.py --surface blob --vertices 5000 --potential rings --strength 10
+    python examples/spin_transformation.py --tuned Pairs-128-AoSoA-AoS@clustered/direct-128-8-u2
 
 Crane, Pinkall, Schröder: Spin Transformations of Discrete Surfaces. ACM Transactions on Graphics 30(4), 2011.
 
@@ -10,8 +11,9 @@ satisfies (D - ρ) λ = 0 for the Dirac operator D. There is one only for few ρ
 nearest zero solves it for ρ shifted by a constant. It turns and scales every edge e to λ* e λ; the vertices that fit
 these edges best solve a Poisson equation.
 
-The matrix has quaternions for entries, and its eigenvector takes a few solutions by conjugate gradients, thousands of
-products with one of our kernels. Writes the surface before and after as PLY, and a picture of both.
+The matrix has quaternions for entries and is Hermitian to the last bit, so that a variant of pairs may store both of
+A_ij and A_ji once. Its eigenvector takes a few solutions by conjugate gradients, thousands of products with one of our
+kernels. Writes the surface before and after as PLY, and a picture of both.
 """
 
 from __future__ import annotations

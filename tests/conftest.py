@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,10 @@ import pytest
 
 from repro.bench.trial import Bench
 from repro.bench.workspace import Workspace
+from repro.codegen import opencl_build
 from repro.codegen.common import render_common
 from repro.codegen.compile import compile_module
-from repro.codegen.targets import CPU
+from repro.codegen.targets import CPU, Target
 from repro.config.models import Config, StudySettings, Timing
 from repro.devices.open import open_devices
 from repro.devices.opencl import OpenClDevice
@@ -23,6 +26,7 @@ from repro.entries import get_entry
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import make_operands
 from repro.studies import get_study
+from repro.whole import write_whole
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -68,6 +72,29 @@ def built_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of modules that all processes of a run share: what one of them has compiled the others take."""
     own = tmp_path_factory.getbasetemp()
     return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "built"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once(built_folder: Path) -> Iterator[None]:
+    """Have the CPU's compiler asked once for a source, wherever a test compiles it to: titles and comments aside."""
+    build = opencl_build.build
+
+    def once(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
+        code = re.sub(r"^//.*\n", "", source.read_text(), flags=re.MULTILINE)
+        words = "\0".join([code, target.name, *opencl_build.FLAGS, *opencl_build.environment()])
+        kept = built_folder / "opencl" / f"{hashlib.sha256(words.encode()).hexdigest()}{binary.suffix}"
+        if binary.exists():
+            return {}
+        if kept.exists():
+            write_whole(binary, kept.read_bytes())
+        else:
+            build(source, binary, target)
+            write_whole(kept, binary.read_bytes())
+        return {}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opencl_build, "build", once)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 // CUDA kernels on the CPU, for tests where no GPU is: the blocks of a launch run one after the other, and the threads of a
-// block take turns, each until it waits for others. What would never end on a GPU ends the process with a message.
+// block take turns, each until it waits for others: in every other block from the last to the first, so that of two threads
+// that use the same word without waiting for each other either may come first, and a test sees it where that matters. What
+// would never end on a GPU ends the process with a message.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -12,7 +14,7 @@
 #include <ucontext.h>
 #include <vector>
 
-#define __CUDA_ARCH__ 750
+#define __CUDA_ARCH__ 750  // without what this has no words for, such as loads by a policy of L2
 #define __global__
 #define __device__
 #define __constant__ static
@@ -52,6 +54,11 @@ struct Meeting {
     uint64_t values[2][WARP];
 };
 
+// A copy to shared memory that is asked for: it is there when the thread has waited for it, and not before.
+struct Copy { void* to; const void* from; size_t bytes; int group; };
+struct Copies { std::vector<Copy> asked; int group = 0; };
+
+static std::vector<Copies> copies;
 static jmp_buf scheduler;
 static std::vector<Fiber> fibers;
 static std::vector<Meeting> warps;
@@ -144,9 +151,11 @@ inline void launch(int blocks, int threads, std::function<void()> body)
     kernel = body;
     fibers.resize(std::max<size_t>(fibers.size(), threads));
     for (int b = 0; b < blocks; b++) {
+        const bool backward = b % 2 == 0;
         blockIdx.x = b;
         block = Meeting();
         block.members = threads;
+        copies.assign(threads, Copies());
         warps.assign(threads / WARP, Meeting());
         for (Meeting& warp : warps)
             warp.members = WARP;
@@ -164,7 +173,8 @@ inline void launch(int blocks, int threads, std::function<void()> body)
         for (int left = threads; left;) {
             moved = false;
             left = 0;
-            for (int t = 0; t < threads; t++) {
+            for (int turn = 0; turn < threads; turn++) {
+                const int t = backward ? threads - 1 - turn : turn;
                 if (fibers[t].done)
                     continue;
                 current = t;
@@ -201,6 +211,25 @@ template <typename T> unsigned __match_any_sync(unsigned, T value)
 #define __popc(bits) __builtin_popcount(bits)
 #define __ffs(bits) __builtin_ffs(bits)
 inline int __clz(unsigned bits) { return bits ? __builtin_clz(bits) : 32; }
+inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes)
+{
+    if ((bytes != 4 && bytes != 8 && bytes != 16) || (uintptr_t)to % bytes || (uintptr_t)from % bytes)
+        emulated::fail("a copy of a size or to a place that there is none for");
+    emulated::Copies& of = emulated::copies[emulated::current];
+    of.asked.push_back({to, from, bytes, of.group});
+}
+inline void __pipeline_commit() { emulated::copies[emulated::current].group++; }
+inline void __pipeline_wait_prior(int newest)
+{
+    emulated::Copies& of = emulated::copies[emulated::current];
+    std::vector<emulated::Copy> later;
+    for (const emulated::Copy& copy : of.asked)
+        if (copy.group < of.group - newest)
+            std::memcpy(copy.to, copy.from, copy.bytes);
+        else
+            later.push_back(copy);
+    of.asked = later;
+}
 template <typename T> T __ldcs(const T* address) { return *address; }
 template <typename T> T __ldcg(const T* address) { return *address; }
 template <typename T, typename U> T atomicAdd(T* address, U value) { T old = *address; *address = old + T(value); return old; }
@@ -213,6 +242,13 @@ template <typename T, typename U, typename V> T atomicCAS(T* address, U expected
     if (old == T(expected))
         *address = T(value);
     return old;
+}
+inline double __hiloint2double(int high, int low)
+{
+    const unsigned halves[2] = {unsigned(low), unsigned(high)};
+    double d;
+    std::memcpy(&d, halves, 8);
+    return d;
 }
 inline float __uint_as_float(unsigned bits) { float f; std::memcpy(&f, &bits, 4); return f; }
 inline int __float_as_int(float value) { int bits; std::memcpy(&bits, &value, 4); return bits; }

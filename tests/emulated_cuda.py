@@ -12,21 +12,29 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from repro.codegen.targets import get_target
+from repro.codegen.targets import STATIC_SHARED, get_target
 from repro.devices.base import Captured, Launch
 
 ALIGNMENT = 256
 HEADER = Path(__file__).with_suffix(".h")
+COMPILER = ("g++", "-O1", "-std=c++17", "-w", "-fPIC")
+#: A kernel may be called as a function of the C library is: its own comes first.
+LINKER = ("-shared", "-Wl,-Bsymbolic")
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+#: Shared memory that a launch gives: here all that there is.
+_INCLUDED = re.compile(r"^#include <cuda_\w+\.h>$", re.MULTILINE)
+_LAUNCHED = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 _KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\([^)]*\) (\w+)\s*\(([^)]*)\)')
 
 
@@ -57,6 +65,23 @@ class Program:
         return getattr(self.library, f"emulated_{name}")
 
 
+@cache
+def _precompiled() -> tuple[tempfile.TemporaryDirectory[str], Path]:
+    """Return a copy of the header that is compiled already, which saves each module most of its time; and its folder.
+
+    The folder is there as long as the process.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="emulated-")
+    header = Path(shutil.copy(HEADER, folder.name))
+    compiled = header.with_suffix(".h.gch")
+    command = [*COMPILER, "-x", "c++-header", "-o", compiled, header]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:3000]
+    with compiled.open("rb") as file:
+        assert file.read(4) == b"gpch"  # what is none is passed over without a word
+    return folder, header
+
+
 def compile_kernels(source: str, folder: Path) -> Program:
     """Compile the CUDA source of a module for the CPU."""
     wrappers = []
@@ -67,14 +92,14 @@ def compile_kernels(source: str, folder: Path) -> Program:
             f"{{ emulated::launch(blocks, threads, [=] {{ {name}({', '.join(names)}); }}); }}"
         )
     assert wrappers, "a module without kernels"
-    text = "\n".join([f'#include "{HEADER}"', source, *wrappers])
+    source = _INCLUDED.sub("", source)  # what they declare is in the header of this
+    source = _LAUNCHED.sub(rf"alignas(16) static \1 \2[{STATIC_SHARED} / sizeof(\1)];", source)
+    text = "\n".join([source, *wrappers])
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
+    path = folder / f"{hashlib.sha256((HEADER.read_text() + text).encode()).hexdigest()[:16]}.so"
     if not path.exists():
-        # a kernel may be called as a function of the C library is: its own comes first
-        flags = ["-O1", "-std=c++17", "-w", "-shared", "-fPIC", "-Wl,-Bsymbolic"]
         part = path.with_suffix(f".{os.getpid()}")  # another process may compile the same
-        command = ["g++", *flags, "-o", part, "-x", "c++", "-"]
+        command = [*COMPILER, *LINKER, "-include", _precompiled()[1], "-o", part, "-x", "c++", "-"]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[:3000]
         part.replace(path)

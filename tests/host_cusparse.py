@@ -1,6 +1,7 @@
-"""A library like cuSPARSE whose products of sparse matrices are made on the host, and a GPU whose memory is the host's.
+"""A library like cuSPARSE whose products are made on the host, and a GPU whose memory is the host's.
 
-It holds the sizes and the memory that a function is given against what it has asked for.
+It holds the sizes and the memory that a function is given against what it has asked for, and what is destroyed against
+what still needs it.
 """
 
 import ctypes
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 from repro.devices.base import OutOfDeviceMemory
 from repro.devices.cuda_buffer import CudaBuffer
 from repro.sparse.library.cusparse_calls import PARAMETERS
+from repro.sparse.library.cusparse_library import TYPES
 
 STREAM = 33
 #: The bytes that each part of working memory takes, in the order in which a function asks for them.
@@ -22,7 +24,10 @@ SIZES = {
     "cusparseSpGEMMreuse_workEstimation": [300],
     "cusparseSpGEMMreuse_nnz": [40, 5, 600],
     "cusparseSpGEMMreuse_copy": [70],
+    "cusparseSpMVOp_bufferSize": [800],
 }
+#: The types of cudaDataType.
+NUMBERS = {kind: dtype for dtype, kind in TYPES.items()}
 Status = IntEnum(
     "Status",
     "ALLOC_FAILED INVALID_VALUE ARCH_MISMATCH MAPPING_ERROR EXECUTION_FAILED INTERNAL_ERROR NOT_SUPPORTED "
@@ -80,6 +85,15 @@ class HostDevice:
     def part(self, buffer, offset, nbytes):
         return CudaBuffer(_Part(buffer.pointer + offset), nbytes)
 
+    def upload(self, array):
+        buffer = self.allocate(array.nbytes)
+        self.write(buffer, np.ascontiguousarray(array))
+        return buffer
+
+    def holds(self, at, nbytes):
+        """Whether all these bytes are within one allocation."""
+        return any(start <= at and at + nbytes <= start + size for start, size in self.live.items())
+
     def write(self, buffer, array):
         assert array.nbytes <= buffer.nbytes
         ctypes.memmove(buffer.pointer, array.ctypes.data, array.nbytes)
@@ -92,6 +106,14 @@ class HostDevice:
 
     def synchronize(self):
         pass
+
+
+class HostDevices(list):
+    """What a workspace asks of its devices, of which there is one."""
+
+    @property
+    def first(self):
+        return self[0]
 
 
 class HostLibrary:
@@ -109,15 +131,18 @@ class HostLibrary:
     def __init__(self, device):
         self.device, self.made, self.matrices, self.calls, self.failing = device, {}, {}, [], {}
         self.missing, self.extra_entries, self.dense = set(), 0, {}
+        self.needs, self.plans = {}, {}
 
-    def _make(self, what):
+    def _make(self, what, *needs):
         handle = (len(self.made) + 1) << 32  # of which 32 bits hold nothing
-        self.made[handle] = what
+        self.made[handle], self.needs[handle] = what, needs
         return handle
 
     def _destroy(self, what, handle):
         assert self.made[handle] == what
+        assert not [other for other, needs in self.needs.items() if handle in needs], "something needs it"
         self.made[handle] = None
+        del self.needs[handle]
 
     def create(self):
         return self._make("handle")
@@ -132,7 +157,7 @@ class HostLibrary:
         *arrays, offsets_type, columns_type, base, kind = rest
         assert (offsets_type, columns_type, base) == (2, 2, 0)
         handle = self._make("matrix")
-        self.matrices[handle] = [(rows, columns), nnz, arrays, {0: np.float32, 1: np.float64}[kind]]
+        self.matrices[handle] = [(rows, columns), nnz, arrays, NUMBERS[kind].type]
         return handle
 
     def destroy_sp_mat(self, handle):
@@ -176,7 +201,7 @@ class HostLibrary:
     def _multiply_dense(self, algorithms, what, handle, one, a, x, zero, y, kind, algorithm, memory):
         """y = A x of vectors, or of several side by side."""
         assert [self.made[given] for given in (handle, a, x, y)] == ["handle", "matrix", what, what]
-        assert (kind, memory != 0) == (1, True)
+        assert {TYPES[numbers.dtype] for numbers in (self.dense[x], self.dense[y])} == {kind} and memory != 0
         self.calls.append(algorithms(algorithm).name)
         if status := self.failing.get(algorithms(algorithm).name, 0):
             raise HostError(status)
@@ -213,9 +238,56 @@ class HostLibrary:
             arguments[0]._obj.value = self._make("product")
         elif name == "cusparseSpGEMM_destroyDescr":
             self._destroy("product", arguments[0])
+        elif "SpMVOp" in name:
+            return self._plan(name, arguments)
         else:
             self._multiply(name, arguments)
         return 0
+
+    def _plan(self, name, arguments):
+        """SpMVOp and what is before and after it; as the library's own, for real numbers alone."""
+        if name.endswith(("destroyDescr", "destroyPlan")):
+            if name.endswith("destroyDescr"):
+                assert self.device.holds(self.plans[arguments[0]][-1], 800)
+            self._destroy(name, arguments[0])
+        elif name.endswith("createPlan"):
+            handle, described, made, *code = arguments
+            assert (self.made[handle], code) == ("handle", [None, 0])
+            assert self.made[described] == "cusparseSpMVOp_destroyDescr"
+            made._obj.value = self._make("cusparseSpMVOp_destroyPlan", described, handle)
+            self.plans[made._obj.value] = self.plans[described]
+        elif name == "cusparseSpMVOp":
+            handle, plan, alpha, beta, x, y, z = arguments
+            assert (self.made[handle], self.made[plan]) == ("handle", "cusparseSpMVOp_destroyPlan")
+            a, numbers, memory = self.plans[plan]
+            assert self.device.holds(memory, 800)
+            self._check_vectors(a, numbers, (x, y, z))
+            alpha, beta = (_pointer(at, numbers.type)[0] for at in (alpha, beta))
+            # which does not leave y alone where beta is 0
+            self.dense[z][...] = alpha * (self._matrix(a) @ self.dense[x]) + beta * self.dense[y]
+        else:
+            size = name.endswith("bufferSize")
+            handle, *rest = arguments
+            made, *rest = (rest[-1], *rest[:-1]) if size else rest
+            operation, a, x, y, z, kind, self.algorithm, *memory = rest
+            assert [self.made[given] for given in (handle, a)] == ["handle", "matrix"] and operation == 0
+            if NUMBERS[kind].kind == "c":
+                return Status.NOT_SUPPORTED
+            self._check_vectors(a, NUMBERS[kind], (x, y, z))
+            if size:
+                [made._obj.value] = SIZES[name]
+            else:
+                [memory] = memory
+                assert self.device.holds(memory, 800)
+                made._obj.value = self._make("cusparseSpMVOp_destroyDescr", handle, a, x, y, z)
+                self.plans[made._obj.value] = a, NUMBERS[kind], memory
+        return 0
+
+    def _check_vectors(self, a, dtype, vectors):
+        (rows, columns), _, _, numbers = self.matrices[a]
+        assert [self.made[vector] for vector in vectors] == ["vector"] * 3
+        assert [len(self.dense[vector]) for vector in vectors] == [columns, rows, rows]
+        assert {self.dense[vector].dtype for vector in vectors} == {np.dtype(numbers)} == {dtype}
 
     def _multiply(self, name, arguments):
         numbers = PARAMETERS["cusparseSpGEMM_copy"]  # those of all calls that have to do with values
@@ -255,8 +327,11 @@ class HostLibrary:
 
 
 def _numbers(at, shape, kind):
-    assert kind == 1
-    return np.ctypeslib.as_array(ctypes.cast(at, ctypes.POINTER(ctypes.c_double)), shape)
+    """The numbers of a type that lie somewhere in memory."""
+    dtype = NUMBERS[kind]
+    return np.frombuffer((ctypes.c_byte * (int(np.prod(shape)) * dtype.itemsize)).from_address(at), dtype).reshape(
+        shape
+    )
 
 
 def _pointer(at, dtype):

@@ -1,7 +1,7 @@
 """Batches of all sizes and kinds to insert, and what an insertion must come to: entry for entry as on the host."""
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,8 +14,8 @@ from repro.sparse.dynamic.render import MEDIUM, OF_PART, SMALL
 COUNTS = (SMALL, SMALL + 1, MEDIUM + 1)
 GROUPED_COUNTS = (SMALL + 1, MEDIUM, MEDIUM + 1)
 ROWS, COLUMNS = 40_000, 500
-#: Rows among which there are as many of one part as a batch has entries.
-MANY_ROWS = 1 << 22
+#: Rows among which there are as many of one part as a batch has entries; and as many as a small batch has.
+MANY_ROWS, FEWER_ROWS = 1 << 22, 1 << 16
 
 
 def uniform(random, m):
@@ -48,7 +48,7 @@ def one_part_of_few_rows(random, m):
 
 def one_part_of_many_rows(random, m):
     """Only rows of one part, each once: too many for its table."""
-    return random.permutation(of_window(m, 0.3, MANY_ROWS, whole_part=True))[:m]
+    return random.permutation(of_window(m, 0.3, m, whole_part=True))[:m]
 
 
 def narrow_window_at_the_start(random, m):
@@ -80,6 +80,16 @@ KINDS = {
 }
 
 
+def rows_for(kind, m):
+    """Return how many rows a matrix for a batch has: no more than its kind needs, and millions take long."""
+    return many_rows(m) if KINDS[kind] == MANY_ROWS else KINDS[kind]
+
+
+def many_rows(m):
+    """Return the rows among which a part has as many as a batch of m."""
+    return FEWER_ROWS if m <= SMALL + 1 else MANY_ROWS
+
+
 def parts_of(m):
     """Return how many blocks share a batch out; a batch that is sorted is given the rows of the largest other one."""
     return 1 << (-(-min(m, MEDIUM) // OF_PART) - 1).bit_length()
@@ -93,13 +103,13 @@ def hashes(rows):
 
 
 @cache
-def by_hash():
-    return np.argsort(hashes(np.arange(MANY_ROWS)), kind="stable")
+def by_hash(count):
+    return np.argsort(hashes(np.arange(count)), kind="stable")
 
 
 def of_window(m, where, count, whole_part=False, first=False):
     """Return rows of one part of a batch of m that are neighbours in the order of their hashes."""
-    order = by_hash()
+    order = by_hash(many_rows(m))
     parts = hashes(order).astype(np.int64) * parts_of(m) >> 32
     rows = order[parts == min(int(where * parts_of(m)), parts_of(m) - 1)]
     assert len(rows) >= min(m, count)
@@ -121,8 +131,9 @@ def grouped_batch(kind, m, seed=1):
     return rows[np.argsort(rows, kind="stable")], columns, values
 
 
+@lru_cache(4)
 def grown(rows, segments, capacity, entries=20_000):
-    """Return a matrix of some entries with room for so many more."""
+    """Return a matrix of some entries with room for so many more, which nobody writes to."""
     random = np.random.default_rng(9)
     places = random.integers(0, min(rows, ROWS), entries), random.integers(0, COLUMNS, entries)
     matrix = sp.csr_array(sp.coo_array((random.random(entries), places), shape=(rows, COLUMNS)))
@@ -132,7 +143,7 @@ def grown(rows, segments, capacity, entries=20_000):
 def half_inserted(kind, batch):
     """Return a matrix of one segment a row, without room, that has the first half of a batch already."""
     half = len(batch[0]) // 2
-    return layout.insert(grown(KINDS[kind], 1, 400_000), *(part[:half] for part in batch), 0)[0]
+    return layout.insert(grown(rows_for(kind, len(batch[0])), 1, 400_000), *(part[:half] for part in batch), 0)[0]
 
 
 def on_device(device, rows, columns, values, grouped=False):

@@ -14,7 +14,7 @@ from repro.filtering.local import LocalPerPoint
 from repro.filtering.pairs import predicted_pairs
 from repro.filtering.per_element import PerElement, PerElementAtomic
 from repro.filtering.render import render_siac
-from repro.filtering.rows import Rows
+from repro.filtering.rows import SHARES, Rows
 from repro.filtering.sorted import Sorted
 from repro.galerkin.basis import mode_count
 from repro.sparse.launches import Launches
@@ -106,6 +106,17 @@ def matrix_and_products(device, load, mesh, points, degree, modes, *, basis="dub
         result = launches.numbers(shape[0] * fields, np.float64)
         matrix.bind(launches.upload(np.ascontiguousarray(modes)), result, fields)()
         return matrix.download(), launches.download(result, shape[0] * fields, np.float64).reshape(shape)
+
+
+def check_shares(launches, matrix, modes, points, fields):
+    """Hold the products of warps that share tiles against that of one warp to a tile."""
+    products = []
+    for shares in SHARES:
+        result = launches.upload(np.full((points, fields), np.nan))
+        matrix.bind(modes, result, fields, shares)()
+        products.append(launches.download(result, points * fields, np.float64))
+    for product in products[1:]:
+        np.testing.assert_allclose(product, products[0], rtol=0, atol=1e-13 * np.abs(products[0]).max())
 
 
 def random_modes(mesh, degree, *more, seed=1):

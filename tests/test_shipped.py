@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from repro.shipped import shipped
+from repro import shipped as module
+from repro.shipped import install, shipped
 
 REPOSITORY = Path(__file__).parents[1]
 REGISTRY = "config/problems.yaml"
@@ -42,3 +46,26 @@ def test_a_link_that_leads_nowhere_is_not_passed_over(tmp_path: Path, monkeypatc
 def test_what_is_nowhere_stays_as_it_is(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert shipped(path) == Path(path)
+
+
+def test_what_an_extra_brings_is_installed_from_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    assert install("cuda") == "pip install -e '.[cuda]'"
+    monkeypatch.chdir(tmp_path)
+    assert shlex.split(install("cuda")) == ["pip", "install", "-e", f"{REPOSITORY}[cuda]"]
+
+
+def test_of_a_wheel_it_is_installed_by_the_packages_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    monkeypatch.setattr(module, "_ROOT", module.PACKED)
+    assert shlex.split(install("mesh")) == ["pip", "install", f"{project['name']}[mesh]"]
+
+
+def test_all_messages_ask_for_the_command() -> None:
+    """For extras that there are; no other file has one, which would be right in a checkout alone."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    files = {path: path.read_text() for path in (REPOSITORY / "src").rglob("*.py")}
+    assert [path.name for path, text in files.items() if "install -e" in text] == ["shipped.py"]
+    asked = {extra for text in files.values() for extra in re.findall(r"""\binstall\(["'](\w+)["']\)""", text)}
+    assert asked == {"cpu", "cuda", "mesh"}
+    assert asked <= set(project["optional-dependencies"])

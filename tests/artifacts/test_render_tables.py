@@ -1,10 +1,27 @@
 """Tables as text: letters of notes, digits, and what LaTeX wants escaped."""
 
+from typing import Any
+
 import pytest
 
 from repro.artifacts.cells import digits
 from repro.artifacts.document import Cell, Column, Table, letter
 from repro.artifacts.render_tables import as_latex, as_markdown, latex_escape
+
+
+def test_cells_of_a_long_table_are_looked_through_once_for_its_notes() -> None:
+    looks = 0
+
+    class Watched(Cell):
+        def __getattribute__(self, name: str) -> Any:
+            nonlocal looks
+            looks += name == "notes"
+            return super().__getattribute__(name)
+
+    columns = [Column("a", "A")]
+    table = Table(columns, [(Watched(i, notes=(f"of {i % 7}",)),) for i in range(1000)], "")
+    as_markdown(table)
+    assert looks <= 3 * 1000
 
 
 def test_shared_notes_have_one_letter() -> None:

@@ -1,6 +1,7 @@
 """The report: what it says of any study, of one without a floor too; and files that are written whole."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -9,11 +10,14 @@ import pytest
 from html_page import Page
 from repro.artifacts.case import Case
 from repro.artifacts.data import Campaign
-from repro.artifacts.document import Cell, Column, Table
+from repro.artifacts.document import Cell, Column, Result, Table
 from repro.artifacts.lineup import measured_on
 from repro.artifacts.published import Published
 from repro.artifacts.registry import Artifact
-from repro.artifacts.report.page import Part, failures, missing, statuses, write_report
+from repro.artifacts.report.accounts import failures, missing, statuses
+from repro.artifacts.report.drawing import WORDS_SHOWN, Caption
+from repro.artifacts.report.headline import side_by_side
+from repro.artifacts.report.page import Part, _code, write_report
 from repro.artifacts.write import replacing, write
 from repro.errors import ReproError
 from small_campaign import BROKEN, UNSUPPORTED, SmallCampaign
@@ -96,7 +100,8 @@ def test_the_words_of_a_study_are_its_own(small: Campaign, tmp_path: Path) -> No
     words = tmp_path / "words.html.j2"
     words.write_text("<p>{{ 'round' }} numbers</p>\n")
     text = write_report([Part(small, NOTHING, [], words=words)], tmp_path / "r.html").read_text()
-    assert "<h3>In made_up</h3>\n<p>round numbers</p>" in text
+    section = text[text.index('<section id="guide-made_up">') :].partition("</section>")[0]
+    assert "In made_up" in section and "<p>round numbers</p>" in section
 
 
 def test_the_report_says_which_tie_it_was(tmp_path: Path, small: Campaign) -> None:
@@ -189,3 +194,91 @@ def test_rows_from_before_samples_were_counted_are_read(maker: SmallCampaign) ->
 )
 def test_artifacts_are_listed_by_number_or_in_words(name: str, short: str) -> None:
     assert Artifact("any", name, "", "", "table", lambda *_: None).short == short
+
+
+FASTER = Result("table-1", "gr", "ours", "{library}’s best", "graph")
+
+
+def of_both(campaign: Campaign, published: Published) -> Table:
+    columns = (Column("problem", "problem"), Column("wanted", "wanted"), Column("ours", "ours", campaign.column))
+    rows = [(Cell(name), Cell(2), Cell(len(name), f"{len(name)}.0", ("A note.",))) for name in campaign.problems]
+    return Table(columns, rows, f"Of {campaign.name}. More.")
+
+
+SPEEDUPS = Artifact("made_up", "table-1", "Speedups", "ours", "table", of_both)
+
+
+def test_the_page_begins_with_what_was_measured_and_what_came_out(maker: SmallCampaign, tmp_path: Path) -> None:
+    campaign = maker.all("grid", "ring")
+    part = Part(campaign, NOTHING, [SPEEDUPS], library="SomeSparse", title="A title", result=FASTER)
+    text = write_report([part], tmp_path / "r.html").read_text()
+    top = text[text.index('<header id="top">') : text.index("</header>")]
+    assert str(campaign.device) in top and campaign.name in top and "<dt>problems</dt><dd>2 of 2</dd>" in top
+    assert '<strong class="number">4.0×</strong>' in top and "as fast as SomeSparse’s best" in top
+    assert '<a href="#made_up-table-1">graph clock</a>: replayed batches of launches' in top
+    nothing = Part(campaign, NOTHING, [TABLE], result=Result("table-9", "", "ours", "x", "event"))
+    assert '<strong class="number">' not in write_report([nothing], tmp_path / "r.html").read_text()
+
+
+def test_a_number_that_is_not_there_is_said(maker: SmallCampaign, tmp_path: Path) -> None:
+    part = Part(maker.all("ring"), NOTHING, [SPEEDUPS], result=FASTER)
+    text = write_report([part], tmp_path / "r.html").read_text()
+    assert '<strong class="number">–</strong>' in text and "no number of this campaign:" in text
+
+
+def test_sections_are_found_by_title_and_every_heading_has_an_address(small: Campaign, tmp_path: Path) -> None:
+    text = write_report([Part(small, NOTHING, [TABLE], title="A title")], tmp_path / "r.html").read_text()
+    page = Page(text)
+    assert '<a href="#made_up-table-1">Problems</a>' in text and "<summary>A title</summary>" in text
+    headings = re.findall(r'<h[23] id="(.*?)-head">.*<a class="anchor" href="#(.*?)"', text)
+    assert len(headings) == len(re.findall(r"<h[23] id=", text)) > 6
+    assert all(own == target and target in page.ids for own, target in headings)
+
+
+def test_rows_of_a_record_are_linked_by_file(maker: SmallCampaign) -> None:
+    campaign = maker.all("grid")
+    path = maker.raw.parent / "report.html"
+    assert 'href="raw/made_up"' in write_report([Part(campaign, NOTHING, [TABLE])], path).read_text()
+    (maker.raw / "made_up" / "report.parquet").write_bytes(b"")
+    text = write_report([Part(campaign, NOTHING, [TABLE])], path).read_text()
+    assert '<a href="raw/made_up/report.parquet">report.parquet</a>' in text
+    assert '<a href="tables/made_up/table-1.csv">CSV</a>' in text
+
+
+def test_captions_are_parted_at_a_sentence_and_lose_nothing_but_what_stands_elsewhere() -> None:
+    first, second = "It has ten words of which this is the last. ", "Ours: by the graph clock and so on. "
+    marks = "Not the papers’ own († in figures): a/b1.5 (rebuilt). Of no paper, added here (‡ in figures): c. "
+    caption = Caption.of((5 * first + marks + 3 * second).strip())
+    assert caption.shown == (5 * first + second).strip() and caption.more == (2 * second).strip()
+    assert caption.clocks == ("graph",) and caption.marked
+    assert Caption.of("Short.") == Caption("Short.")
+    long = Caption.of(" ".join(["word"] * 70))
+    assert len(long.shown.split()) == WORDS_SHOWN and len(long.more.split()) == 10
+
+
+def test_words_in_backticks_are_code_and_all_else_is_text() -> None:
+    assert _code("space `a<b` & more") == "space <code>a&lt;b</code> &amp; more"
+
+
+def test_tables_of_campaigns_stand_beside_each_other_line_by_line() -> None:
+    def of(number: int, *lines: str) -> Table:
+        columns = (Column("what", "what"), Column("wanted", "wanted"), Column("ours", "ours", "GPU"))
+        return Table(columns, [(Cell(line), Cell(9), Cell(number, notes=("Why.",))) for line in lines], "What is. So.")
+
+    both = side_by_side({"one": of(1, "a", "b"), "two": of(2, "b", "c")})
+    assert [(column.title, column.group) for column in both.columns] == [
+        ("what", ""), ("wanted", ""), ("ours", "one, GPU"), ("ours", "two, GPU"),
+    ]  # fmt: skip
+    rows = [[cell.value for cell in row] for row in both.rows]
+    assert rows == [["a", 9, 1, None], ["b", 9, 1, 2], ["c", None, None, 2]]
+    assert both.notes == ["Why."] and both.caption == "What is: one beside two."
+
+
+def test_another_campaign_stands_beside(maker: SmallCampaign, tmp_path: Path) -> None:
+    campaign = maker.all("grid")
+    other = replace(campaign, name="another")
+    text = write_report([Part(campaign, NOTHING, [SPEEDUPS], result=FASTER, beside=[other])], tmp_path / "r.html")
+    page = text.read_text()
+    assert page.count('<strong class="number">4.0×</strong>') == 2
+    assert 'id="made_up-beside-table"' in page and f"repro compare {campaign.name} another" in page
+    assert Page(page).stack == []

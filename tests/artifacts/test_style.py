@@ -5,23 +5,31 @@ from itertools import pairwise
 import pytest
 
 from repro.artifacts import style
+from repro.artifacts.cells import digits
 from repro.artifacts.document import Figure
 
 
-@pytest.mark.parametrize("limits", [(2.2, 35), (30, 62), (0.5, 900), (1e-3, 1e5)])
-def test_labels_of_a_logarithmic_axis_do_not_collide(limits):
+@pytest.mark.parametrize("limits", [(2.2, 35), (30, 62), (0.5, 900), (1e-4, 0.5), (1e-3, 1e5)])
+@pytest.mark.parametrize("side", ["x", "y"])
+def test_labels_of_a_logarithmic_axis_do_not_collide(limits, side):
     drawn = style.canvas(style.COLUMN, 1.5)
     axes = drawn.add_subplot()
-    axes.set_xscale("log")
-    axes.set_xlim(*limits)
-    style.log_ticks(axes.xaxis, (1, 2, 5) if limits[1] / limits[0] < 1e5 else (1,))
-    drawn.draw_without_rendering()
+    axes.set(**{f"{side}scale": "log", f"{side}lim": limits})
+    axis = axes.xaxis if side == "x" else axes.yaxis
+    with style.look():
+        style.log_ticks(axis)
+        drawn.draw_without_rendering()
     low, high = limits
-    shown = [tick.label1 for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
-    boxes = sorted((label.get_window_extent() for label in shown), key=lambda box: box.x0)
-    assert shown and all("$" not in label.get_text() for label in shown)
-    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
-    assert not [tick for tick in axes.xaxis.get_minor_ticks() if tick.label1.get_text()]
+    shown = [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+    ends = sorted(getattr(label.get_window_extent(), f"interval{side}").tolist() for label in shown)
+    assert len(shown) >= 2 and all("$" not in label.get_text() for label in shown)
+    assert all(left[1] < right[0] for left, right in pairwise(ends))
+    assert not [tick for tick in axis.get_minor_ticks() if tick.label1.get_text()]
+
+
+def test_a_number_has_as_many_digits_as_were_measured():
+    numbers = (0.0004567, 0.004, 0.0456, 0.456, 4.567, 45.67, 456.7)
+    assert [digits(number) for number in numbers] == ["0.00046", "0.0040", "0.046", "0.46", "4.57", "45.7", "457"]
 
 
 def test_the_device_stands_below_every_figure_beside_its_footnote(tmp_path):

@@ -182,7 +182,7 @@ class Scripted:
     def flush(self) -> None:
         pass
 
-    synchronize = flush
+    synchronize = reset_kept = flush
 
     def clocks(self):
         return 1500.0, self._throttle

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from repro.bench.environment import describe
+import pytest
+
+from repro.bench.environment import describe, source_hash
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
 from repro.devices.opencl import OpenClDevice
@@ -27,3 +29,14 @@ def test_the_compiler_is_the_one_that_made_the_modules(
     assert (environment["compiler"], environment["flags"]) == ("another one", ["-O9"])
     assert environment["target"] == "cpu"
     workspace.release()
+
+
+def test_the_source_is_another_one_where_a_template_was_edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree("kernels/common", tmp_path / "kernels/common")
+    monkeypatch.chdir(tmp_path)
+    # not as the process has it, which looks once
+    before = source_hash.__wrapped__()
+    assert source_hash.__wrapped__() == before
+    template = next((tmp_path / "kernels").rglob("*.j2"))
+    template.write_text(template.read_text() + "\n")
+    assert source_hash.__wrapped__() != before

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import UnionType
+from typing import get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +17,7 @@ from repro.bench.store import write_rows
 from repro.bench.timing import Effort
 from repro.studies import get_study, names
 
-VALUES = {str: "text", int: 2**40, float: 0.1, bool: True}
+VALUES: dict[type, object] = {list: [[1.5, 2.5], []], str: "text", int: 2**40, float: 0.1, bool: True}
 OWN = {"layout": str, "n_t": int, "stage_fill": float, "clustered": bool}
 
 
@@ -41,7 +43,7 @@ def bench(make_bench, small_problem):
 
 
 def values(columns):
-    return {name: VALUES[kind] for name, kind in columns.items()}
+    return {name: VALUES[get_args(kind)[0] if isinstance(kind, UnionType) else kind] for name, kind in columns.items()}
 
 
 NEEDED = Row("k", "s", "p", "single", "variant", "n", "ok")

@@ -92,7 +92,7 @@ def test_what_a_launch_changes_is_put_back_before_each_launch_and_outside_its_ti
     assert fake.log == ["before", "launch"] * (1 + 20 + 20)  # the first says how long it takes
     assert row.event_median < PAUSE / 4
     assert row.host_median < PAUSE / 4
-    assert numbers_of(row, "graph") == [None] * 7
+    assert numbers_of(row, "graph") == [None] * 8
 
 
 def test_where_the_cache_is_flushed_that_comes_after_the_reset(bench, monkeypatch):
@@ -139,7 +139,7 @@ def test_what_needs_the_host_has_its_clock_alone(bench):
     assert (row.status, row.host_launches) == ("ok", 20)
     assert 0.001 <= row.host_min <= row.host_q1 <= row.host_median <= row.host_q3 <= row.host_max
     assert row.screened_by == row.median("host") == row.host_median
-    assert numbers_of(row, "event") == numbers_of(row, "graph") == [None] * 7
+    assert numbers_of(row, "event") == numbers_of(row, "graph") == [None] * 8
 
 
 def test_what_has_its_clock_beside_events_is_screened_by_those(bench):
@@ -227,6 +227,28 @@ def test_stages_of_several_rounds_are_joined():
     first, second = (Samples({"host": np.array([s])}, stages={"fill": np.array([s, s])}) for s in (1.0, 5.0))
     said = timing.columns(first.join(second))
     assert (said["stage_fill"], said["host_launches"], said["host_median"]) == (3.0, 2, 3.0)
+
+
+# what is kept of the samples
+
+
+def test_a_reported_row_keeps_the_samples_of_each_clock_and_a_searched_one_none(bench):
+    searched, reported = (bench.try_once(OnHost(seconds=0.001), phase, FULL) for phase in ("search", "report"))
+    assert searched.host_samples is reported.event_samples is reported.graph_samples is None
+    [kept] = reported.host_samples
+    assert len(kept) == reported.host_launches == 20
+    assert np.median(kept) == pytest.approx(reported.host_median, rel=1e-6)
+    assert (min(kept), max(kept)) == pytest.approx((reported.host_min, reported.host_max), rel=1e-6)
+
+
+def test_samples_are_kept_by_round_and_of_a_long_round_some_evenly_spread():
+    rounds = [Samples({"event": np.arange(1.0, 1001) + number, "graph": np.array([number])}) for number in range(3)]
+    kept = timing.sampled(rounds[0].join(rounds[1]).join(rounds[2]))
+    assert kept["graph_samples"] == [[0.0], [1.0], [2.0]]
+    assert [len(part) for part in kept["event_samples"]] == [timing.KEPT] * 3
+    for number, part in enumerate(kept["event_samples"]):
+        assert (part[0], part[-1]) == (1 + number, 1000 + number)
+        assert np.ptp(np.diff(part)) <= 1
 
 
 # a device that holds its clock down

@@ -8,7 +8,7 @@ import pytest
 from repro.bench import timing
 from repro.bench.runnable import ModuleError, Unsupported
 from repro.bench.timing import Effort, few, fit, quantiles
-from repro.bench.yardsticks import Copy, Empty, Floor
+from repro.bench.yardsticks import WORD, Copy, Empty, Floor
 from repro.codegen.common import Stream, streams
 from repro.codegen.targets import CPU
 from repro.devices.base import LaunchError, OutOfDeviceMemory
@@ -304,9 +304,11 @@ def test_floor_and_copy_can_be_resident_side_by_side(make_bench, small_problem):
     bench = make_bench(small_problem("real"))
     floor, copy = Floor(Stream(64, 1)), Copy(Stream(64, 4))
     bench.prepare(floor)
-    held = bench.workspace.buffer("streamed", pytest.fail)
+    word = WORD[bench.device.backend]
+    key = ("streamed", -(-floor.streamed(bench.workspace.operands)[0] // word))
+    held = bench.workspace.buffer(key, pytest.fail)
     bench.prepare(copy)
-    assert bench.workspace.buffer("streamed", pytest.fail) is held
+    assert bench.workspace.buffer(key, pytest.fail) is held
     floor.launch()
     copy.launch()
     bench.device.synchronize()

@@ -230,7 +230,7 @@ def short(step: str) -> str:
         ("tuning/session.py", {"report", *OURS, *COO} - {"compound_spmv compile", "compressed_coo compile"}),
         ("sparse/verify.py", {"report", *OURS, *COO} - {"compound_spmv compile", "compressed_coo compile"}),
         ("sparse/solvers/render.py", {"report", *COO}),
-        ("entries/real.py", ALL - {"common", "compressed_coo compile"}),
+        ("entries/real.py", ALL - {"common"}),
         ("errors.py", ALL),
         ("operators/linear.py", set()),
         ("cli/app.py", set()),

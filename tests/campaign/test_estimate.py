@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import yaml
 
-from repro.campaign.estimate import ASSUMED_SIZE, estimate
+from repro.bench.recorded import read_rows
+from repro.campaign.estimate import AROUND, ASSUMED_SIZE, BUILT, PREDICTED, RATES, estimate
 from repro.campaign.plan import Plan, make_plan
+from repro.cli.planning import on_a_cluster
 from repro.cli.planning import plan as plan_command
 from repro.codegen.targets import CPU, get_target
 from repro.config import load, resolve
 from repro.errors import ReproError
+from repro.studies import names
 from repro.studies.compound_spmv.schedules import paper_space
 
 REPOSITORY = Path(__file__).parents[2]
+#: How far what is reckoned may be from what was measured.
+WITHIN = 0.3
+#: Seconds between two rows of one process at the most.
+PAUSE = 120
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +91,102 @@ def test_what_is_compiled_is_not_reckoned_again() -> None:
         Path(manifest).touch()
     after = estimate(made, CPU)
     assert after.modules == (17, 13)
-    assert after.compile_seconds < before.compile_seconds
+    assert sum(after.compile_seconds) < sum(before.compile_seconds)
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, tuple[float, float]]:
+    """By study, seconds of measuring all its cases on an H200: as reckoned, and as the times of its rows say."""
+    config = yaml.safe_load((REPOSITORY / "config/h200.yaml").read_text())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(REPOSITORY)  # sizes are those of the record
+        needs = estimate(make_plan(resolve({**config, "replay": False, "device": "opencl"})), get_target("sm_90"))
+        start = RATES["cuda"].start  # before the first row
+        by_study: dict[str, list[tuple[float, float]]] = {}
+        for job in needs.jobs:
+            took = seconds_between_rows(job.study, job.problem, job.precision)
+            by_study.setdefault(job.study, []).append((job.seconds - start, took))
+    return {study: tuple(map(sum, zip(*pairs, strict=True))) for study, pairs in by_study.items()}
+
+
+def seconds_between_rows(study: str, problem: str, precision: str) -> float:
+    """Add up the seconds from row to row; where minutes lie between, one is of an earlier process (NOTES.md)."""
+    times = [
+        datetime.fromisoformat(row["measured_at"]).timestamp()
+        for step in ("search", "baseline", "report")
+        for row in rows_of_step(study, step).get((problem, precision), [])
+    ]
+    between = np.diff(np.sort(times))
+    return float(between[between < PAUSE].sum())
+
+
+@cache
+def rows_of_step(study: str, step: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    rows = read_rows(REPOSITORY / "results/h200/raw" / study, step).select(["problem", "precision", "measured_at"])
+    cases: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows.to_pylist():
+        cases.setdefault((row["problem"], row["precision"]), []).append(row)
+    return cases
+
+
+@pytest.mark.parametrize("study", names())
+def test_what_was_recorded_on_an_h200_took_as_long_as_is_reckoned(
+    recorded: dict[str, tuple[float, float]], study: str
+) -> None:
+    reckoned, took = recorded[study]
+    assert took > 300
+    assert reckoned == pytest.approx(took, rel=WITHIN)
+
+
+def test_the_default_campaign_takes_as_long_as_is_reckoned() -> None:
+    """As `make all N=2` took in a fresh clone whose environment was there, on two cores; paces were set by it."""
+    config = yaml.safe_load(Path("config/config.yaml").read_text())
+    needs = estimate(make_plan(resolve({**config, "device": "opencl"})), CPU)
+    assert needs.seconds(2) == pytest.approx(7 * 60 + 21, rel=WITHIN)
+
+
+def test_jobs_side_by_side_take_as_long_as_the_longest_at_the_least() -> None:
+    made = plan(problems=["mhd1280b"], precisions=["single"])
+    needs = estimate(made, CPU)
+    measured = sum(job.seconds for job in needs.jobs)
+    longest = max(needs.compile_seconds) + max(needs.build_seconds) + max(needs.present_seconds)
+    everything = sum(map(sum, (needs.compile_seconds, needs.build_seconds, needs.present_seconds)))
+    assert needs.seconds(1) == pytest.approx(AROUND + measured + everything)
+    assert needs.seconds(10_000) == pytest.approx(AROUND + measured + longest)
+    assert needs.seconds(1) > needs.seconds(2) >= needs.seconds(10_000)
+
+
+def test_several_gpus_measure_side_by_side_and_a_search_in_part_tries_less() -> None:
+    needs, part, few = (
+        estimate(plan(problems="papers", search=search, **budget), get_target("sm_90"))
+        for search, budget in (("exhaustive", {}), ("predicted", {}), ("predicted", {"budget": 0.001}))
+    )
+    beside = needs.seconds(4) - needs.measuring()
+    assert needs.seconds(4, 3) == pytest.approx(beside + sum(job.seconds for job in needs.jobs) / 3)
+    assert needs.measuring(10_000) == max(job.seconds for job in needs.jobs)
+    assert [sum(job.variants for job in one.jobs) for one in (needs, part)] == [26 * 1920] * 2
+    assert [sum(job.tried for job in one.jobs) for one in (needs, part, few)] == [26 * 1920, 26 * 38, 26 * 2]
+    assert needs.measuring() > part.measuring() > few.measuring() > 26 * (RATES["cuda"].start + PREDICTED)
+    assert needs.disk_bytes - part.disk_bytes == 26 * (1920 - 38) * 1500
+    assert "on 2, " in on_a_cluster(needs, 4)
+
+
+def test_building_takes_longer_with_the_size() -> None:
+    small, large = (estimate(plan(problems=[name]), CPU).build_seconds for name in ("mhd1280b", "mono_500Hz"))
+    assert large[0] - small[0] == pytest.approx((5_033_796 - 22_778) / BUILT)
+
+
+def test_many_cases_have_a_line_for_all_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.yaml").write_text("device: opencl\nstudies: {compound_spmv: {problems: papers}}\n")
+    plan_command([Path("mine.yaml")], cores=2, each=False)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("compound_spmv")]
+    assert [line[1:4] for line in lines] == [
+        [entry, precision, str(count)]
+        for entry, count in (("complex", 4), ("quaternion", 4), ("block3", 5))
+        for precision in ("single", "double")
+    ]
+    plan_command([Path("mine.yaml")], cores=2, each=True)
+    assert "mhd1280b" in capsys.readouterr().out
 
 
 def test_the_command_states_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,15 +11,17 @@ import pytest
 
 from repro.artifacts import render_tables, style
 from repro.campaign import plan as planning
-from repro.campaign.plan import Plan, make_plan, plan_of_case
+from repro.campaign.plan import Plan, make_plan, plan_of_cases
 from repro.campaign.steps import building, measuring
 from repro.codegen.compile import manifest_path
 from repro.codegen.targets import CPU, get_target
 from repro.config import resolve
 from repro.config.models import Limits, OwnProblem
 from repro.devices import open as opening
+from repro.devices import stated
 from repro.devices.detect import Gpu
 from repro.errors import ReproError
+from repro.problems.planned import planned
 from repro.problems.registry import load_registry
 from repro.studies.compound_spmv.study import layouts as layouts_of
 
@@ -69,7 +71,7 @@ def test_a_plan_says_what_kind_a_problem_is(tmp_path: Path) -> None:
     )
     registry = load_registry(Path("problems.yaml"))
     mine = OwnProblem(path="mine.mtx", updates={"sizes": [1]})
-    still, grows, own, user = (planning._planned(item, registry, Limits()) for item in (*registry.problems, mine))
+    still, grows, own, user = (planned(item, registry, Limits()) for item in (*registry.problems, mine))
     assert (still.kind, still.entry) == ("matrix", "real")
     assert (grows.kind, grows.entry, grows.size, grows.columns) == ("updates", None, (5, 9), 7)
     for outline in (own, user):
@@ -201,7 +203,7 @@ class TestDevice:
 
     @pytest.fixture(autouse=True)
     def _one_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(opening, "find_gpus", lambda: [GPU])
+        monkeypatch.setattr(stated, "find_gpus", lambda: [GPU])
         monkeypatch.setattr(opening, "find_spec", lambda name: object())
 
     def test_auto_is_the_gpu(self) -> None:
@@ -214,14 +216,14 @@ class TestDevice:
         assert plan(device="auto").device == "opencl:0"
 
     def test_auto_is_the_cpu_where_there_is_no_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(opening, "find_gpus", list)
+        monkeypatch.setattr(stated, "find_gpus", list)
         made = plan(device="auto")
         assert (made.device, made.on_gpu) == ("opencl:0", False)
 
     def test_a_gpu_that_is_not_there_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ReproError, match=r"no such GPU(.|\n)*cuda:0 NVIDIA Test"):
             plan(device="cuda:1")
-        monkeypatch.setattr(opening, "find_gpus", list)
+        monkeypatch.setattr(stated, "find_gpus", list)
         with pytest.raises(ReproError, match=r"no such GPU(.|\n)*repro doctor"):
             plan(device="cuda")
 
@@ -246,7 +248,7 @@ class TestReplay:
 def test_the_plan_of_a_case_has_the_steps_of_the_whole() -> None:
     whole = plan()
     study, problem = "compound_spmv", "dirac_torus"
-    alone = plan_of_case(whole.config, problem, study)
+    alone = plan_of_cases(whole.config, [problem], study)
     assert list(alone.problems) == [problem]
     assert building(alone, problem) == building(whole, problem)
     assert measuring(alone, study, problem, "double") == measuring(whole, study, problem, "double")
@@ -254,7 +256,7 @@ def test_the_plan_of_a_case_has_the_steps_of_the_whole() -> None:
 
 def test_the_plan_of_a_case_that_is_none_is_one_message() -> None:
     with pytest.raises(ReproError, match="does not name the problem"):
-        plan_of_case(plan().config, "surfaces/bunny")
+        plan_of_cases(plan().config, ["surfaces/bunny"])
 
 
 def test_planning_imports_nothing_slow_before_it_is_needed() -> None:

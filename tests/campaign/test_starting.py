@@ -16,7 +16,7 @@ from repro.campaign import starting
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.receipts import making
-from repro.campaign.starting import begin
+from repro.campaign.starting import RUN, begin, plan_of_run
 from repro.campaign.steps import presenting
 from repro.config import resolve
 from repro.errors import ReproError
@@ -70,6 +70,18 @@ def test_the_configuration_is_named_by_its_content_and_resolves_to_itself() -> N
     assert written["device"] == "opencl:0"
     assert make_plan(resolve(written)).config_file == one.config_file != other.config_file
     assert Path(one.results, "config.yaml").read_text() == Path(one.config_file).read_text()
+
+
+def test_a_job_has_the_plan_of_its_run_whatever_is_edited_or_begun_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(RUN, raising=False)
+    assert plan_of_run() is None
+    run = plan(seed=3)
+    start(run)
+    Path(run.results, "config.yaml").write_text("campaign: edited\n")
+    assert plan_of_run() == run
+    monkeypatch.chdir("/")  # a job may begin anywhere
+    monkeypatch.setattr(starting, "make_plan", lambda config: config)
+    assert plan_of_run() == run.config
 
 
 def test_artifacts_that_are_not_asked_for_any_more_are_taken_away() -> None:

@@ -38,7 +38,7 @@ print("done", flush=True)
 
 def run(path, *ends, script=MEASURING):
     with signals_held():
-        return supervise([sys.executable, "-c", script, str(path), "run", *map(str, ends)], path, "run")
+        return supervise([sys.executable, "-c", script, str(path), "run", *map(str, ends)], lambda: path, "run")
 
 
 def stored(path, count):

@@ -193,3 +193,28 @@ def test_bad_commands(
 ) -> None:
     with pytest.raises(ReproError, match=what):
         commands.table(names, all_, campaign, study, results=spmv.results)
+
+
+def test_a_report_beside_another_campaign_is_a_page_of_its_own(spmv: SmallCampaign) -> None:
+    again = SmallCampaign(spmv.results.parent, "opencl", SPMV, get_study(SPMV).columns)
+    again.all(MEASURED)
+    spmv.configure(**{SPMV: {"problems": [MEASURED], "artifacts": ["table-targets"]}})
+    commands.report(campaign=spmv.campaign, results=spmv.results, beside=[again.campaign])
+    folder = spmv.results / spmv.campaign
+    assert not (folder / "report.html").exists()
+    page = (folder / f"report-beside-{again.campaign}.html").read_text()
+    assert page.count('<strong class="number">') == 2 and f'id="{SPMV}-beside-table"' in page
+
+
+def test_a_campaign_of_other_studies_is_not_set_beside(spmv: SmallCampaign) -> None:
+    other = SmallCampaign(spmv.results.parent, "opencl", COO, get_study(COO).columns)
+    other.all(OTHERS)
+    with pytest.raises(ReproError, match=r"without a study in common(.|\n)*compressed_coo"):
+        commands.report(campaign=spmv.campaign, results=spmv.results, beside=[other.campaign])
+    with pytest.raises(ReproError, match="no such campaign"):
+        commands.report(campaign=spmv.campaign, results=spmv.results, beside=["nothing"])
+
+
+def test_the_workflows_page_is_of_one_campaign(spmv: SmallCampaign) -> None:
+    with pytest.raises(ReproError, match="--receipt is for the page of one campaign"):
+        commands.report(beside=[spmv.campaign], receipt=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -79,6 +81,20 @@ def test_a_gpu_with_all_it_needs_can_be_used(monkeypatch: pytest.MonkeyPatch) ->
     assert found["cuda:0"].device
     assert "NVIDIA Test, sm_90" in found["cuda:0"].found
     assert found["nvcc"].found == "nvcc 12 at /opt/bin/nvcc"
+
+
+@pytest.mark.parametrize(("version", "found"), [((12, 6, 3), "; SpMVOp needs 12.8.1, "), ((12, 9, 4), None)])
+def test_an_older_cusparse_says_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, version: tuple[int, int, int], found: str | None
+) -> None:
+    cusparse = SimpleNamespace(get_property=lambda part: version[part])
+    monkeypatch.setitem(sys.modules, "nvmath", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "nvmath.bindings", SimpleNamespace(cusparse=cusparse))
+    monkeypatch.setattr(doctor, "find_spec", lambda name: object() if name == "nvmath" else None)
+    finding = {finding.what: finding for finding in doctor.check_cuda()}["cuSPARSE"]
+    text = f"{'.'.join(map(str, version))} through nvmath-python"
+    assert finding.good and finding.found.startswith(text + (found or ""))
+    assert bool(found) == (finding.found != text)
 
 
 def test_a_mirror_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

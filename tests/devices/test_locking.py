@@ -244,7 +244,7 @@ def test_a_measurement_holds_its_device_and_says_for_what(
     monkeypatch.setattr(session, "resolve_device", lambda _: "cuda:0")
     monkeypatch.setattr(session, "identities", lambda _: ["GPU-1"])
     monkeypatch.setattr(session, "open_devices", lambda _: Opened())
-    monkeypatch.setattr(session, "Workspace", lambda *_: 1 / 0)
+    monkeypatch.setattr(session, "Workspace", lambda *_, **__: 1 / 0)
     config = SimpleNamespace(device="cuda", campaign="mine")
     operands = SimpleNamespace(precision="double")
     bench = session.open_bench(config, SimpleNamespace(name="spmv"), "nut", operands, None)  # type: ignore[arg-type]

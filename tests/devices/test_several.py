@@ -11,6 +11,7 @@ from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
 from repro.config.models import Config
 from repro.devices import open as opening
+from repro.devices import stated
 from repro.devices.base import Copy, LaunchError
 from repro.devices.detect import Gpu
 from repro.devices.open import identities, open_device, open_devices, parts, resolve_device, target_of
@@ -46,7 +47,7 @@ void add(int n, int value, __global int* y)
 def gpus(monkeypatch):
     """Three GPUs, the last of another generation."""
     listed = [Gpu(0, "A", "sm_90", "GPU-a"), Gpu(1, "A", "sm_90", "GPU-b"), Gpu(2, "B", "sm_80", "GPU-c")]
-    monkeypatch.setattr(opening, "find_gpus", lambda: listed)
+    monkeypatch.setattr(stated, "find_gpus", lambda: listed)
     monkeypatch.setattr(opening, "find_spec", lambda name: object())
     # and two CPUs
     monkeypatch.setattr(opencl_runtime, "find_devices", lambda: [SimpleNamespace(name=name) for name in ("C", "D")])

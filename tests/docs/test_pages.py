@@ -20,6 +20,7 @@ from repro.bench.rows import STATUSES, Row
 from repro.campaign.artifacts import all_artifacts
 from repro.cli.app import COMMANDS, build
 from repro.config import load
+from repro.studies import names
 
 SMALL_STUDY = REPOSITORY / "tests/small_study"  # laid over a checkout
 ROOTS = ("src", "config", "docs", "kernels", "tests", "workflow", "profiles")
@@ -56,8 +57,8 @@ def test_every_command_of_repro_is_there_with_its_options(page):
         assert used <= options, f"repro {name} has no {used - options}"
 
 
-def test_the_readme_names_every_command():
-    named = {name for name, *_ in words(REPOSITORY / "README.md", "repro")}
+def test_the_page_on_campaigns_names_every_command():
+    named = {name for name, *_ in words(REPOSITORY / "docs/campaigns.md", "repro")}
     assert named >= set(COMMANDS)
 
 
@@ -67,10 +68,12 @@ def test_every_target_of_make_is_there(page):
         assert target in TARGETS, f"make {target}"
 
 
-def test_the_readme_says_what_make_runs():
+def test_the_page_on_installing_says_what_make_runs():
     recipe = (REPOSITORY / "Makefile").read_text().replace("$(N)", "N").replace(" $(ARGS)", "")
     run = [
-        line for line in commands(REPOSITORY / "README.md") if line.startswith(("snakemake --cores N", "pytest -n N"))
+        line
+        for line in commands(REPOSITORY / "docs/installing.md")
+        if line.startswith(("snakemake --cores N", "pytest -n N"))
     ]
     assert len(run) == 2
     for line in run:
@@ -194,8 +197,8 @@ def test_statuses_and_columns_of_the_page_on_tables_are_the_rows_own():
     assert set(re.findall(r'"(\w+)"', columns)) <= set(inspect.signature(Row).parameters)
 
 
-def test_the_readme_names_artifacts_that_are_there():
-    names = {artifact.name for artifact in all_artifacts("compound_spmv")}
-    named = set(re.findall(r"`((?:table|figure)-\w+)`", (REPOSITORY / "README.md").read_text()))
+def test_artifacts_that_pages_name_are_there():
+    there = {artifact.name for study in names() for artifact in all_artifacts(study)}
+    named = {name for page in PAGES for name in re.findall(r"`((?:table|figure)-[\w-]+)`", page.read_text())}
     assert named
-    assert named <= names
+    assert named <= there

@@ -11,6 +11,8 @@ from matplotlib.image import imread
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEVICE = ["--device", "opencl:0"]
+#: Tiles are smaller than the examples' matrices, so that there are pairs within tiles and entries across them.
+PAIRS = ["Pairs-64-AoSoA-AoS@clustered/direct-64-1-u2", "Pairs-64-AoSoA-AoS/direct-64-1"]
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +37,18 @@ def test_conjugate_gradients_give_the_same_displacements_three_times(capsys):
     assert np.linalg.eigvalsh(stiffness.toarray())[0] > 0
     assert all(0 < solution.iterations < 400 for solution in solutions.values())
     assert "all on the device" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("tuned", PAIRS)
+def test_conjugate_gradients_by_a_format_of_pairs(tuned, capsys):
+    example = import_module("conjugate_gradients")
+    solutions = example.main(["--cells", "2", "3", "9", "--tolerance", "1e-9", "--tuned", tuned, *DEVICE])
+    stiffness, load = example.clamped_bar((2, 3, 9))
+    assert stiffness.shape[0] // 3 > 64
+    expected = np.linalg.solve(stiffness.toarray(), load)
+    for solution in solutions.values():
+        np.testing.assert_allclose(solution.x, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+    assert f"{tuned} on " in capsys.readouterr().out
 
 
 def angles(vertices, faces):
@@ -63,6 +77,19 @@ def test_a_spin_transformation_bends_and_keeps_angles(tmp_path):
     drawn = (picture[:, :, :3] < 1).any(axis=2).mean(axis=0) > 0.05
     assert drawn[: len(drawn) // 2].mean() > 0.5
     assert drawn[len(drawn) // 2 :].mean() > 0.5
+
+
+@pytest.mark.parametrize("tuned", PAIRS)
+def test_a_format_of_pairs_bends_a_surface_as_the_default_does(tmp_path, capsys, tuned):
+    example = import_module("spin_transformation")
+    arguments = ["--surface", "blob", "--vertices", "300", "--potential", "slope", "--to", str(tmp_path), *DEVICE]
+    _, (bent, _) = example.main(arguments)
+    capsys.readouterr()
+    (before, _), (after, _) = example.main([*arguments, "--tuned", tuned])
+    assert f"{tuned} on " in capsys.readouterr().out
+    size = np.ptp(before, axis=0).max()
+    assert np.abs(bent - before).max() > 0.1 * size
+    np.testing.assert_allclose(after, bent, atol=1e-3 * size)
 
 
 def test_without_a_change_of_curvature_the_surface_stays(tmp_path):
@@ -153,8 +180,9 @@ def test_the_discretized_advection_keeps_what_it_has_to():
 
 @pytest.mark.mirror
 @pytest.mark.slow
-def test_the_bunny_is_transformed(tmp_path):
+@pytest.mark.parametrize("tuned", ["default", *PAIRS])
+def test_the_bunny_is_transformed(tmp_path, tuned):
     example = import_module("spin_transformation")
-    (before, faces), (after, _) = example.main(["--to", str(tmp_path), *DEVICE])
+    (before, faces), (after, _) = example.main(["--to", str(tmp_path), "--tuned", tuned, *DEVICE])
     assert len(before) == 11010
     assert np.median(np.abs(angles(after, faces) - angles(before, faces))) < np.radians(5)

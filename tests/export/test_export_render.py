@@ -46,6 +46,18 @@ def test_every_outer_format_and_order_is_written(templates: Path, entry: str, pr
             assert not re.search(r"[ \t]\n|\n\n\n", text), (name, outer, inner, vector)
 
 
+@pytest.mark.parametrize("entry", sorted(name for name, entry in entries().items() if entry.members))
+def test_pairs_are_written_in_every_order(templates: Path, entry: str) -> None:
+    for number, (inner, vector) in enumerate(ORDERS):
+        ordering = "@clustered" * (number % 2)
+        files = render_export(templates, export(entry, "double", f"Pairs-64-{inner}-{vector}{ordering}/direct-64-4"))
+        assert ("cluster_rows" in files["kernel.h"]) == bool(ordering)
+        assert "or it is not symmetric, exactly" in files["kernel.h"]
+        for name, text in files.items():
+            assert not re.search(r"\{\{ |\{%|None|Undefined", text), (name, inner, vector)
+            assert not re.search(r"[ \t]\n|\n\n\n|\n\n\Z", text), (name, inner, vector)
+
+
 def test_entries_without_values_are_refused(templates: Path) -> None:
     with pytest.raises(ReproError, match="without values cannot be exported"):
         render_export(templates, export("pattern", "double", "CSR-AoS-AoS/static-64-4"))
@@ -130,42 +142,60 @@ def test_a_schedules_name_is_read_back(text: str) -> None:
     assert str(parse_variant(f"CSR-AoSoA-AoS/{text}", SM_90).schedule) == text
 
 
-def assembly(source: Path, kernel: str) -> str:
-    """Compile to PTX and return a kernel's instructions, without the names that differ between two sources."""
+#: What is compiled; every one is a namespace of its own.
+COMPILED = {
+    "papers_sliced": ("quaternion", "single", "Sl-32-SoA-AoS/static-64-6"),
+    "papers_ellpack": ("complex", "double", "ELL-SoA-AoS/dynamic-64-6"),
+    "sliced": ("block3", "single", "Sl-8-AoSoA-Padded/direct-64-4-w4-u2-cs"),
+    "ellpack": ("real", "double", "ELLPACK-AoSoA-AoS/chunk-512-2-u4-cs"),
+    "rows": ("complex", "single", "CSR-AoSoA-AoS/direct-128-4-w8-cg"),
+    "clusters": ("block3", "double", "Sl-8-AoSoA-Padded@clustered/chunk-512-2-w4-u2"),
+    "clustered_rows": ("quaternion", "single", "CSR-AoSoA-AoS@clustered/direct-64-16-w4"),
+    "pairs_of_clusters": ("complex", "double", "Pairs-128-AoSoA-AoS@clustered/direct-256-2-w2-u2-cs"),
+    "pairs": ("block3", "single", "Pairs-64-SoA-Padded/direct-64-8"),
+}
+
+
+def assembly(source: Path) -> str:
+    """Compile to PTX."""
+    ptx = source.with_suffix(".ptx")
     subprocess.run(
-        [nvcc.find(), "-arch=sm_90", "-O3", "-std=c++17", "-Werror", "all-warnings", "-ptx", "-o", "out.ptx", source],
+        [nvcc.find(), "-arch=sm_90", "-O3", "-std=c++17", "-Werror", "all-warnings", "-ptx", "-o", ptx, source],
         cwd=source.parent,
         check=True,
     )
-    found = re.search(
-        rf"\.entry (\w*{kernel}\w*)\(.*?^}}$", source.with_name("out.ptx").read_text(), re.DOTALL | re.MULTILINE
-    )
-    assert found
-    text = re.sub(r"\$L__BB\d+_", "$L__BB_", found[0].replace(found[1], "kernel"))
-    return re.sub(r"\w*(drawn|partial)\b", r"\1", text)
+    return ptx.read_text()
+
+
+def instructions(ptx: str, kernel: str) -> str:
+    """Return a kernel's instructions, without the names that differ between two sources."""
+    found = re.findall(rf"(\.entry (\w*{kernel}\w*)\(.*?^}}$)", ptx, re.DOTALL | re.MULTILINE)
+    assert len(found) == 1
+    text = re.sub(r"\$L__BB\d+_", "$L__BB_", found[0][0].replace(found[0][1], "kernel"))
+    return re.sub(r"\w*(drawn|partial|first_slot|room)E?\b", r"\1", text)
+
+
+@pytest.fixture(scope="module")
+def exported(templates: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """All exports compiled as one source, which takes as long as one of them."""
+    folder = tmp_path_factory.mktemp("exported")
+    for case, what in COMPILED.items():
+        for name, text in render_export(templates, export(*what, name=case)).items():
+            (folder / name).write_text(text)
+    (folder / "all.cu").write_text("".join(f'#include "{case}.cu"\n' for case in COMPILED))
+    return assembly(folder / "all.cu")
 
 
 @pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
-@pytest.mark.parametrize(
-    ("entry", "precision", "variant"),
-    [
-        ("quaternion", "single", "Sl-32-SoA-AoS/static-64-6"),
-        ("complex", "double", "ELL-SoA-AoS/dynamic-64-6"),
-        ("block3", "single", "Sl-8-AoSoA-Padded/direct-64-4-w4-u2-cs"),
-        ("real", "double", "ELLPACK-AoSoA-AoS/chunk-512-2-u4-cs"),
-        ("complex", "single", "CSR-AoSoA-AoS/direct-128-4-w8-cg"),
-        ("block3", "double", "Sl-8-AoSoA-Padded@clustered/chunk-512-2-w4-u2"),
-        ("quaternion", "single", "CSR-AoSoA-AoS@clustered/direct-64-16-w4"),
-    ],
-)
+@pytest.mark.parametrize("case", COMPILED)
 def test_it_compiles_without_a_warning_to_the_code_that_is_measured(
-    templates: Path, tmp_path: Path, entry: str, precision: str, variant: str
+    templates: Path, tmp_path: Path, exported: str, case: str
 ) -> None:
+    entry, precision, variant = COMPILED[case]
     what = export(entry, precision, variant)
-    for name, text in render_export(templates, what).items():
-        (tmp_path / name).write_text(text)
     # the module's own warnings are not the export's
     module = render_module(templates, entry, precision, what.layout, [what.schedule], SM_90)
     (tmp_path / "module.cu").write_text(f"#pragma nv_diag_suppress 177\n{module}")
     kernel = kernel_name(what.schedule, SM_90)
-    assert assembly(tmp_path / "kernel.cu", kernel) == assembly(tmp_path / "module.cu", kernel)
+    measured = instructions(assembly(tmp_path / "module.cu"), kernel)
+    assert instructions(exported, rf"{len(case)}{case}\w*{kernel}") == measured

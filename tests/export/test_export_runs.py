@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -11,29 +12,32 @@ import numpy as np
 import pytest
 
 from repro.codegen.precisions import DTYPES
-from repro.codegen.targets import get_target
+from repro.codegen.targets import STATIC_SHARED, get_target
 from repro.entries import get_entry
 from repro.export.matrix_file import write_matrix
 from repro.export.names import parse_variant
 from repro.export.render import Export, render_export
 from repro.problems.generated import generate
 from repro.problems.matrix import Matrix
+from repro.sparse.clusters import CLUSTER, cluster_rows, long_rows
 from repro.sparse.operands import ProductOperands, expand, make_operands
 from repro.sparse.ordering import reorder, select_rows
-from repro.studies.compound_spmv.clusters import cluster_rows, long_rows
+from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, symmetry_of
 from repro.studies.compound_spmv.layout import INNER
 from repro.studies.compound_spmv.outer import outer_formats
-from repro.studies.compound_spmv.pack import pack
+from repro.studies.compound_spmv.pack import pack, pack_pairs
 from repro.studies.compound_spmv.schedules import LOADS
+from symmetric_problems import disturbed, symmetric_problem, without_entry
 
 HERE = Path(__file__).parent
 SM_90 = get_target("sm_90")
 #: Of the device that host_cuda/cuda_runtime_api.h has.
 MULTIPROCESSORS = 2
-LAUNCH = "kernel<<<grid, block, 0, stream>>>(static_cast<Parameters>(arguments)...);"
+LAUNCH = re.escape("kernel<<<grid, block, 0, stream>>>(static_cast<Parameters>(arguments)...);").replace("0", r"\w+")
 ON_HOST = "host::run<Parameters...>(kernel, grid, block, static_cast<Parameters>(arguments)...);"
 
-#: Every outer format, inner order, vector order, order of rows, kind of schedule, entry and precision at least once.
+#: Every outer format, inner order, vector order, order of rows, kind of schedule, way to load, entry and precision at
+#: least once.
 CASES = {
     "real_csr": ("real", "double", "CSR-AoS-AoS/static-32-1"),
     "block3_csr": ("block3", "single", "CSR-AoSoA-Padded/direct-64-2-w4-u2-cs"),
@@ -50,26 +54,43 @@ CASES = {
     "quaternion_csr_clustered": ("quaternion", "single", "CSR-AoSoA-AoS@clustered/direct-64-2-w2"),
     "quaternion_sl4_clustered": ("quaternion", "double", "Sl-4-AoSoA-AoS@clustered/static-64-2"),
     "quaternion_sl8_clustered": ("quaternion", "single", "Sl-8-SoA-SoA@clustered/dynamic-64-2-w4"),
+    "block3_sl4_kept": ("block3", "double", "Sl-4-AoSoA-AoS/direct-64-2-w4-u2-el-p"),
+    "complex_csr_copied": ("complex", "single", "CSR-AoSoA-AoS/direct-64-2-w2-a"),
     "complex_sl8_clustered": ("complex", "single", "Sl-8-AoSoA-AoS@clustered/direct-64-2-u2-cg"),
 }
 CLUSTERED = [case for case in CASES if case.endswith("clustered")]
+#: Of pairs, which want symmetric matrices: how theirs are.
+PAIRS = {
+    "real_pairs": ("real", SYMMETRIC, "double", "Pairs-64-AoSoA-AoS/direct-64-4"),
+    "complex_pairs": ("complex", SYMMETRIC, "single", "Pairs-64-SoA-SoA/direct-64-4-u2"),
+    "hermitian_pairs": ("complex", HERMITIAN, "double", "Pairs-128-AoSoA-AoS@clustered/direct-128-4-u2-cs"),
+    "quaternion_pairs": ("quaternion", HERMITIAN, "single", "Pairs-64-AoS-AoS@clustered/direct-128-4-w2"),
+    "quaternion_pairs_ahead": ("quaternion", HERMITIAN, "double", "Pairs-64-AoSoA-AoS/direct-64-4-u2-a"),
+    "block3_pairs_gathered": ("block3", SYMMETRIC, "single", "Pairs-128-AoSoA-AoS@clustered/direct-128-4-el-p-g"),
+    "block3_pairs": ("block3", SYMMETRIC, "double", "Pairs-256-AoSoA-Padded@clustered/direct-256-2-u4"),
+}
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
 
 def host_sources(name: str, templates: Path) -> dict[str, str]:
     """Return a case's files, its launches made calls of the host."""
-    entry, precision, variant = CASES[name]
+    entry, precision, variant = CASES[name] if name in CASES else (PAIRS[name][0], *PAIRS[name][2:])
     id = parse_variant(variant, SM_90)
     export = Export(name, entry, precision, id.layout, id.schedule, SM_90)
     files = render_export(templates, export)
-    assert files[f"{name}.cu"].count(LAUNCH) == 1
-    return files | {f"{name}.cu": files[f"{name}.cu"].replace(LAUNCH, ON_HOST)}
+    source, count = re.subn(LAUNCH, ON_HOST, files[f"{name}.cu"])
+    assert count == 1 + (name in PAIRS)
+    # what a launch gives is all that there is
+    source = source.replace(
+        "extern __shared__ vector_entry room[]", f"__shared__ vector_entry room[{STATIC_SHARED} / 4]"
+    )
+    return files | {f"{name}.cu": source}
 
 
 def compile_program(folder: Path, source: str, *options: str) -> Path:
     """Compile a source with the host's stand-in for CUDA; return the program."""
-    command = ["g++", "-std=c++20", "-O1", "-pthread", "-I", HERE / "host_cuda", *options, "-o", "program", source]
+    command = ["g++", "-std=c++20", "-O0", "-pthread", "-I", HERE / "host_cuda", *options, "-o", "program", source]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder / "program"
@@ -78,13 +99,14 @@ def compile_program(folder: Path, source: str, *options: str) -> Path:
 def write_sources(folder: Path, templates: Path) -> str:
     """Write all cases; return the source of a program of all of them and the driver."""
     lines = []
-    for name in CASES:
+    names = [*CASES, *PAIRS]
+    for name in names:
         files = host_sources(name, templates)
         for file in (f"{name}.h", f"{name}.cu"):
             (folder / file).write_text(files[file])
         lines.append(f'#include "{name}.cu"')
     lines.append(f"#define FIRST {next(iter(CASES))}\n#define CLUSTERED {CLUSTERED[0]}")
-    lines.append(f"#define CASES {' '.join(f'CASE({name})' for name in CASES)}")
+    lines.append(f"#define CASES {' '.join(f'CASE({name})' for name in names)}")
     return "\n".join([*lines, f'#include "{HERE / "driver.cpp"}"', ""])
 
 
@@ -125,6 +147,49 @@ def test_an_exported_product_is_right(
     np.testing.assert_array_equal(x, operands.x)
     rows = find_order(program, operands.problem, tmp_path) if case in CLUSTERED else None
     assert said == expected(operands, variant, rows)
+
+
+@pytest.mark.parametrize(
+    "shape", [{"n": 300}, {"n": 64}, {"n": 130, "hub": 40}, {"n": 5}, {"n": 150, "diagonal": False}]
+)
+@pytest.mark.parametrize("case", PAIRS)
+def test_an_exported_product_of_pairs_is_right(program: Path, tmp_path: Path, case: str, shape: dict) -> None:
+    entry, kind, precision, variant = PAIRS[case]
+    operands, id = make_operands(symmetric_problem(entry, kind, **shape), precision, 1), parse_variant(variant, SM_90)
+    problem, values, rows = operands.problem, operands.values, None
+    y, x, said = multiply(program, case, operands, tmp_path)
+    assert (np.abs(y - operands.reference) <= operands.bound).all()
+    np.testing.assert_array_equal(x, operands.x)
+    if id.layout.ordering == "clustered":
+        rows = np.random.default_rng(4).permutation(problem.n)
+        y, _, said = multiply(program, case, operands, tmp_path, rows)
+        assert (np.abs(y - operands.reference) <= operands.bound).all()
+    packed = pack_pairs(problem, values, symmetry_of(problem, values), id.layout, rows)
+    slots, nbytes, stride, blocks = map(int, re.findall(r"-?\d+", said))
+    # which of its rows a pair goes to may differ
+    assert (slots, nbytes) == pytest.approx((packed.slots, packed.nbytes), rel=0.03, abs=8 * 2 * 72)
+    assert (stride, blocks) == (packed.stride, id.schedule.blocks(problem.n, MULTIPROCESSORS))
+
+
+@pytest.mark.parametrize("case", PAIRS)
+def test_exported_pairs_refuse_what_is_not_symmetric(program: Path, tmp_path: Path, case: str) -> None:
+    entry, kind, precision, _ = PAIRS[case]
+    problem = symmetric_problem(entry, kind)
+    for broken, message in (
+        (without_entry(problem), "not symmetric: there is an entry that has none across from it"),
+        (disturbed(problem), "do not agree exactly"),
+    ):
+        values = broken.values.astype(np.float32) if precision == "single" else broken.values
+        if symmetry_of(broken, values).kind:
+            continue
+        write_matrix(broken, precision, tmp_path / "input")
+        with (tmp_path / "input").open("ab") as file:
+            np.zeros((problem.n, get_entry(entry).size), DTYPES[precision]).tofile(file)
+        done = subprocess.run(
+            [program, case, tmp_path / "input", tmp_path / "output"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode != 0
+        assert message in done.stderr
 
 
 def expected(operands: ProductOperands, variant: str, rows: np.ndarray | None) -> str:
@@ -206,8 +271,8 @@ def test_rows_of_a_cluster_are_sorted_by_length(
 ) -> None:
     problem = small_problem("real")
     lengths = problem.row_lengths[find_order(program, problem, tmp_path)]
-    middle = problem.n // 2
-    for cluster in (lengths[:middle], lengths[middle:]):
+    assert problem.n > CLUSTER
+    for cluster in (lengths[:CLUSTER], lengths[CLUSTER:]):
         assert (np.diff(cluster) <= 0).all()
 
 

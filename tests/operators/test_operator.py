@@ -234,7 +234,7 @@ def test_a_candidate_that_there_is_no_room_for_is_left_out(spd, monkeypatch, ref
         if layout.outer == "ELL":
             raise refused
 
-    monkeypatch.setattr(pack, "_check_slots", check)
+    monkeypatch.setattr(pack, "check_slots", check)
     monkeypatch.setattr(choice, "CPU_QUICK", ("ELL-SoA-AoS/static-64-3", "Sl-16-AoS-AoS/static-32-2"))
     assert not repro.operator(spd, "now", device=DEVICE).name.startswith("ELL")
 
@@ -243,13 +243,13 @@ def test_where_no_candidate_fits_the_default_says_why(spd, monkeypatch):
     def check(*_):
         raise ReproError("too large for 32-bit indices")
 
-    monkeypatch.setattr(pack, "_check_slots", check)
+    monkeypatch.setattr(pack, "check_slots", check)
     with pytest.raises(ReproError, match="too large for 32-bit"):
         repro.operator(spd, "now", device=DEVICE)
 
 
 def test_the_defaults_are_variants_of_their_targets():
-    for name in (*choice.DEFAULTS.values(), choice.DEFAULT, *choice.QUICK):
+    for name in (*choice.DEFAULTS.values(), choice.DEFAULT, *choice.QUICK, *choice.QUICK_PAIRS):
         for target in (target for target in TARGETS.values() if target.dialect == "cuda"):
             fitting(VariantId.parse(name), target)
     for name in (choice.CPU_DEFAULT, *choice.CPU_QUICK):

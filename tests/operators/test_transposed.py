@@ -12,9 +12,9 @@ from scipy.sparse.linalg import LinearOperator, bicg, lsmr, lsqr, qmr, svds
 import repro
 from repro.entries import entries
 from repro.errors import ReproError
-from repro.operators import matrix as matrices
 from repro.operators.matrix import transposed
 from repro.operators.product import Product
+from repro.sparse import symmetry
 from repro.sparse.operands import expand
 
 DEVICE = "opencl:0"
@@ -102,9 +102,9 @@ def test_the_transposed_matrix_is_exact_and_back_again_the_same(small_problem, e
 
 
 def test_an_entry_whose_transpose_is_none_is_refused(small_problem, monkeypatch):
-    get = matrices.get_entry
+    get = symmetry.get_entry
     lower = replace(get("real"), members=("a", "b"), vector_members=("x", "y"), expand=lambda v: v[:, [[0, 0], [1, 0]]])
-    monkeypatch.setattr(matrices, "get_entry", lambda name: lower)
+    monkeypatch.setattr(symmetry, "get_entry", lambda name: lower)
     with pytest.raises(ReproError, match="no transpose"):
         transposed(small_problem("complex"), True)
 

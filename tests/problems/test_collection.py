@@ -14,7 +14,7 @@ from repro.cli import app
 from repro.cli.listing import list_sets
 from repro.config.models import Config, Fetch
 from repro.errors import ReproError
-from repro.problems.collection import Collection, Indexed, load_collection, read_csv, select, spread
+from repro.problems.collection import Collection, Indexed, Query, load_collection, read_csv, select, spread
 from repro.problems.registry import Suitesparse, load_registry
 from repro.problems.suitesparse import read_index
 
@@ -107,7 +107,7 @@ def test_only_large_square_real_matrices_of_no_graph_fit(tmp_path: Path, more: s
     matrices, dated = read_csv(path)
     assert len(matrices) == len(FITTING) + len(OTHERS)
     assert dated == "31-Jan-2020 12:00:00"
-    assert [each.name for each in select(matrices, MORE)] == BY_NONZEROS
+    assert [each.name for each in select(matrices, Query(more_rows_than=MORE))] == BY_NONZEROS
 
 
 @pytest.mark.parametrize("reason", [other[1] for other in OTHERS])
@@ -116,12 +116,38 @@ def test_what_does_not_fit_does_not_for_one_reason(tmp_path: Path, reason: str) 
     (tmp_path / "one.csv").write_text(csv_text([other for other in OTHERS if other[1] == reason]))
     matrices, _ = read_csv(tmp_path / "one.csv")
     assert len(matrices) == 1
-    assert not select(matrices, MORE)
+    assert not select(matrices, Query(more_rows_than=MORE))
+
+
+def test_a_query_may_ask_for_all_values_for_graphs_and_for_no_more_than_so_many_nonzeros() -> None:
+    matrices = [
+        Indexed(group, name, *sizes, "binary" if binary else "real" if real else "complex", kind)
+        for group, name, *sizes, real, binary, kind in FITTING + OTHERS
+    ]
+    matrices.append(Indexed("Few", "empty", 1_000_000, 1_000_000, 0, "real", "2D/3D problem"))
+
+    def taken(**query: object) -> set[str]:
+        return {each.name for each in select(matrices, Query.model_validate(query))}
+
+    square = {name for _, name, rows, columns, *_ in FITTING + OTHERS if rows == columns}
+    assert taken(values=["real", "complex", "binary"], graphs=True) == square
+    assert taken(values=["complex", "binary"]) == {"complex", "pattern"}
+    assert taken(nonzeros_at_most=5_000_000) == {"Ecology", "Graphics", "exactly", "small"}
+    assert taken(nonzeros_at_most=4_999_999) == {"Ecology", "small"}
+    with pytest.raises(ValueError, match="values"):
+        Query.model_validate({"values": ["integer"]})
 
 
 @pytest.mark.parametrize(
     ("there", "count", "places"),
-    [(5, 60, range(5)), (5, 5, range(5)), (9, 5, [0, 2, 4, 6, 8]), (10, 4, [0, 3, 6, 9]), (4, 2, [0, 3])],
+    [
+        (5, 60, range(5)),
+        (5, 5, range(5)),
+        (5, None, range(5)),
+        (9, 5, [0, 2, 4, 6, 8]),
+        (10, 4, [0, 3, 6, 9]),
+        (4, 2, [0, 3]),
+    ],
 )
 def test_matrices_are_spread_at_equal_distances(there: int, count: int, places: list[int]) -> None:
     assert [each.nonzeros for each in spread(indexed(there), count)] == list(places)
@@ -239,6 +265,36 @@ def test_a_file_that_does_not_fit(project: Path, text: str, said: str) -> None:
     assert caught.value.where == file
 
 
+def test_two_sets_may_have_a_matrix_in_common(project: Path, index: Path) -> None:
+    registry = project / "problems.yaml"
+    registry.write_text(registry.read_text().replace("some.yaml]", "some.yaml, collections/every.yaml]"))
+    (project / "collections/every.yaml").write_text(
+        "{name: every, title: Every, query: {values: [real, complex, binary], graphs: true}, resolved: false}\n"
+    )
+    for name in ("some", "every"):
+        assert repro("resolve", name, "--index", str(index)) == 0
+    kept = load_registry(registry)
+    assert len(kept.expand("some")) == 3
+    assert len(kept.expand("every")) == 14
+    assert kept.find("AMD/Circuit").sets == ("some", "every", "every_real")
+    assert {item.entry for item in kept.expand("every") if isinstance(item, Suitesparse)} == {
+        "real",
+        "complex",
+        "pattern",
+    }
+    assert [item.name for item in kept.expand(["every_complex", "every_pattern"])] == [
+        "Values/complex",
+        "Values/pattern",
+    ]
+    assert "values" not in (project / "collections/some.yaml").read_text(), "what a query leaves out stays so"
+
+    # the same name with another size is no common matrix
+    every = project / "collections/every.yaml"
+    every.write_text(every.read_text().replace("nonzeros: 7660826", "nonzeros: 7660827"))
+    with pytest.raises(ReproError, match="two problems are called AMD/Circuit"):
+        load_registry(registry)
+
+
 def test_a_matrix_that_is_registered_already_is_named(project: Path, index: Path) -> None:
     assert repro("resolve", "some", "--index", str(index)) == 0
     registry = project / "problems.yaml"
@@ -256,4 +312,4 @@ def test_the_set_in_the_repository_is_what_it_says(make_config: Callable[..., Co
         return
     assert len(registry.expand("coo_papers")) == 60
     again = [Indexed(m.group, m.matrix, m.rows, m.rows, m.nonzeros, "real", m.kind) for m in kept.problems]
-    assert select(again, MORE) == again, "sorted, and every one fits"
+    assert select(again, Query(more_rows_than=MORE)) == again, "sorted, and every one fits"

@@ -94,6 +94,23 @@ def test_a_web_mirror_is_tried_by_path_and_its_file_kept(server: Any, settings: 
     assert again.address == found.address
 
 
+def test_a_download_that_is_not_kept_is_read_and_gone_and_what_was_put_by_hand_stays(
+    server: Any, settings: Fetch
+) -> None:
+    server.files["toy.mtx.gz"] = PACKED
+    passing = settings.model_copy(update={"keep": False})
+    found = read_suitesparse(matrix(f"{server.url}/toy.mtx.gz"), passing)
+    assert found.content.file.matrix.nnz == 5
+    assert files_in(settings) == ["records/toy.json"], "address and checksum alone"
+    assert read_record(Path(settings.cache), "toy")["address"] == f"{server.url}/toy.mtx.gz"
+
+    by_hand = Path(settings.cache) / "suitesparse/Group/toy.mtx.gz"
+    by_hand.write_bytes(PACKED)
+    hits = list(server.hits)
+    assert read_suitesparse(matrix(f"{server.url}/toy.mtx.gz"), passing).paths == (by_hand,)
+    assert (server.hits, by_hand.exists()) == (hits, True)
+
+
 def test_a_folder_is_used_in_place_and_not_named_in_the_origin(tmp_path: Path, settings: Fetch) -> None:
     folder = tmp_path / "mirror/suitesparse/Group"
     folder.mkdir(parents=True)

@@ -23,6 +23,7 @@ from repro.problems.build import build
 from repro.problems.content import mesh_checksum
 from repro.problems.field import Field
 from repro.problems.fields import FIELD_KINDS, FUNCTIONS, generate_field, size_of
+from repro.problems.planned import planned
 from repro.problems.problem import load_problem
 from repro.problems.registry import GeneratedField, load_registry
 from repro.problems.triangulations import _ordered, delaunay_square, kuhn_cube, structured_square
@@ -248,7 +249,7 @@ def test_a_field_has_nothing_of_a_matrix(more: str, make_config: Any, tmp_path: 
 def test_a_plan_knows_about_how_large_a_field_will_be() -> None:
     registry = load_registry(REGISTRY)
     for name, size in (("siac/low_4k_p2", (4096, 6 * 4096)), ("siac/cubes_10_p2", (6000, 60000))):
-        outline = planning._planned(registry.find(name), registry, Limits())
+        outline = planned(registry.find(name), registry, Limits())
         assert (outline.name, outline.kind, outline.entry, outline.size) == (name, "field", None, size)
         assert not outline.files and "sets" not in outline.definition
     assert size_of("structured", {}) == (2048, 3 * 2048)
@@ -264,7 +265,7 @@ def test_what_was_built_is_recorded_and_read_again(make_config: Any, tmp_path: P
     assert (record.kind, record.dimension, record.cells, record.degree, record.entry) == ("field", 3, 162, 1, None)
     assert isinstance(load_problem(tmp_path / "a.npz", name), Field)
     registry = load_registry(REGISTRY)
-    outline = planning._planned(registry.find(name), registry, Limits())
+    outline = planned(registry.find(name), registry, Limits())
     plan = SimpleNamespace(results=tmp_path)
     assert find_size(plan, outline) == ((162, 4 * 162), "built")
     assert find_size(SimpleNamespace(results=tmp_path / "none"), outline) == ((162, 4 * 162), "stated")

@@ -12,7 +12,6 @@ import pydantic
 import pytest
 
 from repro.bench.records import read_problem
-from repro.campaign import plan as planning
 from repro.campaign.building import record_unavailable
 from repro.cli.listing import LISTS, What
 from repro.config.models import FieldFile, Limits, OwnProblem, StudySettings
@@ -23,6 +22,7 @@ from repro.problems.build import build
 from repro.problems.field import Field
 from repro.problems.fields import generate_field
 from repro.problems.own_field import read_field
+from repro.problems.planned import planned
 from repro.problems.problem import Unavailable, load_problem
 from repro.problems.registry import load_registry
 
@@ -309,7 +309,7 @@ def test_a_campaign_names_a_field_of_ones_own(make_config: Any, tmp_path: Path) 
     assert (field.name, field.kind, field.origin["source"], field.origin["address"]) == ("vortex", "field", "own", path)
     assert field.statistics["mean_edge"] < field.statistics["longest_edge"]
     registry = load_registry(Path(config.registry))
-    outline = planning._planned(own, registry, Limits())
+    outline = planned(own, registry, Limits())
     assert (outline.name, outline.kind, outline.entry, outline.files) == ("vortex", "field", None, (Path(path),))
     gone = own.model_copy(update={"path": str(tmp_path / "none.vtu")})
     config = make_config(studies={"compound_spmv": StudySettings(problems=(gone,))})
@@ -329,7 +329,7 @@ def test_a_field_may_be_registered_and_is_listed(make_config: Any, tmp_path: Pat
     field = build("my/vortex", make_config(registry=str(registry)))
     assert isinstance(field, Field) and (field.basis, field.origin["source"]) == ("lagrange", "own_field")
     known = load_registry(registry)
-    outline = planning._planned(known.find("my/vortex"), known, Limits())
+    outline = planned(known.find("my/vortex"), known, Limits())
     assert (outline.kind, outline.definition["modes"], "sets" in outline.definition) == ("field", "u", False)
     own = "{path: b.vtu, kind: field}"
     config.write_text(f"registry: {registry}\nstudies: {{compound_spmv: {{problems: [mine, {own}]}}}}\n")

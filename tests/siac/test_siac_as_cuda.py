@@ -10,11 +10,11 @@ from repro.filtering.direct import PerPoint, Points, Stencil
 from repro.filtering.per_element import PerElement, PerElementAtomic
 from repro.filtering.reference import contour_rows
 from repro.filtering.render import FIELDS as FIELD_COUNTS
-from repro.filtering.rows import SHARES, Rows
+from repro.filtering.rows import Rows
 from repro.filtering.sorted import Sorted
 from repro.galerkin.basis import evaluate
 from repro.sparse.launches import Launches
-from siac_on_devices import siac_loader
+from siac_on_devices import check_shares, siac_loader
 from triangulations import hexagonal
 
 DEGREE, FIELDS = 2, 29
@@ -74,10 +74,4 @@ def test_warps_that_share_tiles_make_the_product_of_one_warp(load, case, fields)
         matrix = rows.make(rows.count(), held)
         assert matrix.size.columns > 128 * matrix.size.tiles  # of 32 columns at the least, each share
         modes = launches.upload(np.ascontiguousarray(modes[..., :fields]))
-        products = []
-        for shares in SHARES:
-            result = launches.upload(np.full((len(points), fields), np.nan))
-            matrix.bind(modes, result, fields, shares)()
-            products.append(launches.download(result, len(points) * fields, np.float64))
-        for product in products[1:]:
-            np.testing.assert_allclose(product, products[0], rtol=0, atol=1e-13 * np.abs(products[0]).max())
+        check_shares(launches, matrix, modes, len(points), fields)

@@ -260,9 +260,9 @@ def test_the_basis_of_the_modes_does_not_matter(rows, basis):
 @pytest.mark.parametrize(
     ("columns", "tiles", "warps", "shares"),
     [
-        (1000, 1, 100, 8),
-        (200, 1, 100, 2),
-        (30, 1, 100, 1),
+        (2000, 1, 100, 8),
+        (400, 1, 100, 2),
+        (160, 1, 100, 1),
         (512_000, 1000, 1000, 1),
         (512_000, 1000, 1001, 2),
         (0, 0, 100, 1),

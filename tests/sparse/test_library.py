@@ -12,7 +12,8 @@ from repro.sparse.library.cusparse import PAPERS_CHOICE
 from repro.sparse.library.scipy_products import SciPy, scipy_products
 
 EFFORT = Effort(5, 2, 5)
-SPMV = ("spmv-csr-alg1", "spmv-csr-alg2", "spmv-coo-alg1", "spmv-coo-alg2", "spmv-sell-alg1")
+SPMVOP = ("spmvop-csr-alg1", "spmvop-csr-alg2")
+SPMV = ("spmv-csr-alg1", "spmv-csr-alg2", *SPMVOP, "spmv-coo-alg1", "spmv-coo-alg2", "spmv-sell-alg1")
 BLOCKS = (*SPMV, "spmv-bsr-alg1", "bsrmv")
 
 

@@ -72,7 +72,7 @@ def test_sources_of_coordinates(templates: Path, layout: str, precision: str, ta
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize("entry", entries())
 def test_sources_of_compound_entries(templates: Path, entry: str, target: Target) -> None:
-    modules = [*product(all_layouts(), [PAPERS]), *product(extended_layouts(get_entry(entry).size), [OURS])]
+    modules = [*product(all_layouts(), [PAPERS]), *product(extended_layouts(get_entry(entry)), [OURS])]
     for layout, schedules in [*modules, (Layout.parse("Sl-8-AoSoA-AoS@clustered"), PAPERS)]:
         source = render_module(templates, entry, "double", layout, schedules, target)
         check(source)

@@ -12,7 +12,7 @@ from repro.bench.store import Store
 from repro.bench.timing import CALM_RESTS, Effort, Samples
 from repro.bench.yardsticks import Empty
 from repro.tuning.choose import Choice, pick, ranked
-from repro.tuning.probe import Probe
+from repro.tuning.probe import Probe, Slow
 from repro.tuning.rounds import join_rounds, shuffled_rounds
 from repro.tuning.search import Search
 from repro.tuning.session import fastest_yardsticks
@@ -63,6 +63,9 @@ def script(bench, monkeypatch):
         return left
 
     return script
+
+
+COPY_IS_SLOW = Slow("copy median 6,500 µs, 189.0 µs before", np.inf)
 
 
 class Looks:
@@ -131,7 +134,7 @@ def test_rounds_that_the_clocks_call_disturbed_do_not_count(bench, script, store
 
 def test_a_round_after_which_the_yardsticks_are_slow_is_taken_again(bench, script, store):
     left = script(one=[10, 10.1, 10.2, 10.3, 10.4])
-    probe = Looks(None, None, "copy median 6,500 µs, 189.0 µs before", None)
+    probe = Looks(None, None, COPY_IS_SLOW, None)
     (one,) = shuffled_rounds(bench, [Fake("one")], store, 1, probe=probe)
     assert (one.status, one.discarded, one.event_launches) == ("ok", LAUNCHES, 4 * LAUNCHES)
     assert bench.rests == [CALM_RESTS[0]]
@@ -141,11 +144,26 @@ def test_a_round_after_which_the_yardsticks_are_slow_is_taken_again(bench, scrip
 
 def test_where_they_stay_slow_all_rows_are_disturbed(bench, script, store):
     script(one=[10], other=[20])
-    probe = Looks(None, "copy median 6,500 µs, 189.0 µs before")
+    probe = Looks(None, COPY_IS_SLOW)
     rows = shuffled_rounds(bench, [Fake("one"), Fake("other")], store, 1, probe=probe)
     assert {(row.status, row.message) for row in rows} == {
         ("disturbed", "copy median 6,500 µs, 189.0 µs before in 4 of 4 rounds")
     }
+
+
+def test_a_slow_empty_launch_disturbs_short_launches_alone(bench, script, store):
+    script(short=[10], long=[100_000])
+    late = bench.timing.tolerance("opencl") - 1
+    probe = Looks(None, Slow("empty median 16.5 µs, 7.7 µs before", 10.1e-6 * late))
+    rows = {row.name: row for row in shuffled_rounds(bench, [Fake("short"), Fake("long")], store, 1, probe=probe)}
+    assert {name: row.status for name, row in rows.items()} == {"short": "disturbed", "long": "ok"}
+    assert rows["short"].message == "empty median 16.5 µs, 7.7 µs before in 4 of 4 rounds"
+
+
+def test_long_launches_are_not_taken_again_for_a_slow_empty_one(bench, script, store):
+    script(long=[100_000])
+    (row,) = shuffled_rounds(bench, [Fake("long")], store, 1, probe=Looks(None, Slow("empty median 16.5 µs", 9e-6)))
+    assert (row.status, row.discarded, bench.rests) == ("ok", 0, [])
 
 
 def test_of_rounds_that_agree_nothing_is_discarded():
@@ -177,9 +195,9 @@ def test_yardsticks_are_held_against_their_own_best(probe):
     look, medians, yardsticks = probe
     assert look.look() is None
     medians["copy"] = [6500.0]
-    assert look.look() == "copy median 6,500 µs, 189.0 µs before"
+    assert look.look() == Slow("copy median 6,500 µs, 189.0 µs before", np.inf)
     medians["copy"], medians["empty"] = [189.5], [35.0]
-    assert look.look() == "empty median 35.0 µs, 3.0 µs before"
+    assert look.look() == Slow("empty median 35.0 µs, 3.0 µs before", pytest.approx(32e-6))
     medians["empty"] = [12.0]  # as waking the threads of a CPU takes
     assert look.look() is None
     medians["empty"] = [3.4]
@@ -187,7 +205,7 @@ def test_yardsticks_are_held_against_their_own_best(probe):
     look.release()
     assert [yardstick.released for yardstick in yardsticks] == [1, 1]
     medians["copy"] = [300.0]
-    assert look.look() == "copy median 300.0 µs, 189.0 µs before"  # the best is that of the whole case
+    assert look.look() == Slow("copy median 300.0 µs, 189.0 µs before", np.inf)  # the best is that of the whole case
 
 
 def test_the_clock_of_a_gpu_tells_5_from_3_microseconds(probe, bench, monkeypatch):
@@ -195,7 +213,7 @@ def test_the_clock_of_a_gpu_tells_5_from_3_microseconds(probe, bench, monkeypatc
     assert look.look() is None
     monkeypatch.setattr(bench.devices, "backend", "cuda")
     medians["empty"] = [5.2]
-    assert look.look() == "empty median 5.2 µs, 3.0 µs before"
+    assert look.look() == Slow("empty median 5.2 µs, 3.0 µs before", pytest.approx(2.2e-6))
     medians["empty"] = [3.4]  # as the clock resolves
     assert look.look() is None
 

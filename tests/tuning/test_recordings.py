@@ -22,8 +22,9 @@ def rows(problem="p", backend="cuda", **columns):
     names = ["CSR-AoS-AoS/static-64-1", "CSR-AoS-AoS/static-64-2", "ELL-AoS-AoS/static-64-1"]
     return pd.DataFrame({
         "problem": problem, "entry": "complex", "precision": "single", "kind": "variant", "name": names,
-        "status": ["ok", "noisy", "incorrect"], "protocol": ["screen", "full", "screen"],
-        "event_median": [1e-6, 2e-6, np.nan], "backend": backend, "environment": "e", "schema": SCHEMA, **columns,
+        "status": ["ok", "noisy", "incorrect"], "message": [None, None, "wrong"],
+        "protocol": ["screen", "full", "screen"], "event_median": [1e-6, 2e-6, np.nan],
+        "backend": backend, "environment": "e", "schema": SCHEMA, **columns,
     })  # fmt: skip
 
 
@@ -65,6 +66,12 @@ def test_rows_become_a_recording():
     assert one.fastest == "CSR-AoS-AoS/static-64-2"  # the only one of the full protocol
     assert not recordings(rows(), {}, {}, features)
     assert not recordings(rows(status="incorrect"), {"p": RECORD}, {}, features)
+
+
+def test_what_a_search_would_not_try_is_left_out():
+    ends = rows()["name"].iloc[1]
+    (one,) = recordings(rows(), {"p": RECORD}, {"e": ENVIRONMENT}, features, lambda found: found["name"] == ends)
+    assert len(one.seconds) == 2 and ends not in one.seconds
 
 
 def test_losses_are_against_the_answer_of_the_search():

@@ -21,7 +21,7 @@ def likeness_of(names):
 
 def test_a_name_is_read():
     one = point_of("Sl-8-AoSoA-Padded@rcm/direct-256-4-w4-u2-cs")
-    assert one.words == ("Sl", "AoSoA", "Padded", "rcm", "direct", "cs")
+    assert one.words == ("Sl", "AoSoA", "Padded", "rcm", "direct", "cs", "", "")
     assert one.numbers == (3, 8, 2, 2, 1)
     assert point_of("CSR-AoS-SoA/static-32-1").numbers == (0, 5, 0, 0, 0)
 
@@ -30,7 +30,7 @@ def test_a_name_of_coordinates_is_read():
     assert coordinates.point_of("CCOO-aligned/b128-k8-c2-cs").words == ("aligned", "cs")
     assert coordinates.point_of("CCOO/b256-k4-c1").numbers == (8, 2, 0)
     names = {f"{layout}/{blocking}" for layout in SPLITS for blocking in blockings(get_target("sm_90"), layout)}
-    assert len({coordinates.point_of(name) for name in names}) == len(names) == 144
+    assert len({coordinates.point_of(name) for name in names}) == len(names) == 252
 
 
 @pytest.mark.parametrize("entry", ["complex", "block3"])

@@ -13,7 +13,7 @@ from repro.tuning.recordings import Recording
 from repro.tuning.space import likeness_of
 from repro.tuning.strategies import allowed
 from repro.tuning.strategies.exhaustive import Exhaustive
-from repro.tuning.strategies.predicted import Predicted, prior
+from repro.tuning.strategies.predicted import Predicted, _weights, prior
 from repro.tuning.strategies.random_sample import RandomSample
 
 NAMES = [f"{layout}/{schedule}" for layout in all_layouts() for schedule in paper_space(get_target("sm_90"))]
@@ -89,6 +89,21 @@ def test_problems_that_are_alike_count_more():
     mean = prior(NAMES, [near, far], one.features, LIKENESS).mean
     expected = np.log([near.seconds[name] for name in NAMES])
     assert np.corrcoef(mean, expected)[0, 1] > 0.99
+
+
+def test_problems_are_compared_by_what_is_known_of_both():
+    """Of what is NaN nothing follows; and a feature that is known of none changes nothing."""
+    target = np.array([1.0, 2.0, 0.5])
+    known = np.array([[1.0, 2.0, 0.5], [1.0, 2.0, 9.0], [1.0, 5.0, 0.4], [3.0, 2.0, 0.5]])
+    unknown = np.column_stack([known[:, :2], np.full(4, np.nan)])
+    np.testing.assert_allclose(_weights(unknown, target), _weights(known[:, :2], target[:2]))
+    first, second, *_ = _weights(known, target)
+    assert first > 1.5 * second
+    partly = known.copy()
+    partly[1, 2] = np.nan
+    first, second, *_ = _weights(partly, target)
+    assert first == pytest.approx(second), "they are the same in all that is known of both"
+    assert np.isfinite(_weights(np.full((2, 3), np.nan), target)).all()
 
 
 def test_variants_that_were_never_recorded_are_judged_by_those_like_them():

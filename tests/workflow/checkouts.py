@@ -53,6 +53,21 @@ class Said:
         return self.code == 0 and "Nothing to be done" in self.text
 
 
+def run_to_its_end(command: list[str], folder: Path, environment: dict[str, str]) -> Said:
+    """Run a command in a folder; return how it ended."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        text=True,
+        check=False,
+        timeout=300,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    return Said(done.returncode, done.stdout)
+
+
 def count_compile(jobs: dict[str, int]) -> int:
     """Return how many jobs compile modules of studies; there is a rule for each study, space and entry."""
     return sum(count for rule, count in jobs.items() if rule.startswith("compile_com") and rule != "compile_common")
@@ -67,7 +82,7 @@ class Checkout:
             shutil.copytree(REPOSITORY / name, folder / name)
         # a copy of the code as well: somebody may edit it while the tests run
         shutil.copytree(REPOSITORY / "src", folder / "src", ignore=shutil.ignore_patterns("*.pyc", "*.egg-info"))
-        for name in ("Snakefile", "environment.yml"):
+        for name in ("Snakefile", "environment.yml", "environment-cuda.yml"):
             shutil.copy(REPOSITORY / name, folder / name)
 
     def command(self, *words: str, cores: bool = True) -> list[str]:
@@ -96,17 +111,7 @@ class Checkout:
         environment = self.environment
         if path is not None:
             environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
-        done = subprocess.run(
-            self.command(*words, cores=cores),
-            cwd=self.folder,
-            env=environment,
-            text=True,
-            check=False,
-            timeout=300,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        return Said(done.returncode, done.stdout)
+        return run_to_its_end(self.command(*words, cores=cores), self.folder, environment)
 
     def configure(self, name: str, study: dict[str, Any], **keys: Any) -> str:
         """Write a configuration of one study with few launches; return its file."""

@@ -53,7 +53,7 @@ def test_a_refused_file_costs_the_others_nothing(checkout: Checkout) -> None:
         "timing": QUICK,
         "precisions": ["double"],
         "layouts": ["ELL-SoA-AoS"],
-        "artifacts": ["table-1", "table-problems", "figure-3"],
+        "artifacts": ["table-problems"],
     }
     (checkout.folder / "mine.yaml").write_text(yaml.safe_dump(data | {"device": "opencl"}))
 

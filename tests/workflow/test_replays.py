@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from checkouts import REPOSITORY, Checkout
+from snakemake_report import write_report
 
 pytestmark = pytest.mark.workflow
 
@@ -94,3 +97,29 @@ def test_a_report_that_cannot_be_written_leaves_the_last_one(record: Checkout) -
     assert code == 1
     assert "Error in rule report" in said
     assert made(record) == before
+
+
+def test_snakemakes_own_report_has_the_figures_and_tables_of_the_replay(record: Checkout) -> None:
+    words = ("--configfile", f"config/{RECORD}.yaml")
+    said = record.snakemake("--report", "shown.html", *words, cores=False)
+    assert said.code == 1
+    assert re.search(r"File \S+ marked for report but does not exist", said.text)
+    assert not (record.folder / "shown.html").exists()
+
+    code, said = replay(record)
+    assert code == 0, said
+    shown = write_report(record, *words)
+    results, figure = f"results/{RECORD}", f"figures/{RECORD}/{STUDY}/figure-5-5.svg"
+    tables = [f"{results}/tables/{STUDY}/{name}.csv" for name in ("table-devices", "table-exchange")]
+    assert shown.categories == {
+        "Report": {"Other": [f"{results}/report.html"]},
+        "Dynamic CSR": {"Tables": tables, "Figures": [figure]},
+    }
+    for path, result in shown.results.items():
+        content = base64.b64decode(result["data_uri"].partition("base64,")[2])
+        assert content == (record.folder / path).read_bytes()
+        assert result["caption"]
+        assert "system-message" not in result["caption"]  # of what is no reStructuredText
+    assert shown.results[figure]["labels"]["name"] == "Figure 5.5"
+    assert RECORD in shown.description
+    assert "system-message" not in shown.description

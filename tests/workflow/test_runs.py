@@ -13,6 +13,10 @@ import time
 import pyarrow.parquet as pq
 import pytest
 from checkouts import QUICK, Checkout, count_compile, wait_for_rows
+from snakemake_report import write_report
+
+from repro.artifacts.registry import get_artifact
+from repro.studies import load_artifacts
 
 pytestmark = pytest.mark.workflow
 
@@ -80,7 +84,7 @@ def test_again_there_is_nothing_to_do(checkout: Checkout, config: str) -> None:
     assert time.monotonic() - began < 40
 
 
-@pytest.mark.parametrize("words", [["--report", "made.html"], ["--summary"], ["--rulegraph"], ["--dry-run"]])
+@pytest.mark.parametrize("words", [["--report", "made.html"], ["--summary"], ["--rulegraph"]])
 def test_where_nothing_is_made_no_number_of_cores_is_asked_for(
     words: list[str], checkout: Checkout, config: str
 ) -> None:
@@ -97,7 +101,8 @@ def test_an_edited_template_is_compiled_and_measured_again(checkout: Checkout, c
     kept, times = template.read_bytes(), template.stat()
     try:
         template.write_bytes(kept + b"\n// edited\n")
-        jobs = checkout.snakemake("--dry-run", "all", "--configfile", config).jobs
+        # nor where nothing is run
+        jobs = checkout.snakemake("--dry-run", "all", "--configfile", config, cores=False).jobs
     finally:
         template.write_bytes(kept)
         os.utime(template, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -109,7 +114,8 @@ def test_a_plan_that_is_only_looked_at_changes_nothing(checkout: Checkout, confi
     """Not even beside it: with another seed, as somebody may ask while a campaign runs."""
 
     def everything() -> dict[str, int]:
-        files = (path for path in (checkout.folder / "results/tiny").rglob("*") if path.is_file())
+        folders = [checkout.folder / name for name in ("results/tiny", "figures/tiny", "modules")]
+        files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
         return {str(path): path.stat().st_mtime_ns for path in files}
 
     before = everything()
@@ -117,11 +123,10 @@ def test_a_plan_that_is_only_looked_at_changes_nothing(checkout: Checkout, confi
     assert "seed differs: 1 → 7" in said.text
     assert said.jobs["problem"] == said.jobs["measure_compound_spmv"] == len(PROBLEMS)
     assert everything() == before
-    assert checkout.snakemake("all", "--configfile", config).nothing_to_do
 
 
 def test_an_edit_of_our_own_code_measures_again(checkout: Checkout, config: str) -> None:
-    for source in ("bench/timing.py", "sparse/operands.py", "tuning/choose.py", "studies/compound_spmv/pack.py"):
+    for source in ("bench/timing.py", "studies/compound_spmv/pack.py"):
         path = checkout.folder / "src/repro" / source
         kept = path.read_bytes()
         try:
@@ -157,22 +162,18 @@ def test_after_a_clean_what_is_made_again_is_what_was_there(checkout: Checkout, 
     assert checkout.snakemake("all", "--configfile", config).nothing_to_do
 
 
-@pytest.mark.parametrize("damage", ["truncated", "swapped"])
-def test_a_damaged_file_of_rows_is_made_again(damage: str, checkout: Checkout, config: str) -> None:
+def test_damaged_files_of_rows_are_made_again(checkout: Checkout, config: str) -> None:
+    """One that is cut off, and one that is another problem's."""
     raw = checkout.folder / "results/tiny/raw/compound_spmv/tiny"
-    rows, other = raw / "dirac/double/report.parquet", raw / "elasticity/double/report.parquet"
-    kept = pq.read_table(rows)
-    match damage:
-        case "truncated":
-            rows.write_bytes(rows.read_bytes()[:-10])
-        case "deleted":
-            rows.unlink()
-        case "swapped":
-            rows.write_bytes(other.read_bytes())
+    cut, swapped = raw / "dirac/double/report.parquet", raw / "elasticity/double/report.parquet"
+    kept = {path: pq.read_table(path) for path in (cut, swapped)}
+    swapped.write_bytes(cut.read_bytes())
+    cut.write_bytes(cut.read_bytes()[:-10])
     said = checkout.snakemake("all", "--configfile", config)
     assert said.code == 0, said.text
-    assert said.jobs["measure_compound_spmv"] == 1
-    assert pq.read_table(rows).equals(kept)
+    assert said.jobs["measure_compound_spmv"] == len(kept)
+    for path, rows in kept.items():
+        assert pq.read_table(path).equals(rows), path
 
 
 def test_a_second_run_in_the_folder_is_refused(checkout: Checkout, config: str) -> None:
@@ -251,7 +252,7 @@ def test_what_cannot_be_had_is_said_and_tried_again(checkout: Checkout) -> None:
 
 def test_a_killed_run_goes_on_where_it_was(checkout: Checkout) -> None:
     name = "killed"
-    slow = {"screen_launches": 3000, "cpu_budget": 1.0}
+    slow = {"screen_launches": 3000, "cpu_budget": 0.02}  # a variant is screened for so many seconds
     study = {"problems": ["tiny/elasticity"], "artifacts": ["table-1"], "timing": QUICK | slow}
     config = checkout.configure(name, study)
     store = checkout.folder / f"results/{name}/store/compound_spmv/tiny/elasticity/double/rows.jsonl"
@@ -266,15 +267,18 @@ def test_a_killed_run_goes_on_where_it_was(checkout: Checkout) -> None:
     rows = wait_for_rows(store, process, 4, 90)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    raw = checkout.folder / f"results/{name}/raw/compound_spmv/tiny/elasticity/double"
+    assert not (raw / "search.parquet").exists()
 
-    said = checkout.snakemake("all", "--configfile", config)
+    target = f"{raw.relative_to(checkout.folder)}/choices.parquet"
+    said = checkout.snakemake(target, "--configfile", config)
     assert said.code == 0, said.text
     assert "lock" not in said.text.lower()
     lines = store.read_text().splitlines()
     assert lines[: len(rows)] == rows
     keys = [json.loads(line)["key"] for line in lines]
     assert len(keys) == len(set(keys)), "a row was measured twice"
-    assert checkout.snakemake("all", "--configfile", config).nothing_to_do
+    assert checkout.snakemake(target, "--configfile", config).nothing_to_do
 
 
 def test_two_studies_share_a_campaign(checkout: Checkout) -> None:
@@ -285,9 +289,11 @@ def test_two_studies_share_a_campaign(checkout: Checkout) -> None:
         studies={
             "compound_spmv": {
                 "problems": ["tiny/poisson"], "artifacts": ["table-1"], "timing": QUICK, "layouts": ["ELL-SoA-AoS"],
+                "precisions": ["double"],
             },
             "compressed_coo": {
-                "problems": ["coo_tiny"], "artifacts": ["table-1", "figure-5"], "timing": QUICK, "layouts": ["CCOO"],
+                "problems": ["tiny/5pt_const"], "artifacts": ["table-1", "figure-5"], "timing": QUICK,
+                "layouts": ["CCOO"],
             },
         },
     )  # fmt: skip
@@ -301,9 +307,24 @@ def test_two_studies_share_a_campaign(checkout: Checkout) -> None:
     assert "compressed_coo" in report
     assert "compound_spmv" in report
 
+    shown = write_report(checkout, "--configfile", config)
+    compound, compressed = "results/both/tables/compound_spmv", "results/both/tables/compressed_coo"
+    assert shown.categories == {
+        "Report": {"Other": ["results/both/report.html"]},
+        "SpMV with compound entries": {"Tables": [f"{compound}/table-1.csv"]},
+        "SpMV with compressed coordinates": {
+            "Tables": [f"{compressed}/table-1.csv"],
+            "Figures": ["figures/both/compressed_coo/figure-5.svg"],
+        },
+    }
+    load_artifacts("compressed_coo")
+    artifact = get_artifact("compressed_coo", "figure-5")
+    figure = shown.results["figures/both/compressed_coo/figure-5.svg"]
+    assert figure["labels"] == {"name": "Figure 5", "title": artifact.title}
+
 
 def test_matrices_that_no_study_can_take_stop_nothing_and_are_named(checkout: Checkout) -> None:
-    """An empty and a rectangular one of the user's own, beside one that both studies take."""
+    """An empty and a rectangular one of the user's own, beside one that both studies take, in a batch."""
     for name, size, diagonal in (("empty", "300 300", 0), ("wide", "300 301", 300), ("square", "300 300", 300)):
         entries = "".join(f"{row} {row} 2.5\n" for row in range(1, diagonal + 1))
         text = f"%%MatrixMarket matrix coordinate real general\n{size} {diagonal}\n{entries}"
@@ -316,9 +337,10 @@ def test_matrices_that_no_study_can_take_stop_nothing_and_are_named(checkout: Ch
     }
     layouts = {"compound_spmv": "ELL-SoA-AoS", "compressed_coo": "CCOO"}
     studies = {name: {**study, "layouts": [layout]} for name, layout in layouts.items()}
-    config = checkout.configure("refused", {}, studies=studies)
+    config = checkout.configure("refused", {}, studies=studies, batch=3)
     said = checkout.snakemake("all", "--configfile", config)
     assert said.code == 1
+    assert [said.jobs[f"measure_batch_{name}"] for name in layouts] == [1, 1]
     assert "missing or failed: 4" in said.text
     results = checkout.folder / "results/refused"
     for name in layouts:

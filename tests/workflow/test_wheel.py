@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from checkouts import QUICK, REPOSITORY
+from snakemake_report import SnakemakeReport
 
 from repro.campaign.dependencies import code_hash
 from repro.codegen import opencl_runtime
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.workflow
 #: Folders of the repository that go into a wheel, and where.
 PACKED = {
     "src/repro": "repro",
-    **{name: f"repro/files/{name}" for name in ("kernels", "config", "workflow/rules", "profiles")},
+    **{name: f"repro/files/{name}" for name in ("kernels", "config", "workflow/rules", "workflow/report", "profiles")},
 }
 MULTIPLY = """
 import numpy as np, scipy.sparse as sp
@@ -94,7 +96,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
 def test_it_holds_what_a_campaign_reads_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    expected = {"repro/files/Snakefile", "repro/files/environment.yml"}
+    expected = {f"repro/files/{name}" for name in ("Snakefile", "environment.yml", "environment-cuda.yml")}
     for source, target in PACKED.items():
         for path in (REPOSITORY / source).rglob("*"):
             if path.is_file() and path.suffix != ".pyc" and not path.match("config/h200*.yaml"):
@@ -124,6 +126,14 @@ def test_the_code_is_what_it_is_in_a_checkout(installed: Installed) -> None:
     assert installed.run("python", "-c", words).strip() == code_hash(module)
 
 
+def test_what_is_missing_is_installed_by_the_command_that_messages_name(installed: Installed) -> None:
+    """Of the wheel that is there, without an index that knows it: all that `cpu` brings is there already."""
+    said = installed.run("python", "-c", "from repro.shipped import install; print(install('cpu'))")
+    assert said == "pip install 'sparse-repro[cpu]'\n"
+    words = shlex.split(said)
+    assert "Would install" not in installed.run("python", "-m", *words, "--dry-run", "--no-index")
+
+
 def test_what_is_installed_is_not_written_over(installed: Installed, tmp_path: Path) -> None:
     said = installed.run("repro", "resolve", "coo_papers", "--index", str(tmp_path / "ssstats.csv"), code=1)
     assert "belongs to the installed package" in said
@@ -148,3 +158,7 @@ def test_a_campaign_is_run(installed: Installed) -> None:
     assert str(installed.prefix) not in (results / "config.yaml").read_text()
     [environment] = (results / "raw/environment").glob("*.json")
     assert yaml.safe_load(environment.read_text())["commit"] is None
+
+    installed.run("repro", "run", "--config", "mine.yaml", "--", "--report", "shown.html")
+    shown = SnakemakeReport.read(installed.folder / "shown.html")
+    assert "results/mine/tables/compound_spmv/table-1.csv" in shown.results

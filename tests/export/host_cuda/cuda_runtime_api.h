@@ -87,7 +87,7 @@ void run(void (*kernel)(P...), int blocks, int count, P... arguments)
 
 enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation = 2 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrL2CacheSize = 38 };
 using cudaStream_t = void*;
 
 inline const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : "out of memory"; }

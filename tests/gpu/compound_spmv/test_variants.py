@@ -12,11 +12,13 @@ import pytest
 from repro.bench.timing import Effort
 from repro.codegen.compile import compile_module
 from repro.entries import entries
+from repro.sparse.symmetry import HERMITIAN, SYMMETRIC
 from repro.studies.compound_spmv.layout import all_layouts, extended_layouts
 from repro.studies.compound_spmv.render import render_module
 from repro.studies.compound_spmv.schedules import Schedule, extended_space
 from repro.studies.compound_spmv.variant import Variant
 from repro.studies.compound_spmv.variant_id import VariantId
+from symmetric_problems import KINDS, symmetric_problem
 
 pytestmark = pytest.mark.gpu
 
@@ -40,10 +42,19 @@ def run(gpu, make_gpu_bench, problem, templates, folder, precision, schedules_of
     ]
 
 
-def check(rows, count):
+def check(rows, count, kept=False):
+    """Check rows; of a matrix that fits into L2 no part is kept there."""
+    if not kept:
+        assert {row["load"] for row in rows if row.status == "unsupported"} <= {"el"}
+        rows = [row for row in rows if row["load"] != "el"]
     assert Counter(row.status for row in rows) == {"ok": count}, [row.message for row in rows if row.status != "ok"][:3]
     assert all(0 <= row.error <= 1 and row.event_median > 0 and row.graph_median > 0 for row in rows)
     assert all(0 < row.registers <= 255 for row in rows)
+
+
+def count_of(space):
+    """Return how many variants keep no part of a matrix in L2."""
+    return sum(schedule.load != "el" for schedules in space.values() for schedule in schedules)
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
@@ -62,7 +73,34 @@ def test_every_kernel_of_ours_is_right(gpu, make_gpu_bench, small_problem, templ
     """One schedule of each number of threads to a row, entries in flight, kind and way to load."""
     space = {
         layout: [*{(s.shape, s.kind): s for s in extended_space(gpu.target, layout)}.values()]
-        for layout in extended_layouts(entries()[entry].size)
+        for layout in extended_layouts(entries()[entry])
+        if not layout.of_pairs
     }
     rows = run(gpu, make_gpu_bench, small_problem(entry, n=5000), templates, tmp_path, precision, space)
-    check(rows, sum(map(len, space.values())))
+    check(rows, count_of(space))
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize(("entry", "kind"), KINDS)
+def test_every_kernel_of_pairs_is_right(gpu, make_gpu_bench, templates, tmp_path, entry, kind, precision):
+    """One schedule of each number of threads to a row, entries in flight and way to load."""
+    space = {
+        layout: [*{s.shape: s for s in extended_space(gpu.target, layout)}.values()]
+        for layout in extended_layouts(entries()[entry])
+        if layout.of_pairs
+    }
+    problem = symmetric_problem(entry, kind, 5000, reach=8)
+    rows = run(gpu, make_gpu_bench, problem, templates, tmp_path, precision, space)
+    check(rows, count_of(space))
+
+
+@pytest.mark.parametrize(("entry", "kind"), [("quaternion", HERMITIAN), ("block3", SYMMETRIC)])
+def test_every_kernel_that_keeps_a_part_in_l2_is_right(gpu, make_gpu_bench, templates, tmp_path, entry, kind):
+    space = {
+        layout: chosen
+        for layout in extended_layouts(entries()[entry])
+        if (chosen := [s for s in extended_space(gpu.target, layout) if s.load == "el"][:2])
+    }
+    assert any(layout.of_pairs for layout in space)
+    problem = symmetric_problem(entry, kind, gpu.l2_bytes // 150, reach=8, near=1)
+    check(run(gpu, make_gpu_bench, problem, templates, tmp_path, "double", space), 2 * len(space), kept=True)

@@ -1,14 +1,19 @@
 """Products with the filter's matrix on a GPU, ours and cuSPARSE's, and the streaming of its bytes."""
 
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 
 from dg_products import ready, small_operands
 from repro.bench.runnable import Unsupported
+from repro.filtering.render import FIELDS
+from repro.filtering.rows import Rows
 from repro.sparse.library.cusparse_library import load as load_library
 from repro.studies.dg_postprocessing.library import library_products, names
 from repro.studies.dg_postprocessing.matrix import of_matrix
-from siac_on_devices import siac_loader
+from siac_on_devices import check_shares, random_modes, siac_loader, stencil_on
+from triangulations import hexagonal
 
 pytestmark = pytest.mark.gpu
 degrees = pytest.mark.parametrize("degree", [1, 2, 3])
@@ -56,6 +61,20 @@ def test_a_graph_of_the_librarys_product_leaves_the_same(gpu, load, cusparse, de
         captured.replay()
         np.testing.assert_allclose(product.result(), expected, rtol=0, atol=1e-13)
         captured.release()
+
+
+@degrees
+def test_warps_that_share_tiles_make_the_product_of_one_warp(gpu, load, degree):
+    """Also what compute-sanitizer's racecheck runs on: `--kernel-regex kns=dealt`, and `-k warps` for pytest."""
+    rng, mesh = np.random.default_rng(2), hexagonal(8)
+    points = rng.uniform(-0.2, 1.2, (37, 2))
+    with stencil_on(gpu, load, mesh, points, degree) as (launches, stencil, places), ExitStack() as held:
+        rows = Rows(launches, stencil, places, threads=32)
+        matrix = rows.make(rows.count(), held)
+        assert matrix.size.columns > 128 * matrix.size.tiles  # of 32 columns at the least, each share
+        for fields in FIELDS:
+            modes = launches.upload(np.ascontiguousarray(random_modes(mesh, degree, fields)))
+            check_shares(launches, matrix, modes, len(points), fields)
 
 
 @degrees

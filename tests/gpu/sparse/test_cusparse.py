@@ -5,7 +5,8 @@ from repro.bench.runnable import Unsupported
 from repro.bench.timing import Effort
 from repro.entries import entries
 from repro.sparse.library import for_problem
-from repro.sparse.library.cusparse_library import load
+from repro.sparse.library.cusparse_library import load, version
+from repro.sparse.library.cusparse_op import lacks_spmvop
 
 pytestmark = pytest.mark.gpu
 
@@ -50,6 +51,20 @@ def test_what_the_papers_compare_with_is_supported(make_gpu_bench, problem):
         bench = make_gpu_bench(problem(entry), "double")
         [chosen] = [r for r in for_problem(entry, "cuda") if r.columns["papers_choice"]]
         assert bench.try_once(chosen, "search", EFFORT).status == "ok"
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize(("entry", "name"), [(e, name) for e, name in EVERY if "spmvop" in name])
+def test_spmvop_has_real_numbers_and_graphs_where_the_library_has_it(make_gpu_bench, problem, entry, name, precision):
+    bench = make_gpu_bench(problem(entry), precision)
+    [runnable] = [r for r in for_problem(entry, "cuda") if r.name == name]
+    row = bench.try_once(runnable, "search", EFFORT)
+    if (too_old := lacks_spmvop(version())) or "/complex" in name:
+        assert row.status == "unsupported"
+        assert (too_old or "NOT_SUPPORTED") in row.message
+        return
+    assert (row.status, row.message) == ("ok", None)
+    assert row.graph_median > 0 and row.preprocess > 0
 
 
 def test_all_are_on_the_device_at_once_and_memory_comes_back(make_gpu_bench, problem, gpu):

@@ -24,6 +24,7 @@ from inserted_batches import (
     one_part_of_many_rows,
     one_row,
     parts_of,
+    rows_for,
     skewed,
     state_of,
     two_windows_of_a_part,
@@ -39,8 +40,7 @@ FEW, SEVERAL = SMALL + 1, 9000
 @pytest.mark.parametrize("m", COUNTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_is_inserted_entry_for_entry_as_on_the_host(on_cpu, kind, m):
-    rows = KINDS[kind]
-    dynamic = on_cpu(grown(rows, 2, 200_000), slack=2)
+    dynamic = on_cpu(grown(rows_for(kind, m), 2, 200_000), slack=2)
     assert len(assert_inserted(dynamic, drawn_batch(kind, m), 2)) == 0
 
 
@@ -72,7 +72,7 @@ def test_rows_whose_chain_is_full_take_nothing(on_cpu, kind, m):
 @pytest.mark.parametrize("kind", [uniform, half_in_one_row, skewed, one_part_of_many_rows, two_windows_of_a_part])
 def test_a_buffer_without_room_for_all_takes_rows_whole_or_not(on_cpu, kind, m):
     batch = drawn_batch(kind, m)
-    dynamic = on_cpu(grown(KINDS[kind], 4, m // 3))
+    dynamic = on_cpu(grown(rows_for(kind, m), 4, m // 3))
     assert 0 < len(assert_inserted(dynamic, batch, 0)) <= m
 
 
@@ -83,8 +83,9 @@ def test_what_was_left_is_inserted_in_the_order_of_the_batch(on_cpu, kind):
 
 
 @pytest.mark.parametrize("m", COUNTS)
-@pytest.mark.parametrize("kind", [uniform, one_row])
-@pytest.mark.parametrize("bad", [(-1, 0), (ROWS, 0), (0, -1), (0, COLUMNS)])
+@pytest.mark.parametrize(
+    ("kind", "bad"), [(uniform, (-1, 0)), (one_row, (ROWS, 0)), (uniform, (0, COLUMNS)), (one_row, (0, -1))]
+)
 def test_a_bad_entry_at_the_end_refuses_the_batch(on_cpu, kind, m, bad):
     rows, columns, values = drawn_batch(kind, m)
     dynamic = on_cpu(grown(ROWS, 2, 200_000))

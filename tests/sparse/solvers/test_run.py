@@ -22,7 +22,7 @@ from repro.studies.compound_spmv.variant_id import VariantId
 from repro.studies.compressed_coo.blocking import Blocking
 from repro.studies.compressed_coo.paper import STUDY
 from repro.studies.compressed_coo.render import render_coo
-from repro.studies.compressed_coo.variant import CoordinateVariant
+from repro.studies.compressed_coo.study import variant_of
 from repro.studies.compressed_coo.variant_id import VariantId as CoordinateId
 
 EFFORT = Effort(4, 2, 5)
@@ -40,10 +40,10 @@ def products(tmp_path, templates):
         module = compile_module(source, CPU, tmp_path / "variant.json")
         variant = Variant(VariantId(layout, schedule), module, tmp_path)
         found = [SciPy("csr", real_expansion("real")), variant, variant.reordered("rcm")]
-        for name, space in (("COO", "paper"), ("CCOO-aligned", "extended")):
+        for name, space in (("COO", "paper"), ("CCOO-aligned", "extended"), ("CSELL-16", "extended")):
             source = render_coo(templates, precision, name, [blocking], CPU)
             module = compile_module(source, CPU, tmp_path / f"{name}.json")
-            found.append(CoordinateVariant(CoordinateId(name, blocking), module, tmp_path, space))
+            found.append(variant_of(CoordinateId(name, blocking), module, tmp_path, space))
         return found
 
     return make

@@ -30,6 +30,11 @@ FLOOR, EMPTY = 8.0, 3.3
 EXTENDED, EXTENDED_TIME = "Sl-8-AoSoA-AoS/direct-256-8-w4-u2", 6.0
 REORDERED, REORDERED_TIME, REORDERED_PROBLEM = "Sl-8-AoSoA-AoS@rcm/direct-256-8-w4-u2", 5.0, "generated/hubs"
 REORDERED_BASELINES = {"spmv-csr-alg1/real@rcm": (12.0, False), "bsrmv/real@rcm": (20.0, True)}
+# where pairs are tried: the winner of one symmetric problem, and its winner in another order; the floors of their bytes
+PAIRED_PROBLEM = "fem/nut_37k"
+PAIRS, PAIRS_TIME, PAIRS_FLOOR = "Pairs-128-AoSoA-AoS@clustered/direct-128-8-u2", 5.0, 4.5
+MOVED, MOVED_TIME, MOVED_FLOOR = "Pairs-128-AoSoA-AoS@rcm/direct-128-8-u2", 4.0, 3.0
+PAIRS_BYTES = 1_400_000
 COLD = 1.5
 MEMORY = {"CSR": 1000, "ELL": 2540, "Sl-16": 1200, "Sl-32": 1300, "cuSPARSE": 1000}
 
@@ -66,11 +71,18 @@ def spread(n_t: int, n_b: int, kind: str) -> float:
 
 
 class Maker(Recorder):
-    """Writes the raw folder of a synthetic campaign; `extended` adds our space, a reordered winner, and cold rows."""
+    """Writes the raw folder of a synthetic campaign.
 
-    def __init__(self, root: Path, backend: str, *, extended: bool = False) -> None:
+    `extended` adds our space, a reordered winner, and cold rows; `pairs` to these formats of pairs that win on one
+    problem, whose matrix has `csr_bytes` as CSR.
+    """
+
+    def __init__(
+        self, root: Path, backend: str, *, extended: bool = False, pairs: bool = False, csr_bytes: int = MEMORY["CSR"]
+    ) -> None:
         super().__init__(root, backend, STUDY, CONTRACT.columns)
-        self.extended = extended
+        self.extended = extended or pairs
+        self.pairs, self.csr_bytes = pairs, csr_bytes
         self.library = {"cuda": "cusparse", "opencl": "scipy"}[backend]
 
     def timed(self, given: Given, precision: str, kind: str, name: str, micro: float | None, **columns: Any) -> Row:
@@ -117,6 +129,9 @@ class Maker(Recorder):
         if self.extended:
             answers["extended"] = (EXTENDED, [])
             answers["reordered"] = (REORDERED if given.name == REORDERED_PROBLEM else EXTENDED, [])
+        if self.pairs and given.name == PAIRED_PROBLEM:
+            answers |= {"unpaired": answers["extended"], "reordered_unpaired": answers["reordered"]}
+            answers |= {"extended": (PAIRS, []), "reordered": (MOVED, [])}
         return {(tuning, clock): answer for clock in CLOCKS for tuning, answer in answers.items()}
 
     def report(self, given: Given, precision: str) -> list[Row]:
@@ -153,6 +168,18 @@ class Maker(Recorder):
                 rows.append(
                     self.timed(given, precision, "baseline", f"{self.library}/{name}", micro * scale, **columns)
                 )
+        if self.pairs and given.name == PAIRED_PROBLEM:
+            for name, micro, floor in ((PAIRS, PAIRS_TIME, PAIRS_FLOOR), (MOVED, MOVED_TIME, MOVED_FLOOR)):
+                rows.append(self.timed(given, precision, "variant", name, micro * scale, bytes=PAIRS_BYTES, **ours))
+                layout = name.split("/")[0]
+                for config, factor in (("256-4", 1), ("128-1", 2)):
+                    floors = {"phase": "report", "layout": layout, "ordering": layout.partition("@")[2]}
+                    full = f"floor/{config}/{layout}"
+                    rows.append(self.timed(given, precision, "own floor", full, factor * floor * scale, **floors))
+            moved = {"phase": "report", "ordering": "rcm", "papers_choice": True}
+            rows.append(
+                self.timed(given, precision, "baseline", f"{self.library}/bsrmv/real@rcm", 12.0 * scale, **moved)
+            )
         return rows + [cold(row) for row in [*papers, *rows]]
 
     def problem(self, given: Given) -> None:
@@ -164,7 +191,8 @@ class Maker(Recorder):
             "row_length": {"min": 0, "q1": 5, "median": 7, "q3": 9, "max": given.n // 10, "mean": 7.0},
             "bandwidth_percent": {"min": 0.1, "q1": 5.0, "median": 20.0, "q3": 40.0, "max": 99.0, "mean": 25.0},
         }  # fmt: skip
-        facts = {STUDY: {"memory": {"single": MEMORY, "double": MEMORY}}}
+        memory = {**MEMORY, "CSR": self.csr_bytes}
+        facts = {STUDY: {"memory": {"single": memory, "double": memory}}}
         origin = {"source": "test", **given.origin}
         self.record(
             given.name, entry=given.entry, n=given.n, nnz=given.nnz, origin=origin, statistics=statistics, facts=facts

@@ -1,4 +1,4 @@
-"""Every entry × precision × layout × kind of schedule is run on the CPU and verified."""
+"""Every entry × precision × layout is run on the CPU and verified; schedules take turns."""
 
 import shutil
 from collections import Counter
@@ -17,6 +17,7 @@ from repro.studies.compound_spmv.variant_id import VariantId
 
 SCHEDULES = [Schedule("static", 16, 3), Schedule("static", 64, 1), Schedule("dynamic", 32, 2)]
 EFFORT = Effort(3)
+PRECISIONS = ("single", "double")
 
 
 def variants(folder, templates, entry, precision, layout, schedules=SCHEDULES):
@@ -25,17 +26,51 @@ def variants(folder, templates, entry, precision, layout, schedules=SCHEDULES):
     return [Variant(VariantId(layout, schedule), module, folder) for schedule in schedules]
 
 
-@pytest.mark.parametrize("precision", ["single", "double"])
+def turn_of(entry, precision):
+    return sorted(entries()).index(entry) + (precision == "double")
+
+
+def shapes_of_ours(layout, entry, precision):
+    """Return a quarter of a layout's schedules of all shapes; the next entry, and precision, has the next quarter."""
+    shapes = {
+        (s.width, s.unroll, s.kind, s.ahead): s for s in extended_space(CPU, layout) if s.unroll != 4 or s.width == 4
+    }
+    dynamic = Schedule("dynamic", 32, 2, width=max(s.width for s in shapes.values()), unroll=2)
+    return [*shapes.values(), dynamic][turn_of(entry, precision) % 4 :: 4]
+
+
+def test_each_shape_has_its_turn():
+    """Every shape of ours in both precisions, and every width with every entry."""
+    cases = [(entry, precision) for entry in entries() for precision in PRECISIONS]
+    for layout in extended_layouts(entries()["block3"]):
+        if layout.of_pairs:
+            continue
+        found = {case: shapes_of_ours(layout, *case) for case in cases}
+        space = extended_space(CPU, layout)
+        for precision in PRECISIONS:
+            of_all = [s for (_, other), shapes in found.items() if other == precision for s in shapes]
+            assert {(s.width, s.kind) for s in space} <= {(s.width, s.kind) for s in of_all}
+            assert {(s.width, s.ahead) for s in space} <= {(s.width, s.ahead) for s in of_all}
+            assert {(s.unroll, s.ahead) for s in space} <= {(s.unroll, s.ahead) for s in of_all}
+            assert "dynamic" in {s.kind for s in of_all}
+        for entry in entries():
+            of_entry = [s for precision in PRECISIONS for s in found[entry, precision]]
+            assert {s.width for s in of_entry} == {s.width for s in space}
+            assert {s.ahead for s in of_entry} == {s.ahead for s in space}
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("entry", sorted(entries()))
 def test_every_layout_and_schedule_kind_is_right(tmp_path, templates, make_bench, small_problem, entry, precision):
+    """Static schedules take turns."""
     bench = make_bench(small_problem(entry), precision)
     rows = [
         bench.try_once(variant, "search", EFFORT)
-        for layout in all_layouts()
-        for variant in variants(tmp_path, templates, entry, precision, layout)
+        for number, layout in enumerate(all_layouts(), turn_of(entry, precision))
+        for variant in variants(tmp_path, templates, entry, precision, layout, [SCHEDULES[number % 2], SCHEDULES[2]])
     ]
     bench.release()
-    assert len(rows) == len(all_layouts()) * len(SCHEDULES)
+    assert len(rows) == 2 * len(all_layouts())
     assert {(row["layout"], row["schedule"]) for row in rows} == {
         (str(layout), kind) for layout in all_layouts() for kind in ("static", "dynamic")
     }
@@ -44,22 +79,20 @@ def test_every_layout_and_schedule_kind_is_right(tmp_path, templates, make_bench
     assert all(row.event_median > 0 for row in rows)
 
 
-@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("entry", sorted(entries()))
-def test_every_kernel_of_ours_is_right(tmp_path, templates, make_bench, small_problem, entry, precision):
-    """Every layout with every number of threads to a row and entries in flight, also with rows in another order.
+def test_every_layout_of_ours_is_right(tmp_path, templates, make_bench, small_problem, entry, precision):
+    """Threads to a row, entries in flight and what is asked for ahead take turns; one of each layout is reordered.
 
-    A layout is in one precision with one entry and in the other with the next: building its kernels takes seconds. The
-    problem has a row that is long enough to be a block's own in clustered layouts.
+    Pairs have tests of their own, on symmetric matrices. The problem has a row that is long enough to be a block's own
+    in clustered layouts.
     """
     bench = make_bench(small_problem(entry, n=300), precision)
     found = []
-    layouts = sorted(extended_layouts(entries()[entry].size), key=lambda layout: layout.vector)
-    turn = sorted(entries()).index(entry) + (precision == "double")
-    for layout in layouts[turn % 2 :: 2]:
-        shapes = {(s.width, s.unroll, s.kind): s for s in extended_space(CPU, layout) if s.unroll != 4 or s.width == 4}
-        dynamic = Schedule("dynamic", 32, 2, width=max(s.width for s in shapes.values()), unroll=2)
-        of_layout = variants(tmp_path, templates, entry, precision, layout, [*shapes.values(), dynamic])
+    for layout in extended_layouts(entries()[entry]):
+        if layout.of_pairs:
+            continue
+        of_layout = variants(tmp_path, templates, entry, precision, layout, shapes_of_ours(layout, entry, precision))
         found += of_layout
         if layout.ordering == "natural":
             found += [of_layout[-1].reordered(ordering) for ordering in ("rcm", "sorted")]
@@ -75,7 +108,7 @@ def test_one_flipped_sign_is_incorrect_and_the_others_are_done(tmp_path, templat
     """With `+=` turned to `-=` in CSR's kernels alone, their rows have no time and the other layouts' rows do."""
     flipped = tmp_path / "kernels"
     shutil.copytree(templates, flipped)
-    module = flipped / "compound_spmv/module.j2"
+    module = flipped / "sparse/entries.j2"
     right = "{{ statement }}"
     wrong = '{{ statement.replace("+=", "-=", 1) if outer == "csr" else statement }}'
     assert right in module.read_text()

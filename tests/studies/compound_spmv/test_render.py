@@ -1,4 +1,5 @@
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,24 @@ def test_a_broken_template_is_named_with_its_line(tmp_path, templates):
     (broken / "common/module.j2").write_text("first\n{% if %}\n")
     with pytest.raises(ReproError, match=r"cannot be rendered\n.*common/module.j2:2"):
         render_common(broken, CPU)
+
+
+def test_a_template_that_has_changed_is_read_again(tmp_path, templates, monkeypatch):
+    """Also one that another includes; and a relative path is another folder elsewhere."""
+    for name in ("here", "there"):
+        shutil.copytree(templates, tmp_path / name / "kernels")
+    layout, schedules = Layout.parse("CSR-AoS-AoS"), [Schedule("static", 32, 1)]
+
+    def rendered(place):
+        monkeypatch.chdir(tmp_path / place)
+        return render_module(Path("kernels"), "real", "double", layout, schedules, CPU)
+
+    before = rendered("here")
+    included = tmp_path / "here/kernels/sparse/entries.j2"
+    included.write_text(included.read_text() + "// changed\n")
+    assert "// changed" not in before
+    assert "// changed" in rendered("here")
+    assert rendered("there") == before
 
 
 def test_missing_templates_are_one_message(tmp_path):

@@ -9,13 +9,14 @@ from synthetic_campaign import PROBLEMS, REASON, STUDY, Maker
 from html_page import Page
 from repro.artifacts.data import Campaign
 from repro.artifacts.published import Published
-from repro.artifacts.registry import artifacts
-from repro.artifacts.report.page import Part, failures, missing, statuses, write_report
+from repro.artifacts.registry import Kind, artifacts
+from repro.artifacts.report.accounts import failures, missing, statuses
+from repro.artifacts.report.page import Part, write_report
 from repro.studies import get_study
 
 
-def written(campaign: Campaign, published: Published, folder: Path) -> str:
-    part = Part(campaign, published, artifacts(STUDY), glance=get_study(STUDY).glance)
+def written(campaign: Campaign, published: Published, folder: Path, kind: Kind | None = None) -> str:
+    part = Part(campaign, published, artifacts(STUDY, kind), glance=get_study(STUDY).glance)
     return write_report([part], folder / "report.html").read_text()
 
 
@@ -30,9 +31,30 @@ def test_page_is_sound_and_self_contained(text: str) -> None:
     assert max(page.ids.values()) == 1
     assert page.sources == []
     inside = [target for target in page.targets if not target.startswith("data:image/png;base64,")]
-    assert inside and all(target.startswith("#") and target[1:] in page.ids for target in inside)
+    files = [target for target in inside if not target.startswith("#")]
+    assert all(target[1:] in page.ids for target in inside if target not in files)
+    # beside the page, where it can be had without them
+    tables = {f"tables/{STUDY}/{artifact.name}.csv" for artifact in artifacts(STUDY, "table")}
+    assert set(files) == {*tables, f"raw/{STUDY}"}
     assert not re.search(r"@import|url\((?!#)|fetch\(|<link", text)
     assert len(re.findall(r'<svg role="img" aria-label="[^"]+"', text)) == len(artifacts(STUDY, "figure"))
+
+
+def test_letters_of_figures_are_text(text: str) -> None:
+    figures = re.findall(r'<svg role="img".*?</svg>', text, re.DOTALL)
+    assert figures and all("</text>" in figure for figure in figures)
+    assert "mhd1280b</text>" in text
+
+
+def test_what_repeats_under_tables_and_figures_stands_once(text: str) -> None:
+    assert text.count("Not the papers’ own († in figures):") == 1
+    assert text.count(f'href="#{STUDY}-remarks"') > 5
+
+
+def test_the_first_figure_to_look_at_stands_on_top_and_is_drawn_once(text: str) -> None:
+    top = text[text.index('<header id="top">') : text.index("</header>")]
+    assert f'<use href="#{STUDY}-figure-speedup-svg"' in top
+    assert text.count(f'id="{STUDY}-figure-speedup-svg"') == 1
 
 
 def test_page_shows_everything(text: str) -> None:
@@ -60,7 +82,7 @@ def test_every_row_is_accounted_for(gpu: Campaign) -> None:
 def test_warm_and_cold_are_told_apart(extended: Campaign, published: Published, tmp_path: Path) -> None:
     counted = {tuple(str(c.value) for c in row[:4]): row[4].value for row in statuses(extended).rows}
     assert counted["report", "warm", "variant", "ok"] == counted["report", "cold", "variant", "ok"]
-    page = written(extended, published, tmp_path)
+    page = written(extended, published, tmp_path, "table")
     assert "L2 cache: warm, where a head does not say cold" in page
     assert page.count("At a glance") == 1
     Page(page)

@@ -59,11 +59,19 @@ PROBLEMS = (
 
 
 class CooMaker(Recorder):
-    """Writes the raw folder of a synthetic campaign of this study."""
+    """Writes the raw folder of a synthetic campaign of this study.
 
-    def __init__(self, root: Path, backend: str, *, extended: bool = True) -> None:
+    Parameters
+    ----------
+    extended
+        Whether our space was searched.
+    in_solver
+        The product that was chosen in the solver; None where none were tried in it, as in records of before.
+    """
+
+    def __init__(self, root: Path, backend: str, *, extended: bool = True, in_solver: str | None = None) -> None:
         super().__init__(root, backend, STUDY, CONTRACT.columns)
-        self.extended = extended
+        self.extended, self.in_solver = extended, in_solver
 
     def timed(self, given: Given, kind: str, name: str, micro: float | None, **columns: Any) -> Row:
         """Return a row of the report, in microseconds by the graph clock."""
@@ -130,6 +138,8 @@ class CooMaker(Recorder):
                   ("joint", "graph"): COMPRESSED}  # fmt: skip
         if self.extended:
             chosen |= {("extended", "event"): OURS, ("extended", "graph"): OURS}
+        if self.in_solver:
+            chosen |= {("bicgstab", clock): f"bicgstab-10/{self.in_solver}" for clock in ("event", "graph")}
         self.choose(given.name, "double", {key: (name, []) for key, name in chosen.items()})
 
     def all(self, problems: tuple[Given, ...] = PROBLEMS) -> Campaign:

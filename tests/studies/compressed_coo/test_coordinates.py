@@ -1,6 +1,7 @@
-"""Every layout of coordinates, blocking and encoding is run on the CPU and verified."""
+"""Each layout of coordinates, blocking and encoding is run on the CPU and verified; slices and pairs are elsewhere."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,40 +11,58 @@ from repro.bench.timing import Effort
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
 from repro.studies.compressed_coo.balanced import ENTRIES
-from repro.studies.compressed_coo.blocking import SPLITS, Blocking
+from repro.studies.compressed_coo.blocking import HEIGHTS, PAIRS, SPLITS, Blocking
 from repro.studies.compressed_coo.paper import STUDY
 from repro.studies.compressed_coo.render import render_coo
+from repro.studies.compressed_coo.study import variant_of
 from repro.studies.compressed_coo.variant import CoordinateVariant
 from repro.studies.compressed_coo.variant_id import VariantId
 
 EFFORT = Effort(3)
-BLOCKINGS = [Blocking(threads, entries, chunks) for threads in (32, 64) for entries in ENTRIES for chunks in (1, 3)]
+COORDINATES = [layout for layout in SPLITS if layout not in (*HEIGHTS, *PAIRS)]
+#: Threads and slots of each, a kernel each: all there are, each number in both precisions.
+KERNELS = {
+    "single": [(32, 1), (64, 1), (64, 2), (32, 4), (32, 8)],
+    "double": [(32, 1), (32, 2), (64, 2), (32, 4), (64, 4), (64, 8)],
+}
+BLOCKINGS = {
+    precision: [Blocking(*kernel, chunks) for kernel in kernels for chunks in (1, 3)]
+    for precision, kernels in KERNELS.items()
+}
 
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory, templates):
-    """A module of each layout and precision with all blockings."""
+    """A module of each layout and precision with all of its blockings."""
     folder = tmp_path_factory.mktemp("coordinates")
     return {
         (layout, precision): (
             compile_module(
-                render_coo(templates, precision, layout, BLOCKINGS, CPU), CPU, folder / f"{precision}/{layout}.json"
+                render_coo(templates, precision, layout, BLOCKINGS[precision], CPU),
+                CPU,
+                folder / f"{precision}/{layout}.json",
             ),
             folder / precision,
         )
-        for layout in SPLITS
-        for precision in ("single", "double")
+        for layout in COORDINATES
+        for precision in BLOCKINGS
     }
 
 
-@pytest.mark.parametrize("precision", ["single", "double"])
-@pytest.mark.parametrize("layout", SPLITS)
+def test_all_kernels_are_run():
+    assert {*KERNELS["single"], *KERNELS["double"]} == set(product((32, 64), ENTRIES))
+    for kernels in KERNELS.values():
+        assert {entries for _, entries in kernels} == set(ENTRIES)
+
+
+@pytest.mark.parametrize("precision", BLOCKINGS)
+@pytest.mark.parametrize("layout", COORDINATES)
 def test_every_blocking_is_right(modules, make_bench, small_problem, layout, precision):
     module, folder = modules[layout, precision]
     bench = make_bench(small_problem("real", n=400), precision, STUDY)
     rows = [
-        bench.try_once(CoordinateVariant(VariantId(layout, blocking), module, folder, "paper"), "search", EFFORT)
-        for blocking in BLOCKINGS
+        bench.try_once(variant_of(VariantId(layout, blocking), module, folder, "paper"), "search", EFFORT)
+        for blocking in BLOCKINGS[precision]
     ]
     bench.release()
     # the problem has rows of 4 entries on average: what pads them to 8 is refused

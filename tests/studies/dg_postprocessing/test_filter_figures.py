@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from dg_campaign import APPLIES, NOTHING_PUBLISHED, NUMBERS, OPERATIONS, Maker, drawn, lines, table, values
 
+from pictures import flaws, laid_out
 from repro.artifacts.document import Table
 from repro.artifacts.registry import artifacts, get_artifact
 from repro.studies import get_study
@@ -115,6 +116,11 @@ def test_the_matrix_by_the_number_of_fields(dg_campaign_of_some):
     assert len(marks(high, "s")) == 3
     # a matrix that is too large has neither line nor marks
     assert not marks(low, "D")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("figure")])
+def test_a_picture_has_no_flaw(dg_campaign_of_some, name):
+    assert flaws(laid_out(get_artifact(STUDY, name).make(dg_campaign_of_some, NUMBERS))) == []
 
 
 @pytest.mark.parametrize("name", NAMES)

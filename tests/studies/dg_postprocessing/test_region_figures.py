@@ -7,6 +7,7 @@ import pytest
 from dg_campaign import NOTHING_PUBLISHED, NUMBERS, PEAK, drawn, lines, table, values
 from region_campaign import FASTEST, MICRO, REGIONS, RegionMaker, ids_of, micro, target_of
 
+from pictures import flaws, laid_out
 from repro.artifacts.document import Figure, Table
 from repro.artifacts.registry import artifacts, get_artifact
 from repro.studies import get_study
@@ -56,6 +57,11 @@ def test_pairs_are_the_fastest_over_the_blocks_and_black_without_room(both):
     assert shown[0, 0] == pytest.approx(1e3 * MICRO["vector"][2] * 1.12 / REGIONS)
     assert {"ns a region", "regions of a block", f"{FIRST}, degree 1"} <= set(texts)
     assert "(36, 20) of degree 1 do not fit into 48 kB either" in caption
+
+
+def test_the_papers_mesh_is_no_addition_and_a_finer_one_is(both):
+    _, texts, _ = drawn(both, "figure-4-4")
+    assert f"{FIRST}, degree 1" in texts and "siac/cubes_16_p1‡, degree 1" in texts
 
 
 def test_every_kernel_has_a_mark_whose_colour_is_its_regions(both):
@@ -192,3 +198,8 @@ def test_every_artifact_of_the_cpu(tmp_path, name):
         assert not any("K20c" in text for text in texts)
         assert name != "figure-4-6" or "not drawn beside a CPU’s" in caption
         assert panel(figure, "small").get_xlabel() == "threads of a region"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("figure")])
+def test_a_picture_has_no_flaw(both, name):
+    assert flaws(laid_out(get_artifact(STUDY, name).make(both, NUMBERS))) == []

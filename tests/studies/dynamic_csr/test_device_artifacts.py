@@ -12,6 +12,7 @@ import pytest
 from matplotlib.text import Text
 
 from graph_bench import OWN
+from pictures import flaws, laid_out
 from recorder import Recorder
 from repro.artifacts import style
 from repro.artifacts.published import Published
@@ -153,3 +154,7 @@ def test_a_campaign_on_one_device_says_so(tmp_path):
     assert "internet 1.94 over 2, 3.55 over 4, 6.03 over 8" in made.caption
     assert "Dashed" not in made.caption
     assert made.draw().texts
+
+
+def test_a_picture_has_no_flaw(campaign):
+    assert flaws(laid_out(scaling(campaign, PAPERS))) == []

@@ -12,6 +12,7 @@ import pytest
 from matplotlib.text import Text
 
 from graph_bench import OWN
+from pictures import flaws, laid_out
 from recorder import Recorder
 from repro.artifacts import style
 from repro.artifacts.published import Published
@@ -188,3 +189,7 @@ def test_the_best_of_each_kind_are_chosen_and_their_twins_reported(tmp_path):
     assert set(names) == {*PAPERS, *OURS, "hyb"}
     papers = Maker(tmp_path).products("p", "double", ours=False)
     assert not any(choice.tuning.startswith("ours") for choice in choose_products(papers, 0.01))
+
+
+def test_a_picture_has_no_flaw(campaign):
+    assert flaws(laid_out(flops(campaign, NUMBERS))) == []

@@ -12,6 +12,7 @@ import pytest
 from matplotlib.text import Text
 
 from graph_bench import OWN
+from pictures import flaws, laid_out
 from recorder import Recorder
 from repro.artifacts import style
 from repro.artifacts.data import Campaign
@@ -360,3 +361,11 @@ def test_room_has_a_panel_a_problem(campaign):
     caption, canvas, _ = drawn(campaign, "figure-room")
     assert sum(axes.axison for axes in canvas.axes) == 4
     assert "simulated" in caption
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("measured", ["campaign", "bare"])
+def test_a_picture_has_no_flaw(request: pytest.FixtureRequest, measured: str, name: str) -> None:
+    made = get_artifact(STUDY, name).make(request.getfixturevalue(measured), NUMBERS)
+    assert isinstance(made, Figure)
+    assert flaws(laid_out(made)) == []

@@ -7,6 +7,7 @@ import pytest
 from amg_campaign import NOTHING_PUBLISHED, NUMBERS, Maker
 from matplotlib.text import Text
 
+from pictures import flaws, laid_out
 from repro.artifacts import style
 from repro.artifacts.document import Figure, Table
 from repro.artifacts.registry import artifacts, get_artifact
@@ -120,3 +121,8 @@ def test_every_artifact_of_a_campaign_without_any_time(tmp_path, name):
         else:
             _, texts, _ = drawn(campaign, name, published)
             assert any("in this campaign" in text or "no bin has times" in text for text in texts)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("figure")])
+def test_a_picture_has_no_flaw(amg_campaign_of_some, name):
+    assert flaws(laid_out(get_artifact(STUDY, name).make(amg_campaign_of_some, NUMBERS))) == []

@@ -38,6 +38,7 @@ def test_every_quantity_of_a_complete_campaign(complete):
         "library_mean": 2.5,
         "whole_over_reuse_mean": 60 / (100 * 3),
         "numeric_mean": 1.5,
+        "graph_numeric_mean": 1.5,
         "coordinates_mean": 8.4,
         "gflops_mean": 2 * PRODUCTS / 300e-6 * 1e-9 / slow,
         "best_worst": 2.5,

@@ -1,0 +1,90 @@
+"""The environment of a recorded campaign as constraints for pip."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from split_campaign import RECORDED
+from typer.testing import CliRunner
+
+from repro.bench.records import read_environments
+from repro.campaign.constraints import constraints_of
+from repro.cli.app import build
+from repro.errors import ReproError
+
+
+def write(raw: Path, **records: dict[str, object]) -> Path:
+    folder = raw / "environment"
+    folder.mkdir(parents=True)
+    for name, record in records.items():
+        (folder / f"{name}.json").write_text(json.dumps(record))
+    return raw
+
+
+@pytest.mark.parametrize("campaign", ["h200", "h200-x2", "h200-x4", "repeat-h200"])
+def test_each_recorded_campaign_tells_its_packages_with_driver_and_toolkit(campaign: str) -> None:
+    raw = RECORDED / campaign / "raw"
+    record = next(iter(read_environments(raw).values()))
+    said = CliRunner().invoke(
+        build(["environment"]), ["environment", "--campaign", campaign, "--results", str(RECORDED)]
+    )
+    assert said.exit_code == 0
+    lines = said.output.splitlines()
+    packages = [line for line in lines if not line.startswith("#")]
+    assert packages == [f"{name}=={version}" for name, version in sorted(record["packages"].items())]
+    assert f"# driver: {record['driver']}" in lines
+    assert f"# compiler: {record['compiler']}" in lines
+    assert f"# CUDA toolkit that PyCUDA was built with: {record['cuda_of_pycuda']}" in lines
+    assert f"# Python: {record['python']}" in lines
+
+
+def test_what_it_prints_is_what_pip_takes() -> None:
+    from packaging.requirements import Requirement
+
+    for line in constraints_of(RECORDED / "h200/raw").splitlines():
+        if not line.startswith("#"):
+            (pin,) = Requirement(line).specifier
+            assert pin.operator == "=="
+
+
+ONE = {"device": "CPU", "python": "3.11.7", "packages": {"numpy": "2.0", "scipy": "1.16"}}
+
+
+def test_records_that_say_the_same_are_one(tmp_path: Path) -> None:
+    raw = write(tmp_path / "made/raw", a=ONE | {"commit": "1" * 40}, b=ONE | {"commit": "2" * 40, "source": "x"})
+    assert constraints_of(raw).splitlines() == [
+        "# Measured with, by 2 environment records of campaign made",
+        "# commits of this software: 111111111111, 222222222222",
+        "# device: CPU",
+        "# Python: 3.11.7",
+        "numpy==2.0",
+        "scipy==1.16",
+    ]
+
+
+def test_of_several_environments_one_has_to_be_named(tmp_path: Path) -> None:
+    raw = write(tmp_path / "made/raw", aa=ONE, ab=ONE, b=ONE | {"python": "3.12.1"})
+    with pytest.raises(
+        ReproError, match=r"several[\s\S]*aa and 1 more: Python: 3.11.7; b: Python: 3.12.1[\s\S]*--record"
+    ):
+        constraints_of(raw)
+    assert "# Python: 3.12.1" in constraints_of(raw, "b").splitlines()
+    assert "# Python: 3.11.7" in constraints_of(raw, "a").splitlines()
+    with pytest.raises(ReproError, match=r"no such environment record[\s\S]*aa, ab, b[\s\S]*zz"):
+        constraints_of(raw, "zz")
+
+
+@pytest.mark.parametrize("packages", [{}, None])
+def test_a_record_without_packages_is_named(tmp_path: Path, packages: object) -> None:
+    raw = write(tmp_path / "made/raw", a=ONE | {"packages": packages})
+    with pytest.raises(ReproError, match=r"does not say which packages[\s\S]*environment/a.json"):
+        constraints_of(raw)
+
+
+def test_a_campaign_without_a_record_or_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ReproError, match="no such campaign"):
+        constraints_of(tmp_path / "none/raw")
+    with pytest.raises(ReproError, match="no record of its environment"):
+        constraints_of(write(tmp_path / "made/raw"))

@@ -1,0 +1,35 @@
+"""Products by kernels of `compound_spmv` as CUDA, on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from emulated_workspace import EmulatedWorkspace
+from repro.codegen.compile import Module
+from repro.codegen.targets import get_target
+from repro.problems.matrix import Matrix
+from repro.sparse.operands import make_operands
+from repro.studies.compound_spmv.render import render_module
+from repro.studies.compound_spmv.variant import Variant
+from repro.studies.compound_spmv.variant_id import VariantId
+
+SM_90 = get_target("sm_90")
+
+
+def emulated(problem: Matrix, precision: str, variant: VariantId, templates: Path, folder: Path) -> np.ndarray:
+    """Return the error of y by its bound, `(n, size)`, of a kernel's CUDA text; NaN where it wrote nothing."""
+    operands = make_operands(problem, precision, 1)
+    source = render_module(templates, problem.entry, precision, variant.layout, [variant.schedule], SM_90)
+    workspace = EmulatedWorkspace(operands, source, folder)
+    runnable = Variant(variant, Module("ok", "", "g++", (), "none"), folder)
+    runnable.prepare(workspace)
+    y = runnable.result()
+    workspace.device.fill(y, 0xFF)
+    runnable.launch()
+    numbers = np.empty(y.nbytes // operands.dtype.itemsize, operands.dtype)
+    workspace.device.download(y, numbers)
+    n, size = operands.x.shape
+    members = numbers.reshape(size, n).T if variant.layout.vector == "SoA" else numbers.reshape(n, -1)[:, :size]
+    return np.abs(members - operands.reference) / np.maximum(operands.bound, 1e-300)

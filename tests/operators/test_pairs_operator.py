@@ -1,0 +1,100 @@
+"""Operators of symmetric matrices by formats that store each pair of entries once."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse.linalg as sla
+
+import repro
+from repro.codegen.targets import get_target
+from repro.entries import get_entry
+from repro.errors import ReproError
+from repro.operators import choice
+from repro.problems.generated import KINDS as GENERATED
+from repro.problems.generated import generate
+from repro.problems.matrix import Matrix
+from repro.sparse.symmetry import HERMITIAN, SYMMETRIC
+from repro.studies.compound_spmv.layout import extended_layouts
+from repro.studies.compound_spmv.schedules import extended_space
+from repro.studies.compound_spmv.variant_id import VariantId
+from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
+
+DEVICE = "opencl:0"
+PAIRS = "Pairs-64-AoSoA-AoS/direct-64-1-u2"
+CLUSTERED = "Pairs-64-AoSoA-AoS@clustered/direct-64-1-u2"
+
+
+@pytest.mark.parametrize("tuned", [PAIRS, CLUSTERED, PAIRS.replace("/", "@rcm/")])
+@pytest.mark.parametrize(("entry", "kind"), KINDS)
+def test_a_product_is_scipys_and_the_same_bits_again(as_scipy, entry, kind, tuned):
+    problem = symmetric_problem(entry, kind)
+    matrix = as_scipy(problem)
+    A = repro.operator(problem, tuned, device=DEVICE)
+    x = np.random.default_rng(1).uniform(-1, 1, matrix.shape[1]).astype(matrix.dtype)
+    np.testing.assert_allclose(A @ x, matrix @ x, atol=1e-12)
+    np.testing.assert_array_equal(A @ x, A @ x)
+
+
+@pytest.mark.parametrize("kind", [HERMITIAN, SYMMETRIC])
+def test_both_transposes_of_complex_matrices(as_scipy, kind):
+    problem = symmetric_problem("complex", kind)
+    matrix = as_scipy(problem)
+    x = np.random.default_rng(2).uniform(-1, 1, matrix.shape[1]) * (1 + 2j)
+    with repro.operator(problem, CLUSTERED, device=DEVICE) as A:
+        assert (A.H if kind == HERMITIAN else A.T) is A
+        np.testing.assert_allclose(A.T @ x, matrix.T @ x, atol=1e-12)
+        np.testing.assert_allclose(A.H @ x, matrix.conj().T @ x, atol=1e-12)
+
+
+def test_conjugate_gradients_on_elasticity_take_fewer_bytes(as_scipy):
+    made = generate("elasticity_box", cells=(6, 6, 6))
+    box = Matrix("box", GENERATED["elasticity_box"].entry, made.n, made.indptr, made.indices, made.values)
+    matrix = as_scipy(box)
+    A = repro.operator(box, CLUSTERED, device=DEVICE)
+    assert A.nbytes < 0.8 * repro.operator(box, "CSR-AoSoA-AoS/direct-64-1", device=DEVICE).nbytes
+    b = matrix @ np.random.default_rng(3).uniform(-1, 1, matrix.shape[0])  # a body that nothing holds can drift
+    x, failed = sla.cg(A, b, rtol=1e-10, maxiter=3000)
+    assert failed == 0
+    np.testing.assert_allclose(matrix @ x, b, atol=1e-7 * np.abs(b).max())
+
+
+@pytest.mark.parametrize(("entry", "kind"), KINDS)
+def test_what_is_timed_now_has_pairs_where_the_matrix_is_symmetric(monkeypatch, entry, kind):
+    problem = symmetric_problem(entry, kind)
+    tried = []
+
+    def seconds(product):
+        tried.append(str(product.id))
+        return 1.0 - 0.1 * str(product.id).startswith("Pairs-")
+
+    monkeypatch.setattr(choice, "CPU_QUICK", ("Sl-16-AoS-AoS/static-64-3",))
+    monkeypatch.setattr(choice, "CPU_QUICK_PAIRS", (PAIRS,))
+    monkeypatch.setattr(choice, "_seconds", seconds)
+    assert repro.operator(problem, "now", device=DEVICE).name == PAIRS
+    assert tried == [choice.CPU_DEFAULT, *choice.CPU_QUICK, PAIRS]
+    for other in (disturbed(problem), without_entry(problem)):
+        tried.clear()
+        assert repro.operator(other, "now", device=DEVICE).name == choice.CPU_DEFAULT
+        assert tried == [choice.CPU_DEFAULT, *choice.CPU_QUICK]
+    # in single precision what differs in the last bit is the same
+    assert repro.operator(disturbed(problem), "now", precision="single", device=DEVICE).name == PAIRS
+
+
+def test_on_a_gpu_symmetric_matrices_have_candidates_of_pairs():
+    problem, target = symmetric_problem("block3", SYMMETRIC), get_target("sm_90")
+    assert choice._quick(problem, "double", target) == (*choice.QUICK, *choice.QUICK_PAIRS)
+    assert choice._quick(disturbed(problem), "double", target) == choice.QUICK
+    for name in choice.QUICK_PAIRS:
+        id = VariantId.parse(name)
+        assert id.layout.of_pairs and id.layout in extended_layouts(get_entry("block3"))
+        assert id.schedule in extended_space(target, id.layout)
+        assert id.layout.unknowns == "natural" and id.layout.vector == "AoS", "a user's vectors as they are"
+    pattern = replace(symmetric_problem("real", SYMMETRIC), entry="pattern")
+    assert choice._quick(replace(pattern, values=np.empty((pattern.nnz, 0))), "double", target) == choice.QUICK
+
+
+def test_what_is_not_symmetric_is_refused_in_words():
+    with pytest.raises(ReproError, match="cannot hold the matrix") as refused:
+        repro.operator(disturbed(symmetric_problem("real", SYMMETRIC)), PAIRS, device=DEVICE)
+    assert "not symmetric: the values of row " in str(refused.value)

@@ -1,0 +1,58 @@
+"""Each study's result in one number, which the report begins with, is in the recorded campaign's tables."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from repro.artifacts.document import Cell, Column, Result, Table
+from repro.artifacts.report.headline import make_card
+from repro.campaign.artifacts import all_artifacts
+from repro.studies import get_study, names
+
+TABLES = Path(__file__).parents[2] / "results" / "h200" / "tables"
+
+
+@pytest.mark.parametrize("study", names())
+def test_the_result_is_a_number_of_its_table_by_its_clock(study: str) -> None:
+    contract = get_study(study)
+    result = Result(**contract.result)
+    assert contract.title and result.says.format(library="x")
+    with (TABLES / study / f"{result.table}.csv").open(newline="", encoding="utf-8") as file:
+        heads, *rows = csv.reader(file)
+    row = next(row for row in rows if row[0].startswith(result.row))
+    assert float(row[heads.index(result.column)]) > 0
+    assert f"by the {result.clock} clock" in (TABLES / study / f"{result.table}.md").read_text("utf-8").splitlines()[0]
+
+
+def test_it_stands_beside_itself_by_other_clocks() -> None:
+    result = Result("table-targets", "gain, graph clock: mean", "ours", "that", "graph")
+    columns = (Column("target", "target", numeric=False), Column("ours", "ours"))
+    clocks = {"graph clock": 2.1, "event clock": 1.8, "cold cache, event clock": None}
+    rows = [(Cell(f"gain, {clock}: mean"), Cell(value)) for clock, value in clocks.items()]
+    assert result.cell(Table(columns, rows, "")).value == 2.1
+    assert result.by_other_clocks(Table(columns, rows, "")) == {"event clock": Cell(1.8)}
+    by_events = replace(result, row="gain, of the device: mean", clock="event")
+    assert by_events.by_other_clocks(Table(columns, rows, "")) == {}
+
+
+def test_where_one_space_was_searched_alone_it_is_that_spaces() -> None:
+    result = Result("table-targets", "gain", "ours", "that", "graph", instead="theirs", alone="of theirs alone")
+    columns = (Column("target", "target", numeric=False), Column("theirs", "their space"), Column("ours", "ours"))
+    both, alone, none = (
+        Table(columns, [(Cell("gain"), *cells)], "")
+        for cells in ((Cell(1.1), Cell(2.1)), (Cell(1.1), Cell()), (Cell(), Cell()))
+    )
+    assert [result.cell(table).value for table in (both, alone, none)] == [2.1, 1.1, None]
+    assert [make_card(result, "", {"mine": table}).says for table in (both, alone, none)] == [
+        "that",
+        "that; of theirs alone",
+        "that",
+    ]
+
+
+@pytest.mark.parametrize("study", names())
+def test_there_is_a_figure_to_look_at_first(study: str) -> None:
+    drawn = {artifact.name for artifact in all_artifacts(study, "figure")}
+    assert drawn & set(get_study(study).glance)
