@@ -148,6 +148,27 @@ def test_a_winner_that_was_not_timed_again_is_named(campaign: Plan) -> None:
     assert (missing.what.rpartition(" ")[2], missing.reason) == ("(report)", "1 rows timeout, the first a: did not end")
 
 
+@pytest.mark.parametrize(("backend", "complete"), [("opencl", True), ("cuda", False)])
+def test_a_disturbed_winner_is_a_remark_on_a_cpu(
+    campaign: Plan, capsys: pytest.CaptureFixture[str], backend: str, complete: bool
+) -> None:
+    write_rows(campaign, [("a", "ok", None)])
+    report = Path(campaign.results, "raw/compound_spmv", NAME, "single/report.parquet")
+    why = "host median 1,676 µs in one round and 320 µs in another in 2 of 3 rounds"
+    pd.read_parquet(report).assign(status="disturbed", message=why, backend=backend).to_parquet(report)
+    make_all(campaign)
+    [missing] = find_missing(campaign)
+    assert missing.remark is complete
+    if complete:
+        check(Path("campaign.yaml"))
+    else:
+        with pytest.raises(ReproError, match="missing or failed: 1"):
+            check(Path("campaign.yaml"))
+    said = capsys.readouterr()
+    assert f"compound_spmv on {NAME}, single (report): 1 rows disturbed, the first a: {why}\n" in said.err
+    assert ("is complete" in said.out) is complete
+
+
 def test_a_case_that_failed_as_a_whole_is_named(campaign: Plan) -> None:
     write_rows(campaign, [("-", "unavailable", "no such module")])
     [missing] = find_missing(campaign)

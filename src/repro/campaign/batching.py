@@ -27,7 +27,8 @@ def making_case(plan: Plan, study: str, problem: str, precision: str) -> Iterato
         yield made
         made.also(*environments_of(step.outputs))
         for part in find_missing_of_case(plan, study, problem, precision):
-            made.failed(part.reason)
+            if not part.remark:
+                made.failed(part.reason)
 
 
 def stale_problems(plan: Plan, problems: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ from repro.studies import get_study
 #: here, or that its time is no good.
 HARMLESS = {*TIMED, "unsupported", "unstable", "out_of_memory", "timeout"}
 #: What is read of a row, if it has it.
-COLUMNS = ("problem", "precision", "name", "status", "message", "tuning")
+COLUMNS = ("problem", "precision", "name", "status", "message", "tuning", "backend")
 CHOICES = "choices"
 
 
@@ -33,14 +33,20 @@ class Missing:
     ----------
     what, reason
         Its name, and why it is missing.
+    remark
+        Whether the campaign is complete without it.
     """
 
     what: str
     reason: str
+    remark: bool = False
 
 
 def find_missing(plan: Plan) -> list[Missing]:
     """Return all that the records of a campaign say is missing, and all that is not what its plan asks for.
+
+    A time on a CPU that something disturbed is a remark: a CPU's cores are shared with everything else, some of its
+    kernels take either of two times for seconds, and no figure stands on it.
 
     Raises
     ------
@@ -48,7 +54,7 @@ def find_missing(plan: Plan) -> list[Missing]:
         A record is damaged.
     """
     missing = [*_problems(plan), *_modules(plan), *_rows(plan)]
-    return [*missing, *_outdated(plan, named=bool(missing))]
+    return [*missing, *_outdated(plan, named=not all(part.remark for part in missing))]
 
 
 def find_missing_of_case(plan: Plan, study: str, problem: str, precision: str) -> list[Missing]:
@@ -181,8 +187,13 @@ def _failed(what: str, rows: Sequence[Mapping[str, Any]], winners: Container[str
         and status != "compile_error"
         and (status not in HARMLESS or row["name"] in winners)
     ]
-    for words in _counted(failed):
-        yield Missing(what, words)
+    for remark in (False, True):
+        for words in _counted([row for row in failed if _is_remark(row) is remark]):
+            yield Missing(what, words, remark)
+
+
+def _is_remark(row: Mapping[str, Any]) -> bool:
+    return row["status"] == "disturbed" and row.get("backend") == "opencl"
 
 
 def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
