@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,8 @@ from repro.tuning.strategies.random_sample import RandomSample
 
 #: Random searches that are averaged over.
 SEEDS = 20
+#: Recorded problems that are judged at the most; what all learn from makes the time to judge all of them a square.
+MOST_JUDGED = 100
 #: Loss of a search that has not found a variant that works.
 NOTHING = 10.0
 
@@ -67,6 +69,8 @@ def judge(
 ) -> list[Judged]:
     """Replay predicted and random searches on each recorded problem, as if it had not been recorded.
 
+    Of more than `MOST_JUDGED` so many are judged, evenly in the order that they come in; each learns from all others.
+
     Parameters
     ----------
     recordings
@@ -76,7 +80,15 @@ def judge(
     point_of, reference
         See `repro.tuning.strategies.predicted.Predicted`.
     """
-    return [_judged(one, recordings, budget, point_of, reference) for one in recordings]
+    judged = np.linspace(0, len(recordings) - 1, min(len(recordings), MOST_JUDGED)).round().astype(int)
+    return [_judged(recordings[at], recordings, budget, point_of, reference) for at in judged]
+
+
+def sampled(judged: Iterable[Sequence[Judged]]) -> str:
+    """Return what a caption says where not all recorded problems were judged; nothing where they were."""
+    if all(len(replays) < MOST_JUDGED for replays in judged):
+        return ""
+    return f"At most {MOST_JUDGED} cases of a space are judged, evenly by name; each learns from all others."
 
 
 def _judged(

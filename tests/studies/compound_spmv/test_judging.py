@@ -11,7 +11,7 @@ from repro.studies.compound_spmv.layout import REFERENCE
 from repro.studies.compound_spmv.searched import SPACES, judged_searches, searched
 from repro.studies.compound_spmv.tables.predicted import BUDGET
 from repro.studies.compound_spmv.variant_id import point_of
-from repro.tuning.judging import judge, replay
+from repro.tuning.judging import judge, replay, sampled
 from repro.tuning.strategies.exhaustive import Exhaustive
 
 ROOT = Path(__file__).parents[3]
@@ -59,3 +59,18 @@ def test_what_cannot_be_learnt_from_is_not(monkeypatch):
     assert (one.problem, one.family) not in seen[0]
     assert one.family not in {family for _, family in seen[1]}
     assert one.family in {family for _, family in seen[0]}
+
+
+def test_of_many_problems_some_are_judged_and_all_are_learnt_from(monkeypatch):
+    recordings = searched(Campaign.load(RECORDED[0], "compound_spmv"), "paper")
+    assert len(recordings) > 5
+    whole = {id(one.recording): one for one in judge(recordings, BUDGET, point_of, str(REFERENCE))}
+    monkeypatch.setattr("repro.tuning.judging.MOST_JUDGED", 3)
+    few = judge(recordings, BUDGET, point_of, str(REFERENCE))
+    assert len(few) == 3
+    assert few[0].recording is recordings[0]
+    assert few[-1].recording is recordings[-1]
+    for one in few:
+        assert np.array_equal(one.problem_unknown, whole[id(one.recording)].problem_unknown)
+    assert sampled([few[:2]]) == ""
+    assert "At most 3 cases" in sampled([few[:2], few])

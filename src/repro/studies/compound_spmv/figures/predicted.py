@@ -18,7 +18,7 @@ from repro.artifacts.registry import figure
 from repro.studies.compound_spmv.paper import STUDY
 from repro.studies.compound_spmv.searched import SPACES, judged_searches
 from repro.studies.compound_spmv.tables.predicted import BUDGET, JUDGED
-from repro.tuning.judging import SEEDS, Array, Judged
+from repro.tuning.judging import SEEDS, Array, Judged, sampled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,6 +46,7 @@ def progress(campaign: Campaign, published: Published) -> Figure:
         f"over the variants measured: median (full lines) and worst (dashed) of all problems and precisions ({cases}).",
         "The predicted search has learnt from the other problems of the campaign, or from those of other entries",
         f"alone; random is the mean over {SEEDS} samples.",
+        sampled(judged.values()),
         measured_on(campaign, "event", "the search"),
     ]
     return Figure(lambda: _draw(judged), sentences(caption))

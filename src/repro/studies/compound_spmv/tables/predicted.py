@@ -14,7 +14,7 @@ from repro.artifacts.registry import table
 from repro.config.models import StudySettings
 from repro.studies.compound_spmv.paper import STUDY
 from repro.studies.compound_spmv.searched import SPACES, judged_searches
-from repro.tuning.judging import SEEDS, Array, Judged
+from repro.tuning.judging import SEEDS, Array, Judged, sampled
 
 BUDGET = float(StudySettings.model_fields["budget"].default)
 #: What is judged: its column's key, its head, and its losses.
@@ -56,6 +56,7 @@ def losses(campaign: Campaign, published: Published) -> Table:
         "“Problem unknown” has learnt from all other problems of this campaign, in both precisions; “entry unknown”",
         f"from those of other entries alone; “random” is the mean over {SEEDS} random samples of as many variants.",
         "Most times are the screening’s, of few launches; one below the best of the full protocol counts as no loss.",
+        sampled(judged.values()),
         measured_on(campaign, "event", "the search"),
         "" if judged else "No problem of this campaign was searched in full.",
     ]

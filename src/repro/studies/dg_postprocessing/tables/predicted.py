@@ -13,7 +13,7 @@ from repro.config.models import StudySettings
 from repro.studies.dg_postprocessing.paper import STUDY
 from repro.studies.dg_postprocessing.searched_regions import judged_searches
 from repro.studies.dg_postprocessing.width_times import width_times
-from repro.tuning.judging import NOTHING, SEEDS, Array, Judged
+from repro.tuning.judging import NOTHING, SEEDS, Array, Judged, sampled
 
 BUDGET = float(StudySettings.model_fields["budget"].default)
 SPACES = {"paper": "the paper’s kernels", "extended": "ours"}
@@ -23,9 +23,8 @@ ALONE = "no other field of this degree was searched in full: there is nothing to
 @table(STUDY, "table-predicted", title="Loss of the predicted search in space", numbering="ours")
 def losses(campaign: Campaign, published: Published) -> Table:
     """A line a field on tetrahedra: loss in percent, left out of what the search learns from."""
-    judged = {
-        space: {one.recording.problem: one for one in judged_searches(campaign, space, BUDGET)} for space in SPACES
-    }
+    replays = {space: judged_searches(campaign, space, BUDGET) for space in SPACES}
+    judged = {space: {one.recording.problem: one for one in replays[space]} for space in SPACES}
     columns = [PROBLEM, Column("degree", "P")]
     for space, title in SPACES.items():
         columns.append(Column(f"{space}_variants", "kernels", title))
@@ -43,6 +42,7 @@ def losses(campaign: Campaign, published: Published) -> Table:
         f"other fields of this campaign with the same degree; random: the mean over {SEEDS} samples of as many,",
         f"{100 * NOTHING:g} at the most.",
         "Most times are the screening’s, of few launches; one below the best of the full protocol counts as no loss.",
+        sampled(replays.values()),
         measured_on(campaign, "event", "the search"),
         "" if rows else "No field on tetrahedra of this campaign was searched in full.",
         unavailable(campaign),
