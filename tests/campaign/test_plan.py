@@ -12,7 +12,7 @@ import pytest
 from repro.artifacts import render_tables, style
 from repro.campaign import plan as planning
 from repro.campaign.plan import Plan, make_plan, plan_of_cases
-from repro.campaign.steps import building, measuring
+from repro.campaign.steps import building, measuring, presenting, reporting
 from repro.codegen.compile import manifest_path
 from repro.codegen.targets import CPU, get_target
 from repro.config import resolve
@@ -243,6 +243,23 @@ class TestReplay:
     def test_an_unrecorded_campaign_is_an_error(self) -> None:
         with pytest.raises(ReproError, match=r"no such recorded campaign\n  where: results/none/raw"):
             plan(campaign="none", replay=True)
+
+
+def test_what_stands_beside_a_campaign_is_read_where_tables_are_made(tmp_path: Path) -> None:
+    study = {"problems": ["dirac_torus"]}
+    rows = tmp_path / "results/other/raw/compound_spmv/search.parquet"
+    with pytest.raises(ReproError, match="no such campaign to stand beside"):
+        assert plan(study, beside=["other"]).files_beside
+    rows.parent.mkdir(parents=True)
+    rows.touch()
+    alone, both = plan(study), plan(study, beside=["other"])
+    several = {"table-portability", "figure-portability"}
+    assert not several & {*alone.studies["compound_spmv"].tables, *alone.studies["compound_spmv"].figures}
+    assert several <= {*both.studies["compound_spmv"].tables, *both.studies["compound_spmv"].figures}
+    for step in (presenting(both, "compound_spmv", "tables"), reporting(both)):
+        assert rows.relative_to(tmp_path) in step.files
+    case = ("compound_spmv", "dirac_torus", "double")
+    assert measuring(both, *case) == measuring(alone, *case)
 
 
 def test_the_plan_of_a_case_has_the_steps_of_the_whole() -> None:

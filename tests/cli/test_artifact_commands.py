@@ -216,5 +216,5 @@ def test_a_campaign_of_other_studies_is_not_set_beside(spmv: SmallCampaign) -> N
 
 
 def test_the_workflows_page_is_of_one_campaign(spmv: SmallCampaign) -> None:
-    with pytest.raises(ReproError, match="--receipt is for the page of one campaign"):
+    with pytest.raises(ReproError, match="--receipt is for the page that the configuration asks for"):
         commands.report(beside=[spmv.campaign], receipt=True)

@@ -110,6 +110,8 @@ class Campaign:
         What a profiler counted, columns `COUNTER_COLUMNS`; empty where it was not run.
     tie
         Share of a time within which another one is a tie, as configured.
+    beside
+        The same study in other campaigns, on other devices say, whose results stand beside this one's.
     """
 
     name: str
@@ -121,6 +123,7 @@ class Campaign:
     environments: Mapping[str, Mapping[str, Any]]
     counters: pd.DataFrame
     tie: float = TIE
+    beside: tuple[Campaign, ...] = ()
 
     @classmethod
     def load(

@@ -34,6 +34,8 @@ class Artifact:
         `table` or `figure`.
     make
         Builds it from a campaign and the published numbers.
+    several
+        Whether it compares campaigns, and is made only where others stand beside one.
     """
 
     study: str
@@ -42,6 +44,7 @@ class Artifact:
     numbering: str
     kind: Kind
     make: MakeTable | MakeFigure
+    several: bool = False
 
     @property
     def short(self) -> str:
@@ -60,17 +63,21 @@ def _register(artifact: Artifact) -> None:
     _REGISTRY[key] = artifact
 
 
-def table(study: str, name: str, *, title: str, numbering: str) -> Callable[[MakeTable], MakeTable]:
+def table(
+    study: str, name: str, *, title: str, numbering: str, several: bool = False
+) -> Callable[[MakeTable], MakeTable]:
     """Register the decorated function as a table."""
 
     def decorate(make: MakeTable) -> MakeTable:
-        _register(Artifact(study, name, title, numbering, "table", make))
+        _register(Artifact(study, name, title, numbering, "table", make, several))
         return make
 
     return decorate
 
 
-def figure(study: str, name: str, *, title: str, numbering: str) -> Callable[[MakeFigure], MakeFigure]:
+def figure(
+    study: str, name: str, *, title: str, numbering: str, several: bool = False
+) -> Callable[[MakeFigure], MakeFigure]:
     """Register the decorated function as a figure; of a campaign with many problems it is given those to draw."""
 
     def decorate(make: MakeFigure) -> MakeFigure:
@@ -79,7 +86,7 @@ def figure(study: str, name: str, *, title: str, numbering: str) -> Callable[[Ma
             made = make(few, published)
             return replace(made, caption=f"{made.caption} {said}".rstrip())
 
-        _register(Artifact(study, name, title, numbering, "figure", make_drawn))
+        _register(Artifact(study, name, title, numbering, "figure", make_drawn, several))
         return make
 
     return decorate

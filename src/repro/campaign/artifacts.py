@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from repro.artifacts.data import Campaign
@@ -31,14 +32,19 @@ class Asked:
         That folder.
     config
         Says which problems, artifacts and tie each study has; None where the campaign is kept without it.
+    beside
+        Other campaigns of that folder, whose results stand beside this one's.
     """
 
     campaign: str
     results: Path
     config: Config | None
+    beside: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, campaign: str | None, results: Path, config: Path | None = None) -> Asked:
+    def of(
+        cls, campaign: str | None, results: Path, config: Path | None = None, beside: Sequence[str] | None = None
+    ) -> Asked:
         """Return what is asked for of a campaign.
 
         Parameters
@@ -49,18 +55,26 @@ class Asked:
             Folder of all campaigns.
         config
             A configuration file; None: the one that the campaign was run with, or without a campaign the default one.
+        beside
+            The campaigns that stand beside it; None: those that the configuration names.
 
         Raises
         ------
         ReproError
-            The configuration cannot be read.
+            The configuration cannot be read, or it is to stand beside itself.
         """
         if campaign is None:
-            settings = load(config or DEFAULT_CONFIG)
-            return cls(settings.campaign, results, settings)
-        recorded = results / campaign / "config.yaml"
-        path = config or (recorded if recorded.exists() else None)
-        return cls(campaign, results, load(path) if path else None)
+            settings: Config | None = load(config or DEFAULT_CONFIG)
+        else:
+            recorded = results / campaign / "config.yaml"
+            path = config or (recorded if recorded.exists() else None)
+            settings = load(path) if path else None
+        name = campaign or (settings.campaign if settings else "")
+        if beside is None:
+            beside = settings.beside if settings else ()
+        if name in beside:
+            raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
+        return cls(name, results, settings, tuple(beside))
 
     @property
     def raw(self) -> Path:
@@ -85,14 +99,25 @@ class Asked:
         recorded = recorded_studies(self.raw)
         return [name for name in configured if name in recorded] or configured
 
+    @property
+    def others(self) -> list[Asked]:
+        """The campaigns that stand beside it, each by its own configuration."""
+        return [Asked.of(name, self.results, beside=()) for name in self.beside]
+
     def read(self, study: str) -> Campaign:
         """Read a study of the campaign: of the problems that the configuration gives it, and with its tie.
+
+        Those that stand beside it are read with it, as far as they have the study.
 
         Raises
         ------
         ReproError
             As `Campaign.load`.
         """
+        others = tuple(other.read(study) for other in self.others if study in other.studies())
+        return replace(self._alone(study), beside=others)
+
+    def _alone(self, study: str) -> Campaign:
         own = get_study(study).columns
         settings = self.config.studies.get(study) if self.config else None
         if self.config is None or settings is None:
@@ -103,6 +128,8 @@ class Asked:
     def artifacts(self, study: str, kind: Kind | None = None) -> list[Artifact]:
         """Return a study's artifacts that the configuration asks for, in their order.
 
+        Where it asks for all, those that compare campaigns are among them if others stand beside this one.
+
         Raises
         ------
         ReproError
@@ -110,7 +137,9 @@ class Asked:
         """
         everything = all_artifacts(study)
         settings = self.config.studies.get(study) if self.config else None
-        if settings is not None and settings.artifacts != "all":
+        if settings is None or settings.artifacts == "all":
+            everything = [artifact for artifact in everything if self.beside or not artifact.several]
+        else:
             wanted = [get_artifact(study, name) for name in settings.artifacts]
             everything = [artifact for artifact in everything if artifact in wanted]
         return [artifact for artifact in everything if kind in (None, artifact.kind)]

@@ -235,6 +235,27 @@ class Plan:
             return tuple(sorted(path for path in raw.rglob("[!.]*") if path.suffix in (".json", ".parquet")))
         return tuple(sorted(raw.rglob("counters.parquet")))
 
+    @cached_property
+    def files_beside(self) -> tuple[Path, ...]:
+        """The recorded files of the campaigns that stand beside this one.
+
+        Raises
+        ------
+        ReproError
+            One of them is not there.
+        """
+        files: list[Path] = []
+        for name in self.config.beside:
+            raw = Path(self.results).parent / name / "raw"
+            if not raw.is_dir():
+                raise ReproError(
+                    "no such campaign to stand beside this one",
+                    where=raw,
+                    todo="measure it first, or leave it out of `beside`",
+                )
+            files += sorted(path for path in raw.rglob("[!.]*") if path.suffix in (".json", ".parquet"))
+        return tuple(files)
+
     def artifact_outputs(self, study: str, kind: Literal["tables", "figures"]) -> list[str]:
         """Return all files of a study's tables or figures, in all formats."""
         planned = self.studies[study]
@@ -311,8 +332,8 @@ def make_plan(config: Config, registry: Registry | None = None) -> Plan:
             name,
             settings,
             tuple(problem.name for problem in asked),
-            _artifacts(name, settings, "table"),
-            _artifacts(name, settings, "figure"),
+            _artifacts(name, settings, "table", bool(config.beside)),
+            _artifacts(name, settings, "figure", bool(config.beside)),
         )
     if config.replay:
         plan = Plan(config, None, problems, studies)
@@ -378,14 +399,13 @@ def _name_of(item: Item | OwnProblem) -> str:
     return own_name(item) if isinstance(item, OwnProblem) else item.name
 
 
-def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figure"]) -> tuple[str, ...]:
-    """Return the names of a study's tables or figures that are asked for."""
+def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figure"], several: bool) -> tuple[str, ...]:
+    """Return the names of a study's tables or figures that are asked for, of several campaigns where there are some."""
     from repro.artifacts.registry import artifacts
 
     load_artifacts(study)
-    there = [artifact.name for artifact in artifacts(study, kind)]
     if settings.artifacts == "all":
-        return tuple(there)
+        return tuple(artifact.name for artifact in artifacts(study, kind) if several or not artifact.several)
     everything = [artifact.name for artifact in artifacts(study)]
     unknown = sorted(set(settings.artifacts) - set(everything))
     if unknown:
@@ -395,4 +415,4 @@ def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figu
             expected=f"one of {', '.join(everything)}",
             actual=", ".join(unknown),
         )
-    return tuple(name for name in there if name in settings.artifacts)
+    return tuple(artifact.name for artifact in artifacts(study, kind) if artifact.name in settings.artifacts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,34 +19,32 @@ if TYPE_CHECKING:
 WORDS = "words.html.j2"
 
 
-def report(
-    asked: Asked, study: str | None = None, progress: Progress = lambda *_: None, beside: Sequence[Asked] = ()
-) -> Path:
+def report(asked: Asked, study: str | None = None, progress: Progress = lambda *_: None, page: str = "report") -> Path:
     """Write the page with all studies of a campaign, or with one of them; return its path.
 
     Parameters
     ----------
     asked
-        The campaign.
+        The campaign, with those that stand beside it.
     study
         One of its studies; None: all.
     progress
         Is told of each study that is read, and of each table and figure.
-    beside
-        Other campaigns, whose results stand beside this one's: the page then has their names in its own.
+    page
+        Name of the page's file, without its ending.
 
     Raises
     ------
     ReproError
-        There is no such campaign or study, its records cannot be read, or another one has none of its studies.
+        There is no such campaign or study, its records cannot be read, or one beside it has none of its studies.
     """
     names = asked.studies(study)
     parts = []
     for done, name in enumerate(names):
         progress("reading studies", done, len(names))
-        parts.append(_part(asked, name, [other for other in beside if name in other.studies()]))
+        parts.append(_part(asked, name))
     progress("reading studies", len(names), len(names))
-    for other in beside:
+    for other in asked.others:
         if not set(names) & set(other.studies()):
             raise ReproError(
                 "campaigns without a study in common",
@@ -55,11 +52,10 @@ def report(
                 expected=f"one of {', '.join(names)}",
                 actual=", ".join(other.studies()),
             )
-    page = "-".join(["report", *(f"beside-{other.campaign}" for other in beside)])
     return write_report(parts, asked.results / asked.campaign / f"{page}.html", progress)
 
 
-def _part(asked: Asked, name: str, beside: Sequence[Asked]) -> Part:
+def _part(asked: Asked, name: str) -> Part:
     study, campaign = get_study(name), asked.read(name)
     return Part(
         campaign,
@@ -72,7 +68,6 @@ def _part(asked: Asked, name: str, beside: Sequence[Asked]) -> Part:
         study.title,
         study.reference,
         Result(**study.result) if study.result else None,
-        [other.read(name) for other in beside],
     )
 
 

@@ -146,7 +146,7 @@ def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> St
             ),
             **_read(plan, study),
         },
-        (*map(Path, plan.published(study)), *plan.recorded_files),
+        (*map(Path, plan.published(study)), *plan.recorded_files, *plan.files_beside),
         _cases(plan, study),
     )
 
@@ -165,7 +165,7 @@ def reporting(plan: Plan) -> Step:
             "code": code_hash("repro.campaign.reporting", *modules),
             "studies": {study: _read(plan, study) for study in plan.studies},
         },
-        (*published, *plan.recorded_files),
+        (*published, *plan.recorded_files, *plan.files_beside),
         tuple(receipt for study in plan.studies for receipt in _cases(plan, study)),
     )
 
@@ -210,6 +210,7 @@ def _read(plan: Plan, study: str) -> dict[str, Any]:
         "problems": plan.studies[study].problems,
         "precisions": settings.precisions,
         "tie": settings.timing.tie,
+        "beside": plan.config.beside,
         "packages": _versions(PRESENTING),
     }
 

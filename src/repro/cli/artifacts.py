@@ -33,8 +33,8 @@ Beside = Annotated[
     typer.Option(
         "--beside",
         metavar="CAMPAIGN",
-        help="Another recorded campaign: its results stand beside this one's, on a page of its own, "
-        "report-beside-CAMPAIGN.html; can be given again.",
+        help="Another recorded campaign, of another GPU say: its results stand beside this one's; can be given again. "
+        "By default those that the configuration names (`beside`).",
         show_default=False,
     ),
 ]
@@ -113,6 +113,8 @@ def report(
 ) -> None:
     """Write results/<campaign>/report.html: all tables and figures on one page that needs no network.
 
+    With --beside the page has a name of its own, report-beside-CAMPAIGN.html.
+
     Examples:
 
         repro report
@@ -127,11 +129,16 @@ def report(
     from repro.errors import ReproError
 
     if receipt and beside:
-        raise ReproError("--receipt is for the page of one campaign", actual=f"--beside {' --beside '.join(beside)}")
+        raise ReproError(
+            "--receipt is for the page that the configuration asks for",
+            actual=f"--beside {' --beside '.join(beside)}",
+            todo="name the campaigns under `beside` in the configuration",
+        )
+    page = "-".join(["report", *(f"beside-{name}" for name in beside or ())])
     with _receipt(receipt, config, "report", None):
-        asked = Asked.of(campaign, results, config)
+        asked = Asked.of(campaign, results, config, beside)
         with Progress(f"report {asked.campaign}") as progress:
-            path = write(asked, study, progress, [Asked.of(name, results) for name in beside or ()])
+            path = write(asked, study, progress, page)
         typer.echo(f"wrote {path}")
 
 

@@ -317,6 +317,11 @@ class Config(Model):
     replay: bool = Field(
         False, description="Make the artifacts from the recorded results/<campaign>/raw; measure nothing."
     )
+    beside: Annotated[tuple[str, ...], _Once] = Field(
+        (),
+        description="Other campaigns, recorded on other GPUs say, whose results stand beside this one's in tables, "
+        "figures and report.",
+    )
     batch: int = Field(
         1,
         ge=1,

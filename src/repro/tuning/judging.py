@@ -36,6 +36,9 @@ class Judged:
         Loss of the predicted search after each variant, learning from all other problems; None where there are none.
     family_unknown
         The same without any problem of that family: for a kind of problem never seen before.
+    device_unknown, both_unknown
+        The same, learning from campaigns on other devices alone: from all of them, and without that problem; None where
+        there are none.
     random
         Mean loss of random searches after each variant; an infinite one counts as `NOTHING`.
     """
@@ -43,6 +46,8 @@ class Judged:
     recording: Recording
     problem_unknown: Array | None
     family_unknown: Array | None
+    device_unknown: Array | None
+    both_unknown: Array | None
     random: Array
 
     @property
@@ -65,7 +70,11 @@ def replay(strategy: Strategy, recording: Recording) -> list[str]:
 
 
 def judge(
-    recordings: Sequence[Recording], budget: float, point_of: PointOf, reference: str | None = None
+    recordings: Sequence[Recording],
+    budget: float,
+    point_of: PointOf,
+    reference: str | None = None,
+    elsewhere: Sequence[Recording] = (),
 ) -> list[Judged]:
     """Replay predicted and random searches on each recorded problem, as if it had not been recorded.
 
@@ -79,9 +88,11 @@ def judge(
         Share of the space that may be measured.
     point_of, reference
         See `repro.tuning.strategies.predicted.Predicted`.
+    elsewhere
+        What was recorded on other devices of the same backend.
     """
     judged = np.linspace(0, len(recordings) - 1, min(len(recordings), MOST_JUDGED)).round().astype(int)
-    return [_judged(recordings[at], recordings, budget, point_of, reference) for at in judged]
+    return [_judged(recordings[at], recordings, elsewhere, budget, point_of, reference) for at in judged]
 
 
 def sampled(judged: Iterable[Sequence[Judged]]) -> str:
@@ -92,10 +103,15 @@ def sampled(judged: Iterable[Sequence[Judged]]) -> str:
 
 
 def _judged(
-    one: Recording, recordings: Sequence[Recording], budget: float, point_of: PointOf, reference: str | None
+    one: Recording,
+    recordings: Sequence[Recording],
+    elsewhere: Sequence[Recording],
+    budget: float,
+    point_of: PointOf,
+    reference: str | None,
 ) -> Judged:
-    def predicted(learnable: Callable[[Recording], bool]) -> Array | None:
-        others = [other for other in recordings if learnable(other) and covers(other, one.names)]
+    def predicted(recorded: Sequence[Recording], learnable: Callable[[Recording], bool]) -> Array | None:
+        others = [other for other in recorded if learnable(other) and covers(other, one.names)]
         if not others:
             return None
         return one.losses(replay(Predicted(others, one.features, budget, point_of, reference), one))
@@ -103,7 +119,9 @@ def _judged(
     sampled = [one.losses(replay(RandomSample(budget, seed), one)) for seed in range(SEEDS)]
     return Judged(
         recording=one,
-        problem_unknown=predicted(lambda other: other.problem != one.problem),
-        family_unknown=predicted(lambda other: other.family != one.family),
+        problem_unknown=predicted(recordings, lambda other: other.problem != one.problem),
+        family_unknown=predicted(recordings, lambda other: other.family != one.family),
+        device_unknown=predicted(elsewhere, lambda other: other.backend == one.backend),
+        both_unknown=predicted(elsewhere, lambda other: other.backend == one.backend and other.problem != one.problem),
         random=np.minimum(np.mean(sampled, axis=0), NOTHING),
     )

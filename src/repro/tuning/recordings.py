@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,11 @@ class Recording:
         timed = {name: seconds for name, seconds in self.seconds.items() if seconds is not None}
         finalists = {name: timed[name] for name in timed if name in self.full} or timed
         return min(finalists, key=lambda name: finalists[name])
+
+    def among(self, names: Iterable[str]) -> Recording:
+        """Return the same of some of its variants alone."""
+        kept = {name: self.seconds[name] for name in names}
+        return replace(self, seconds=kept, full=self.full & kept.keys())
 
     def losses(self, names: Iterable[str]) -> Array:
         """Return by what share the fastest so far is slower than the fastest of all, after each of some variants.

@@ -48,9 +48,8 @@ class Part:
     title, reference
         What the study is about, and the papers.
     result
-        The study's result in one number; None where it has none.
-    beside
-        The same study in other campaigns, whose result and the table that it is in stand beside this one's.
+        The study's result in one number; None where it has none. Those of the campaigns beside it, and the tables that
+        they are in, stand beside it.
     """
 
     campaign: Campaign
@@ -63,7 +62,6 @@ class Part:
     title: str = ""
     reference: str = ""
     result: Result | None = None
-    beside: Sequence[Campaign] = ()
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,7 @@ def write_report(parts: Sequence[Part], path: Path, progress: Progress = lambda 
     page = environment.get_template("report.html.j2").render(
         campaign=first,
         summary=_summary(parts),
-        others=list({other.name: other for part in parts for other in part.beside}.values()),
+        others=list({other.name: other for part in parts for other in part.campaign.beside}.values()),
         sections=sections,
         environments={key: dict(_flat(record)) for key, record in first.environments.items()},
         near_empty=f"{NEAR_EMPTY:g}",
@@ -198,7 +196,7 @@ def _card(part: Part, drawn: Sequence[Drawn]) -> Card | None:
     if result is None or shown is None or shown.table is None:
         return None
     tables = {part.campaign.name: shown.table}
-    for other in part.beside:
+    for other in part.campaign.beside:
         tables[other.name] = cast(Table, shown.artifact.make(other, part.published))
     return make_card(result, part.library, tables)
 

@@ -21,19 +21,28 @@ def searched(campaign: Campaign, space: str) -> list[Recording]:
     A search that measured a few variants only is no truth to judge others by, and left out. Each problem is judged by
     the variants that were searched on it, without those that a search with a budget would not try.
     """
-    rows = campaign.search
-    rows = rows[(rows["space"] == space) & (rows["ordering"] == "natural")]
-    records = {
-        record.name: {"entry": record.entry, "statistics": record.statistics, "facts": record.facts}
-        for record in campaign.problems.values()
-    }
-    searches = recordings(rows, records, campaign.environments, features, hopeless)
+    searches = all_searched(campaign, space)
     names: dict[tuple[str, str], set[str]] = {}
     for one in searches:
         names.setdefault((one.family, one.precision), set()).update(one.seconds)
     return [one for one in searches if len(one.seconds) >= COMPLETE * len(names[one.family, one.precision])]
 
 
+def all_searched(campaign: Campaign, space: str | None = None) -> list[Recording]:
+    """Return what was searched of a space, or of both, in natural ordering, in full or not."""
+    rows = campaign.search
+    rows = rows[(rows["space"] == space if space else rows["space"].notna()) & (rows["ordering"] == "natural")]
+    records = {
+        record.name: {"entry": record.entry, "statistics": record.statistics, "facts": record.facts}
+        for record in campaign.problems.values()
+    }
+    return recordings(rows, records, campaign.environments, features, hopeless)
+
+
 def judged_searches(campaign: Campaign, space: str, budget: float) -> list[Judged]:
-    """Replay predicted and random searches of a budget on what was searched in full of a space."""
-    return judge(searched(campaign, space), budget, point_of, str(REFERENCE))
+    """Replay predicted and random searches of a budget on what was searched in full of a space.
+
+    Where campaigns on other devices stand beside it, searches that learn from these alone are replayed too.
+    """
+    elsewhere = [one for other in campaign.beside if other.device != campaign.device for one in searched(other, space)]
+    return judge(searched(campaign, space), budget, point_of, str(REFERENCE), elsewhere)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from repro.artifacts.case import MOSTLY_LAUNCH, Case, Timed, fastest, median
 from repro.artifacts.cells import from_rows
 from repro.artifacts.data import Campaign
@@ -13,6 +15,7 @@ from repro.artifacts.lineup import (
     launches,
     lineup,
     measured_on,
+    others_on,
     ours,
     sentences,
     unavailable,
@@ -39,45 +42,29 @@ def dynamic_wins(case: Case) -> bool | None:
 def preferred(campaign: Campaign, published: Published) -> Table:
     """SP, DP, both or none for each problem and GPU, with the share of cases at the bottom."""
     printed = {(item["problem"], item["gpu"]): item["preferred"] for item in published["dynamic"]}
+    measured = (campaign, *campaign.beside)
+    counts = [_Count() for _ in measured]
     rows = []
-    won = timed = ties = marked = 0
     for line in lineup(campaign, published):
         cells = [line.cell, Cell(line.entry, ENTRY_WORDS.get(line.entry, line.entry))]
         for gpu in gpus(published):
             cells.append(_kind(printed[line.published, gpu]) if line.published else BLANK)
-        answers: dict[str, bool] = {}
-        notes: dict[str, None] = {}
-        winners: list[Timed] = []
-        for precision in campaign.precisions if line.record else ():
-            case = Case(campaign, line.problem, precision)
-            static, dynamic = case.winner("static", "event"), case.winner("dynamic", "event")
-            wins = dynamic_wins(case)
-            if wins is None or static is None or dynamic is None:
-                if line.record and line.record.available:
-                    notes[f"{ABBREVIATIONS[precision]}: {case.why_not()}"] = None
-                continue
-            answers[ABBREVIATIONS[precision]] = wins
-            winners += [static, dynamic]
-            if max(static.seconds, dynamic.seconds) <= min(static.seconds, dynamic.seconds) * (1 + campaign.tie):
-                ties += 1
-                notes[f"static and dynamic tie in {ABBREVIATIONS[precision]}"] = None
-            if case.mostly_launch("event", static, dynamic):
-                marked += 1
-                notes[f"{ABBREVIATIONS[precision]}: {MOSTLY_LAUNCH}"] = None
-            notes |= dict.fromkeys(static.notes + dynamic.notes)
-        won, timed = won + sum(answers.values()), timed + len(answers)
-        rows.append((*cells, from_rows(_answer(answers, tuple(notes)), *winners)))
+        cells += [_ours(one, line.problem, count) for one, count in zip(measured, counts, strict=True)]
+        rows.append(tuple(cells))
     columns = (
         PROBLEM,
         Column("entry", "entry", numeric=False),
         *(Column(f"published_{gpu}".replace(" ", "_"), gpu, "published", numeric=False) for gpu in gpus(published)),
         Column("ours", campaign.column, "ours", numeric=False),
+        *(Column(f"ours_{other.name}", other.column, "ours", numeric=False) for other in campaign.beside),
     )
     shares = []
     for gpu in gpus(published):
         kinds = [item["preferred"] for item in published["dynamic"] if item["gpu"] == gpu]
         shares.append(_share(sum(CASES[k] for k in kinds), 2 * len(kinds)))
-    summary = [(Cell("share of cases"), BLANK, *shares, _share(won, timed))]
+    shares += [_share(count.won, count.timed) for count in counts]
+    summary = [(Cell("share of cases"), BLANK, *shares)]
+    own = counts[0]
     percent = published.quantity("share of cases where dynamic is better in percent")
     caption = sentences(
         [
@@ -87,13 +74,52 @@ def preferred(campaign: Campaign, published: Published) -> Table:
             "a blank cell is not known, and where one precision alone has times it is named.",
             f"Published in Table 8 of {PAPER}, whose section 5.4 puts it at about {percent} % of all cases.",
             measured_on(campaign, "event"),
-            launches(marked, timed),
-            f"Ties of static and dynamic: {ties} of {timed}.",
+            launches(own.marked, own.timed),
+            f"Ties of static and dynamic: {own.ties} of {own.timed}.",
+            others_on(campaign),
             context(campaign),
             unavailable(campaign),
         ]
     )
     return Table(columns, rows, caption, summary)
+
+
+@dataclass
+class _Count:
+    """Cases of one campaign: those where dynamic wins, of how many; ties, and those that are mostly launch."""
+
+    won: int = 0
+    timed: int = 0
+    ties: int = 0
+    marked: int = 0
+
+
+def _ours(campaign: Campaign, problem: str, count: _Count) -> Cell:
+    """Return in which precisions dynamic wins on a problem of a campaign, and count them."""
+    record = campaign.problems.get(problem)
+    answers: dict[str, bool] = {}
+    notes: dict[str, None] = {}
+    winners: list[Timed] = []
+    for precision in campaign.precisions if record else ():
+        case = Case(campaign, problem, precision)
+        static, dynamic = case.winner("static", "event"), case.winner("dynamic", "event")
+        wins = dynamic_wins(case)
+        if wins is None or static is None or dynamic is None:
+            if record and record.available:
+                notes[f"{ABBREVIATIONS[precision]}: {case.why_not()}"] = None
+            continue
+        answers[ABBREVIATIONS[precision]] = wins
+        winners += [static, dynamic]
+        if max(static.seconds, dynamic.seconds) <= min(static.seconds, dynamic.seconds) * (1 + campaign.tie):
+            count.ties += 1
+            notes[f"static and dynamic tie in {ABBREVIATIONS[precision]}"] = None
+        if case.mostly_launch("event", static, dynamic):
+            count.marked += 1
+            notes[f"{ABBREVIATIONS[precision]}: {MOSTLY_LAUNCH}"] = None
+        notes |= dict.fromkeys(static.notes + dynamic.notes)
+    count.won += sum(answers.values())
+    count.timed += len(answers)
+    return from_rows(_answer(answers, tuple(notes)), *winners)
 
 
 def _kind(kind: str) -> Cell:

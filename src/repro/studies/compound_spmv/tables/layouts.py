@@ -8,7 +8,7 @@ from repro.artifacts.case import Case, Timed
 from repro.artifacts.cells import from_rows, speedup
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
-from repro.artifacts.lineup import PROBLEM, context, launches, lineup, measured_on, sentences, unavailable
+from repro.artifacts.lineup import PROBLEM, context, launches, lineup, measured_on, others_on, sentences, unavailable
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.studies.compound_spmv.paper import PAPER, STUDY
@@ -43,10 +43,17 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
         best = case.winner("joint", "event")
         ties, timed = ties + bool(tied_layouts(case, best)), timed + (best is not None)
         marked += case.mostly_launch("event", best)
-        rows.append((*cells, *_ours(case, best, built=line.record is not None and line.record.available)))
+        cells += _ours(case, best, built=line.record is not None and line.record.available)
+        for other in campaign.beside:
+            there = Case(other, line.problem, precision)
+            record = other.problems.get(line.problem)
+            cells += _ours(there, there.winner("joint", "event"), built=record is not None and record.available)
+        rows.append(tuple(cells))
     columns = [PROBLEM]
-    for group, prefix in [(f"published: {gpu}", f"published_{gpu}".replace(" ", "_")) for gpu in gpus(published)] + [
-        (f"ours: {campaign.column}", "ours")
+    for group, prefix in [
+        *((f"published: {gpu}", f"published_{gpu}".replace(" ", "_")) for gpu in gpus(published)),
+        (f"ours: {campaign.column}", "ours"),
+        *((f"ours: {other.column}", f"ours_{other.name}") for other in campaign.beside),
     ]:
         columns.append(Column(f"{prefix}_layout", "layout", group, numeric=False))
         columns.append(Column(f"{prefix}_speedup", "speedup", group))
@@ -59,6 +66,7 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
             launches(marked, timed),
             f"Other layouts within {100 * campaign.tie:g} % of the best in the search are a tie and named below:",
             f"{ties} of {timed} cases.",
+            others_on(campaign),
             context(campaign),
             unavailable(campaign, entry),
         ]

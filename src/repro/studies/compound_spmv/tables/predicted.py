@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,12 +17,24 @@ from repro.studies.compound_spmv.searched import SPACES, judged_searches
 from repro.tuning.judging import SEEDS, Array, Judged, sampled
 
 BUDGET = float(StudySettings.model_fields["budget"].default)
+Learnt = Mapping[str, tuple[str, Callable[[Judged], Array | None]]]
 #: What is judged: its column's key, its head, and its losses.
-JUDGED: dict[str, tuple[str, Callable[[Judged], Array | None]]] = {
+JUDGED: Learnt = {
     "problem_unknown": ("problem unknown", lambda one: one.problem_unknown),
     "entry_unknown": ("entry unknown", lambda one: one.family_unknown),
     "random": ("random", lambda one: one.random),
 }
+#: The same of searches that learn from other devices, where campaigns on such stand beside this one.
+ELSEWHERE: Learnt = {
+    "device_unknown": ("GPU unknown", lambda one: one.device_unknown),
+    "both_unknown": ("GPU and problem unknown", lambda one: one.both_unknown),
+}
+
+
+LEARNT_ELSEWHERE = (
+    "“GPU unknown” has learnt from the campaigns beside this one on other GPUs alone; “GPU and problem unknown” from "
+    "them without that problem."
+)
 
 
 @table(STUDY, "table-predicted", title="Loss of the predicted search against the exhaustive one", numbering="ours")
@@ -31,30 +43,31 @@ def losses(campaign: Campaign, published: Published) -> Table:
     judged = {space: judged_searches(campaign, space, BUDGET) for space in SPACES}
     judged = {space: replays for space, replays in judged.items() if replays}
     by_case = {space: {(j.recording.problem, j.recording.precision): j for j in judged[space]} for space in judged}
+    learnt = {**JUDGED, **(ELSEWHERE if any(other.device != campaign.device for other in campaign.beside) else {})}
     columns = [PROBLEM, Column("precision", "precision", numeric=False)]
     for space in judged:
         columns.append(Column(f"{space}_variants", "variants", SPACES[space]))
         columns.append(Column(f"{space}_tried", "tried", SPACES[space]))
-        columns += [Column(f"{space}_{key}", head, SPACES[space]) for key, (head, _) in JUDGED.items()]
+        columns += [Column(f"{space}_{key}", head, SPACES[space]) for key, (head, _) in learnt.items()]
     rows = []
     for line in ours(campaign, published):
         for precision in campaign.precisions:
             cells = [line.cell, Cell(precision)]
             cases = [by_case[space].get((line.problem, precision)) for space in judged]
             for case in cases:
-                cells += _case(case)
+                cells += _case(case, learnt)
             if any(cases):
                 rows.append(tuple(cells))
-    summary = [
-        (Cell(f"{word} of {len(rows)}"), Cell(None, " "), *(c for space in judged for c in _over(judged[space], over)))
-        for word, over in (("median", np.median), ("worst", np.max))
-        if rows
-    ]
+    summary = []
+    for word, over in (("median", np.median), ("worst", np.max)) if rows else ():
+        cells = [cell for space in judged for cell in _over(judged[space], over, learnt)]
+        summary.append((Cell(f"{word} of {len(rows)}"), Cell(None, " "), *cells))
     caption = [
         f"By how many percent the fastest variant that `search: predicted` finds with {100 * BUDGET:g} % of the",
         "variants is slower than the fastest of the exhaustive search. Every search is replayed on recorded times.",
         "“Problem unknown” has learnt from all other problems of this campaign, in both precisions; “entry unknown”",
         f"from those of other entries alone; “random” is the mean over {SEEDS} random samples of as many variants.",
+        LEARNT_ELSEWHERE if len(learnt) > len(JUDGED) else "",
         "Most times are the screening’s, of few launches; one below the best of the full protocol counts as no loss.",
         sampled(judged.values()),
         measured_on(campaign, "event", "the search"),
@@ -63,10 +76,10 @@ def losses(campaign: Campaign, published: Published) -> Table:
     return Table(tuple(columns), rows, sentences(caption), summary)
 
 
-def _case(one: Judged | None) -> list[Cell]:
+def _case(one: Judged | None, learnt: Learnt) -> list[Cell]:
     if one is None:
-        return [Cell() for _ in range(2 + len(JUDGED))]
-    curves = [losses_of(one) for _, losses_of in JUDGED.values()]
+        return [Cell() for _ in range(2 + len(learnt))]
+    curves = [losses_of(one) for _, losses_of in learnt.values()]
     return [
         Cell(len(one.recording.seconds)),
         Cell(one.tried),
@@ -74,9 +87,9 @@ def _case(one: Judged | None) -> list[Cell]:
     ]
 
 
-def _over(judged: Sequence[Judged], over: Callable[[list[float]], float]) -> list[Cell]:
+def _over(judged: Sequence[Judged], over: Callable[[list[float]], float], learnt: Learnt) -> list[Cell]:
     cells = [Cell(None, " "), Cell(None, " ")]
-    for _, losses_of in JUDGED.values():
+    for _, losses_of in learnt.values():
         final = [float(curve[-1]) for one in judged if (curve := losses_of(one)) is not None]
         cells.append(_percent(float(over(final))) if final else Cell())
     return cells
