@@ -11,6 +11,7 @@ from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import (
     ABBREVIATIONS,
     PROBLEM,
+    column_beside,
     context,
     launches,
     lineup,
@@ -56,7 +57,10 @@ def preferred(campaign: Campaign, published: Published) -> Table:
         Column("entry", "entry", numeric=False),
         *(Column(f"published_{gpu}".replace(" ", "_"), gpu, "published", numeric=False) for gpu in gpus(published)),
         Column("ours", campaign.column, "ours", numeric=False),
-        *(Column(f"ours_{other.name}", other.column, "ours", numeric=False) for other in campaign.beside),
+        *(
+            Column(f"ours_{other.name}", column_beside(campaign, other), "ours", numeric=False)
+            for other in campaign.beside
+        ),
     )
     shares = []
     for gpu in gpus(published):

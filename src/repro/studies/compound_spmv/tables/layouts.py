@@ -8,7 +8,17 @@ from repro.artifacts.case import Case, Timed
 from repro.artifacts.cells import from_rows, speedup
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
-from repro.artifacts.lineup import PROBLEM, context, launches, lineup, measured_on, others_on, sentences, unavailable
+from repro.artifacts.lineup import (
+    PROBLEM,
+    column_beside,
+    context,
+    launches,
+    lineup,
+    measured_on,
+    others_on,
+    sentences,
+    unavailable,
+)
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.studies.compound_spmv.paper import PAPER, STUDY
@@ -53,7 +63,7 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
     for group, prefix in [
         *((f"published: {gpu}", f"published_{gpu}".replace(" ", "_")) for gpu in gpus(published)),
         (f"ours: {campaign.column}", "ours"),
-        *((f"ours: {other.column}", f"ours_{other.name}") for other in campaign.beside),
+        *((f"ours: {column_beside(campaign, other)}", f"ours_{other.name}") for other in campaign.beside),
     ]:
         columns.append(Column(f"{prefix}_layout", "layout", group, numeric=False))
         columns.append(Column(f"{prefix}_speedup", "speedup", group))

@@ -8,7 +8,7 @@ import numpy as np
 
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
-from repro.artifacts.lineup import PROBLEM, measured_on, others_on, ours, sentences
+from repro.artifacts.lineup import PROBLEM, column_beside, measured_on, others_on, ours, sentences
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.studies.compound_spmv.paper import STUDY
@@ -26,7 +26,7 @@ def portability(campaign: Campaign, published: Published) -> Table:
     travelled = {other.name: journeys(campaign, other) for other in campaign.beside}
     columns = [PROBLEM, Column("precision", "precision", numeric=False)]
     for other in campaign.beside:
-        group = f"{other.column}, campaign {other.name}"
+        group = column_beside(campaign, other)
         columns += [
             Column(f"{other.name}_here", "winner here", group, numeric=False),
             Column(f"{other.name}_loss_there", "slower there [%]", group),
