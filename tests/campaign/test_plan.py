@@ -249,7 +249,9 @@ def test_what_stands_beside_a_campaign_is_read_where_tables_are_made(tmp_path: P
     study = {"problems": ["dirac_torus"]}
     rows = tmp_path / "results/other/raw/compound_spmv/search.parquet"
     with pytest.raises(ReproError, match="no such campaign to stand beside"):
-        assert plan(study, beside=["other"]).files_beside
+        plan(study, beside=["other"])
+    with pytest.raises(ReproError, match="cannot stand beside itself"):
+        plan(study, campaign="other", beside=["other"])
     rows.parent.mkdir(parents=True)
     rows.touch()
     alone, both = plan(study), plan(study, beside=["other"])

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import yaml
 
+from repro.campaign.beside import check_beside, raw_of, recorded
 from repro.campaign.receipts import hash_of
 from repro.codegen.common import COMMON
 from repro.codegen.compile import MODULES, manifest_path
@@ -230,31 +231,14 @@ class Plan:
     @cached_property
     def recorded_files(self) -> tuple[Path, ...]:
         """The files that artifacts read and no step makes: all of a replay; else counters, recorded by hand."""
-        raw = Path(self.results, "raw")
-        if self.config.replay:
-            return tuple(sorted(path for path in raw.rglob("[!.]*") if path.suffix in (".json", ".parquet")))
-        return tuple(sorted(raw.rglob("counters.parquet")))
+        raw = raw_of(self.config.campaign)
+        return recorded(raw) if self.config.replay else tuple(sorted(raw.rglob("counters.parquet")))
 
     @cached_property
     def files_beside(self) -> tuple[Path, ...]:
-        """The recorded files of the campaigns that stand beside this one.
-
-        Raises
-        ------
-        ReproError
-            One of them is not there.
-        """
-        files: list[Path] = []
-        for name in self.config.beside:
-            raw = Path(self.results).parent / name / "raw"
-            if not raw.is_dir():
-                raise ReproError(
-                    "no such campaign to stand beside this one",
-                    where=raw,
-                    todo="measure it first, or leave it out of `beside`",
-                )
-            files += sorted(path for path in raw.rglob("[!.]*") if path.suffix in (".json", ".parquet"))
-        return tuple(files)
+        """The recorded files of the campaigns that stand beside this one."""
+        folders = (raw_of(name) for name in self.config.beside)
+        return tuple(path for raw in folders for path in recorded(raw))
 
     def artifact_outputs(self, study: str, kind: Literal["tables", "figures"]) -> list[str]:
         """Return all files of a study's tables or figures, in all formats."""
@@ -308,8 +292,10 @@ def make_plan(config: Config, registry: Registry | None = None) -> Plan:
     ------
     ReproError
         An unknown problem, layout, artifact or baseline, a file of the user's own that is not there or does not say
-        what its entries are, a device that is not there, or a replay of a campaign that is not recorded.
+        what its entries are, a device that is not there, a replay of a campaign that is not recorded, or such a one
+        beside it.
     """
+    check_beside(config)
     registry = registry or load_registry(Path(config.registry))
     problems: dict[str, Outline] = {}
     studies: dict[str, PlannedStudy] = {}
