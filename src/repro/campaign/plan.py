@@ -295,6 +295,8 @@ def make_plan(config: Config, registry: Registry | None = None) -> Plan:
         what its entries are, a device that is not there, a replay of a campaign that is not recorded, or such a one
         beside it.
     """
+    from repro.devices.open import resolve_device, target_of
+
     check_beside(config)
     registry = registry or load_registry(Path(config.registry))
     problems: dict[str, Outline] = {}
@@ -330,7 +332,8 @@ def make_plan(config: Config, registry: Registry | None = None) -> Plan:
                 todo="name a recorded campaign, or measure one with `replay: false`",
             )
         return plan
-    device, target = _device(config.device)
+    device = resolve_device(config.device)
+    target = target_of(device)
     for study in studies.values():
         get_study(study.name).check_on(study.settings, [problems[name] for name in study.problems], target)
     return Plan(config.model_copy(update={"device": device}), target, problems, studies)
@@ -371,14 +374,6 @@ def plan_of_cases(
 def as_yaml(config: Config) -> str:
     """Write a configuration in full, every default included."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-
-def _device(asked: str) -> tuple[str, Target]:
-    """Return the resolved device and its target."""
-    from repro.devices.open import resolve_device, target_of
-
-    device = resolve_device(asked)
-    return device, target_of(device)
 
 
 def _name_of(item: Item | OwnProblem) -> str:
