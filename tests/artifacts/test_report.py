@@ -276,8 +276,8 @@ def test_tables_of_campaigns_stand_beside_each_other_line_by_line() -> None:
 
 def test_another_campaign_stands_beside(maker: SmallCampaign, tmp_path: Path) -> None:
     campaign = maker.all("grid")
-    other = replace(campaign, name="another")
-    text = write_report([Part(campaign, NOTHING, [SPEEDUPS], result=FASTER, beside=[other])], tmp_path / "r.html")
+    campaign = replace(campaign, beside=(replace(campaign, name="another"),))
+    text = write_report([Part(campaign, NOTHING, [SPEEDUPS], result=FASTER)], tmp_path / "r.html")
     page = text.read_text()
     assert page.count('<strong class="number">4.0×</strong>') == 2
     assert 'id="made_up-beside-table"' in page and f"repro compare {campaign.name} another" in page
