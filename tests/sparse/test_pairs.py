@@ -25,7 +25,7 @@ TILES = (64, 128, 256)
 def unpacked(
     pairs: Pairs, problem: Matrix, given: np.ndarray, size: int, clustered: bool, run: int
 ) -> tuple[dict, int]:
-    """Return the values by row and column as the arrays alone say them, and how many slots hold an entry.
+    """Return the values by row and column as the arrays alone say them, and how many entries are stored.
 
     Products go where a kernel puts them: each slot of shared memory has to be written once, for the row that reads it.
     """
@@ -55,22 +55,19 @@ def unpacked(
         assert size + len(foreign) + sum(counts) <= pairs.shared
         written = []
         for place, number in enumerate(numbers, tile * size):
+            if pairs.diagonal[place] >= 0:
+                found[int(rows[number]), int(rows[number])] = given[pairs.diagonal[place]]
+                used += 1
             first, end = slices[place // SLICE], slices[place // SLICE + 1]
-            runs = range(first + SLICE + run * (place % SLICE), end, SLICE * run)
-            assert first == end or (end - first - SLICE) % (SLICE * run) == 0
-            slots = [first + place % SLICE][: end - first] + [slot + i for slot in runs for i in range(run)]
-            coded = pairs.codes[np.array(slots[1:], int) - SLICE * (place // SLICE + 1)]
-            stored = [(NO_PAIR + number, slot) for slot in slots[:1]] + list(
-                zip(coded.astype(int), slots[1:], strict=True)
-            )
-            for step, (code, slot) in enumerate(stored):
+            assert (end - first) % (SLICE * run) == 0
+            runs = range(first + run * (place % SLICE), end, SLICE * run)
+            for slot in (slot + i for slot in runs for i in range(run)):
+                code = int(pairs.codes[slot])
                 if code >= NO_PAIR + size:
                     column = foreign[code - NO_PAIR - size]
                 elif code >= NO_PAIR:
-                    assert step == 0 or not values[slot].any(), "padding has a value"
-                    if not values[slot].any():
-                        continue
-                    column = rows[number]
+                    assert code == NO_PAIR + number and not values[slot].any(), "padding has a value"
+                    continue
                 else:
                     column = rows[code % size]
                     written.append(slots_of[code % size][code // size])

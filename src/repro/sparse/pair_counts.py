@@ -45,14 +45,21 @@ class PairCounts:
         """Columns of other tiles that a tile reads, in the mean."""
         return self.foreign / self.tiles
 
-    def nbytes(self, members: int, number_bytes: int) -> int:
+    def nbytes(self, members: int, on_diagonal: int, number_bytes: int) -> int:
         """Return the bytes of the matrix with each pair within a tile stored once, padding left out.
 
         Of each row there are a diagonal entry and a word, of each tile the place of its foreign columns.
+
+        Parameters
+        ----------
+        members, on_diagonal
+            Numbers of an entry, and of one on the diagonal.
+        number_bytes
+            4 or 8.
         """
         stored = self.within // 2 + self.across
-        entries = (stored + self.rows) * members * number_bytes + stored * CODE_BYTES
-        return entries + (self.rows + self.tiles + self.foreign) * INDEX_BYTES
+        numbers = stored * members + self.rows * on_diagonal
+        return numbers * number_bytes + stored * CODE_BYTES + (self.rows + self.tiles + self.foreign) * INDEX_BYTES
 
 
 def count_pairs(matrix: Matrix, tile_rows: int) -> PairCounts:

@@ -5,12 +5,13 @@ A_ij x_j to its own sum and leaves A_ji x_i, A_ji being A_ij transposed or conju
 from which row j takes it after a barrier. So nothing is added up by atomics, and the same bits come out each time.
 Entries across tiles are stored twice, as in other formats.
 
-Within a tile, rows stand by the entries that they have, the longest first, and are stored in slices of 8 (sliced
-ELLPACK, sorted within the tile). The first of a row is its diagonal entry, which needs no column; the others follow one
-by one or, where a thread loads several at once, in runs of so many side by side. Each of these has a code of 16 bits.
-Below 2^15 it is that of a pair: the other row's number in the tile, and above its bits the number of the slot among
-those of that row. Otherwise the bits below are a place in what the block keeps of x: the tile's own rows, and behind
-them those of the other columns that its rows read, each of them once.
+Diagonal entries lie apart: they need no column, and each is its own transposed or conjugated, so that some of its
+members need not be stored (`repro.sparse.symmetry.diagonal_members`). Within a tile, rows stand by the other entries
+that they have, the longest first, and are stored in slices of 8 (sliced ELLPACK, sorted within the tile), entry by
+entry or, where a thread loads several at once, in runs of so many side by side. Each has a code of 16 bits. Below 2^15
+it is that of a pair: the other row's number in the tile, and above its bits the number of the slot among those of that
+row. Otherwise the bits below are a place in what the block keeps of x: the tile's own rows, and behind them those of
+the other columns that its rows read, each of them once.
 """
 
 from __future__ import annotations
@@ -91,11 +92,14 @@ class Pairs:
         word for each place, of the number in the tile (8 bits), the first slot for what the row receives (16) and their
         count (8); and the rows at all places, if they are in another order.
     codes
-        uint16, of each slot but the diagonal's.
+        uint16, of each slot.
     columns
         int32, the foreign columns of each tile.
+    diagonal
+        Which of the matrix's entries is the diagonal one of the row at each place, -1 where there is none; of all
+        places of all tiles, `(places,)`.
     entries, position
-        Which of the matrix's entries are stored, in CSR's order, and the slot of each; `(stored,)`.
+        Which of the others are stored, in CSR's order, and the slot of each; `(stored,)`.
     slots
         How many there are, padding included.
     sign
@@ -110,6 +114,7 @@ class Pairs:
     index: NDArray[np.int32]
     codes: NDArray[np.uint16]
     columns: NDArray[np.int32]
+    diagonal: NDArray[np.int64]
     entries: NDArray[np.int64]
     position: NDArray[np.int64]
     slots: int
@@ -154,23 +159,22 @@ def find_pairs(
     starts = _slices(lengths[standing.order], tiles * size // SLICE, run)
     slots = int(starts[-1])
     check_slots(problem, f"pairs within {size} rows", slots, SLICE)
-    kept = np.flatnonzero(stored | split.diagonal)
+    kept = np.flatnonzero(stored)
     place = np.repeat(standing.place.astype(np.int32), problem.row_lengths)[kept]
     step, within = _rank(stored, problem)[kept], place % SLICE
-    coded = SLICE * (1 + step - step % run) + run * within + step % run
-    on_diagonal = split.diagonal[kept]
-    position = starts[place // SLICE] + np.where(on_diagonal, within, coded)
+    position = starts[place // SLICE] + SLICE * (step - step % run) + run * within + step % run
+    diagonal = np.full(tiles * size, -1)
+    diagonal[standing.place[split.row[split.diagonal]]] = np.flatnonzero(split.diagonal)
     first_columns, columns, foreign = _foreign_columns(problem, split, tile, tiles)
     words, received = _words(problem, split, standing, tiles, size)
     _check(received, size, int(np.diff(first_columns).max(initial=0)))
     numbers = words & (size - 1)
     codes = _padding(numbers, starts, run)
-    code = np.zeros(problem.nnz, np.uint16)
+    code = np.empty(problem.nnz, np.uint16)
     code[split.foreign] = NO_PAIR + size + foreign
     slot_of_pair = _rank(split.received, problem)[split.across[split.owned]]
     code[split.owned] = standing.number[problem.indices[split.owned]] + size * slot_of_pair
-    # the diagonal, the first of each slice's steps, has no codes
-    codes[(position - SLICE * (place // SLICE + 1))[~on_diagonal]] = code[stored]
+    codes[position] = code[stored]
 
     index = np.concatenate([starts, first_columns, words.view(np.int32), *([] if rows is None else [standing.order])])
     received_in = np.bincount(tile, received, minlength=tiles).astype(np.int64)
@@ -178,6 +182,7 @@ def find_pairs(
         index.astype(np.int32),
         codes,
         columns,
+        diagonal,
         kept,
         position,
         slots,
@@ -227,12 +232,11 @@ def _stand(tile: NDArray[np.int64], lengths: NDArray[np.int64], size: int, *, na
 
 
 def _slices(lengths: NDArray[np.int64], slices: int, run: int) -> NDArray[np.int64]:
-    """Return the first slot of each slice, and one more: a step for the diagonal, and whole runs of its longest row."""
-    padded = np.full(slices * SLICE, -1)
+    """Return the first slot of each slice, and one more: whole runs of its longest row."""
+    padded = np.zeros(slices * SLICE, np.int64)
     padded[: len(lengths)] = lengths
     longest = padded.reshape(slices, SLICE).max(axis=1)
-    steps = np.where(longest < 0, 0, 1 + -(-longest // run) * run)
-    return np.concatenate([[0], np.cumsum(SLICE * steps)])
+    return np.concatenate([[0], np.cumsum(SLICE * run * -(-longest // run))])
 
 
 def _rank(of: NDArray[np.bool_], problem: Matrix) -> NDArray[np.int32]:
@@ -268,9 +272,9 @@ def _foreign_columns(
 
 
 def _padding(numbers: NDArray[np.integer], starts: NDArray[np.int64], run: int) -> NDArray[np.uint16]:
-    """Return codes for all slots but the diagonal's: those of padding, which reads what the row has in the tile."""
-    coded = np.maximum(np.diff(starts) - SLICE, 0)
-    place = np.repeat(np.arange(len(coded)) * SLICE, coded) + np.arange(coded.sum()) // run % SLICE
+    """Return codes for all slots, those of padding, which reads what the row has in the tile."""
+    slots = np.diff(starts)
+    place = np.repeat(np.arange(len(slots)) * SLICE, slots) + np.arange(slots.sum()) // run % SLICE
     codes: NDArray[np.uint16] = (NO_PAIR + numbers[place]).astype(np.uint16)
     return codes
 

@@ -68,6 +68,23 @@ def adjoint_members(name: str) -> list[tuple[int, int]]:
     return [(int(np.abs(column).argmax()), int(column[np.abs(column).argmax()])) for column in factors.T]
 
 
+def diagonal_members(name: str) -> list[int | None]:
+    """Return of each member of a diagonal entry the member that it equals, where the matrix is symmetric.
+
+    The first of those that are equal stands for them; None: it is zero. Complex matrices may be of either kind, of
+    which the symmetric ones have diagonal entries like all others.
+    """
+    adjoint = adjoint_members(name)
+    if len(KINDS.get(name, (SYMMETRIC,))) > 1:
+        return list(range(len(adjoint)))
+    return [min(member, source) if sign > 0 else None for member, (source, sign) in enumerate(adjoint)]
+
+
+def kept_on_diagonal(name: str) -> list[int]:
+    """Return the members of a diagonal entry that are stored: all others are zero, or equal to one of these."""
+    return [member for member, same in enumerate(diagonal_members(name)) if same == member]
+
+
 def transposed_order(matrix: Matrix) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
     """Return row pointers and columns of the transpose, and which entry of the matrix each of its entries is."""
     order = np.arange(matrix.nnz, dtype=np.int32)

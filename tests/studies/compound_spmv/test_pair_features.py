@@ -18,7 +18,7 @@ from repro.sparse.operands import csr_bytes
 from repro.sparse.ordering import reorder
 from repro.sparse.pair_counts import count_pairs
 from repro.sparse.pairs import SLICE, find_pairs
-from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, symmetry_of
+from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, kept_on_diagonal, symmetry_of
 from repro.studies.compound_spmv.facts import facts, measure_pairs
 from repro.studies.compound_spmv.features import features, hopeless
 from repro.studies.compound_spmv.layout import REFERENCE, Layout, extended_layouts
@@ -48,18 +48,19 @@ def test_counts_are_those_of_what_is_stored(entry: str, kind: str, rows: int) ->
     counts, pairs = count_pairs(problem, rows), find_pairs(problem, symmetry_of(problem, problem.values), rows)
     row = np.repeat(np.arange(problem.n), problem.row_lengths)
     diagonal = int((row == problem.indices).sum())
-    assert counts.within // 2 + counts.across == len(pairs.entries) - diagonal
+    assert counts.within // 2 + counts.across == len(pairs.entries)
     assert counts.foreign == len(pairs.columns)
     assert counts.within + counts.across + diagonal == problem.nnz
     # padded, what is stored takes so much more
     layout, members, number = Layout(f"Pairs-{rows}", "AoS", ""), problem.values.shape[1], problem.values.itemsize
     packed = pack_pairs(problem, problem.values, symmetry_of(problem, problem.values), layout)
-    more = packed.slots - (counts.within // 2 + counts.across + counts.rows)
+    more = packed.slots - (counts.within // 2 + counts.across)
     assert more >= 0
-    in_part = -counts.rows % SLICE  # which have no diagonal entry in the slice's first step either
-    counted = counts.nbytes(members, number) + more * (members * number + 2) - 2 * in_part
+    kept = len(kept_on_diagonal(entry))
+    counted = counts.nbytes(members, kept, number) + more * (members * number + 2)
     slices, none = counts.tiles * rows // SLICE, counts.tiles * rows - counts.rows
-    assert packed.nbytes == counted + 4 * (slices + 1 + 1 + none), "and the slices, and words where there is no row"
+    beside = 4 * (slices + 1 + 1 + none) + none * kept * number
+    assert packed.nbytes == counted + beside, "and the slices, and words and diagonal entries where there is no row"
 
 
 def test_the_share_inside_follows_the_order() -> None:
@@ -68,7 +69,7 @@ def test_the_share_inside_follows_the_order() -> None:
     shuffled = reorder(problem, np.random.default_rng(0).permutation(problem.n))
     shares = [count_pairs(matrix, 128).inside for matrix in (clustered, problem, shuffled)]
     assert shares[0] > shares[2] + 0.2 and shares[1] > shares[2] + 0.2
-    bytes_ = [count_pairs(matrix, 128).nbytes(1, 8) for matrix in (clustered, shuffled)]
+    bytes_ = [count_pairs(matrix, 128).nbytes(1, 1, 8) for matrix in (clustered, shuffled)]
     assert bytes_[0] < bytes_[1]
 
 
@@ -104,7 +105,7 @@ def test_features_of_pairs() -> None:
     problem = symmetric_problem("quaternion", HERMITIAN, 1000)
     record, counts = record_of(problem), count_pairs(problem, 128)
     got = features(record, "double", MACHINE)
-    ratio = counts.nbytes(4, 8) / csr_bytes(problem, 8)
+    ratio = counts.nbytes(4, 1, 8) / csr_bytes(problem, 8)
     assert ratio < 1
     assert got[9:] == pytest.approx([1, counts.inside, np.log2(ratio), np.log2(1 + counts.foreign_per_tile / 128)])
     assert features(record, "single", MACHINE)[11] != got[11]

@@ -11,7 +11,7 @@ from repro.entries import get_entry
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Problem
 from repro.sparse.pair_counts import count_pairs
-from repro.sparse.symmetry import symmetry_of
+from repro.sparse.symmetry import kept_on_diagonal, symmetry_of
 from repro.studies.compound_spmv.outer import outer_formats
 from repro.studies.compound_spmv.pack import count_bytes
 
@@ -44,13 +44,16 @@ def measure_pairs(problem: Matrix) -> dict[str, object]:
     }
     if not any(symmetry.values()):
         return {"symmetry": symmetry}
-    counts = count_pairs(problem, TILE_ROWS)
+    counts, on_diagonal = count_pairs(problem, TILE_ROWS), len(kept_on_diagonal(problem.entry))
     return {
         "symmetry": symmetry,
         "tile_rows": TILE_ROWS,
         "inside": counts.inside,
         "foreign_per_tile": counts.foreign_per_tile,
-        "bytes": {precision: counts.nbytes(members, np.dtype(dtype).itemsize) for precision, dtype in DTYPES.items()},
+        "bytes": {
+            precision: counts.nbytes(members, on_diagonal, np.dtype(dtype).itemsize)
+            for precision, dtype in DTYPES.items()
+        },
     }
 
 

@@ -15,7 +15,7 @@ from repro.sparse.clusters import long_rows
 from repro.sparse.ordering import select_rows
 from repro.sparse.pairs import find_pairs
 from repro.sparse.slots import check_slots
-from repro.sparse.symmetry import Symmetry
+from repro.sparse.symmetry import Symmetry, kept_on_diagonal
 from repro.studies.compound_spmv.layout import TILE_ROWS, Layout
 from repro.studies.compound_spmv.outer import Slots, get_outer
 from repro.studies.compound_spmv.tiles import tile, tiled_slots
@@ -34,7 +34,8 @@ class Packed:
         In the order in which a kernel takes them: `index` int32 (the outer format's: row pointers, row lengths, slice
         offsets), `columns` int32 `(slots,)`, `values` `(slots·members,)`, the members of an entry side by side (AoS),
         apart by `slots` (SoA), or in whole tiles of 32 slots (AoSoA, `repro.studies.compound_spmv.tiles`). Pairs have
-        `codes` beside them (`repro.sparse.pairs`).
+        `codes` beside them (`repro.sparse.pairs`), and `diagonal`: of each tile what is kept of its rows' diagonal
+        entries (`repro.sparse.symmetry.kept_on_diagonal`), member by member.
     slots
         Entries stored, padding included.
     stride
@@ -126,12 +127,16 @@ def pack_pairs(
     Unsupported
         The matrix is not symmetric, or too large for what codes or indices can say.
     """
-    pairs = find_pairs(problem, symmetry, TILE_ROWS[layout.outer], rows)
+    tile_rows = TILE_ROWS[layout.outer]
+    pairs = find_pairs(problem, symmetry, tile_rows, rows)
+    kept = values[:, kept_on_diagonal(problem.entry)]
+    diagonal = np.where(pairs.diagonal[:, None] < 0, 0, kept[pairs.diagonal]).reshape(-1, tile_rows, kept.shape[1])
     stored = put_values(values[pairs.entries], pairs.position, pairs.slots, layout.inner)
     arrays: Mapping[str, NDArray[Any]] = {
         "index": pairs.index,
         "codes": pairs.codes,
         "columns": pairs.columns,
+        "diagonal": diagonal.transpose(0, 2, 1).ravel(),
         "values": stored,
     }
     return Packed(arrays, pairs.slots, pairs.sign, pairs.shared, pairs.shared_gathering)

@@ -13,7 +13,7 @@ from repro.codegen.templates import alignment, render_template
 from repro.entries import Entry, get_entry
 from repro.errors import ReproError
 from repro.sparse.pairs import NO_PAIR, SIGNS, SLICE, shared_entries
-from repro.sparse.symmetry import KINDS, SYMMETRIC, adjoint_members
+from repro.sparse.symmetry import KINDS, SYMMETRIC, adjoint_members, diagonal_members, kept_on_diagonal
 from repro.sparse.vectors import padded_size
 from repro.studies.compound_spmv.layout import TILE_ROWS, Layout
 from repro.studies.compound_spmv.outer import Outer, get_outer
@@ -162,6 +162,11 @@ def pairs_constants(entry: str, layout: Layout) -> dict[str, Any]:
         "across": [
             (member, members[source], factors[sign])
             for member, (source, sign) in zip(members, adjoint_members(entry), strict=True)
+        ],
+        "on_diagonal": [members[number] for number in kept_on_diagonal(entry)],
+        "diagonal_members": [
+            (member, "" if same is None else members[same])
+            for member, same in zip(members, diagonal_members(entry), strict=True)
         ],
     }
 

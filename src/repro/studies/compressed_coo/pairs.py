@@ -103,16 +103,12 @@ def store_pairs(
         The matrix is not symmetric, or too large for what codes or indices can say.
     """
     pairs = find_pairs(problem, symmetry, tile_rows, rows, entries)
-    stored = np.zeros(pairs.slots, values.dtype)
-    stored[pairs.position] = values[pairs.entries]
+    coded = np.zeros(pairs.slots, values.dtype)
+    coded[pairs.position] = values[pairs.entries]
+    diagonal = np.where(pairs.diagonal < 0, 0, values[pairs.diagonal])
     count = -(-problem.n // tile_rows)
-    starts = pairs.index[: count * tile_rows // SLICE + 1].astype(np.int64)
-    first_slots = starts[:-1][np.diff(starts) > 0]
-    on_diagonal = (first_slots[:, None] + np.arange(SLICE)).ravel()
-    diagonal = np.zeros(count * tile_rows, values.dtype)
-    diagonal[: len(on_diagonal)] = stored[on_diagonal]
-    coded = np.delete(stored, on_diagonal)
-    codes_of_tiles = np.maximum(np.diff(starts) - SLICE, 0).reshape(count, -1).sum(axis=1)
+    first_codes = pairs.index[: count * tile_rows // SLICE + 1 : tile_rows // SLICE]
+    codes_of_tiles = np.diff(first_codes)
 
     bits = UNSIGNED[values.itemsize]
     lookup = Lookup(_with_zero(frequent_values(values.view(bits))))
@@ -121,7 +117,7 @@ def store_pairs(
     missed[tile_of_code[~lookup.holds(coded.view(bits))]] = True
 
     tiles = np.zeros((count, 4), np.int32)
-    tiles[:, 1], tiles[:, 2] = np.cumsum(codes_of_tiles) - codes_of_tiles, ~missed
+    tiles[:, 1], tiles[:, 2] = first_codes[:-1], ~missed
     units = -(-(tile_rows + codes_of_tiles) * np.where(missed, values.itemsize, 1) // UNIT.itemsize)
     tiles[:, 0] = np.cumsum(units) - units
     blob = np.zeros(int(units.sum()), UNIT).view(np.uint8)
