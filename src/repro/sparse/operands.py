@@ -85,7 +85,8 @@ class ProductOperands:
     reference: NDArray[np.float64]
     bound: NDArray[np.float64]
     checksum: str = ""
-    _orderings: dict[str, tuple[NDArray[np.int64], Matrix]] = field(default_factory=dict, repr=False, compare=False)
+    _permutations: dict[str, NDArray[np.int64]] = field(default_factory=dict, repr=False, compare=False)
+    _reordered: dict[str, Matrix] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def entry(self) -> Entry:
@@ -120,7 +121,9 @@ class ProductOperands:
 
     def permutation(self, ordering: str) -> NDArray[np.int64]:
         """Return which row of the matrix as it came each row of the reordered one is, int64 `(n,)`."""
-        return self._ordered(ordering)[0]
+        if ordering not in self._permutations:
+            self._permutations[ordering] = permutation(self.problem, ordering)
+        return self._permutations[ordering]
 
     def x_in(self, ordering: str) -> NDArray[np.floating]:
         """Return x with its entries in an order of the unknowns; a matrix in another than its own is square."""
@@ -128,14 +131,11 @@ class ProductOperands:
 
     def reordered(self, ordering: str) -> Matrix:
         """Return the matrix with its rows and columns in an order."""
-        return self._ordered(ordering)[1]
-
-    def _ordered(self, ordering: str) -> tuple[NDArray[np.int64], Matrix]:
-        if ordering not in self._orderings:
-            rows = permutation(self.problem, ordering)
-            natural = ordering == "natural"
-            self._orderings[ordering] = rows, self.problem if natural else reorder(self.problem, rows)
-        return self._orderings[ordering]
+        if ordering == "natural":
+            return self.problem
+        if ordering not in self._reordered:
+            self._reordered[ordering] = reorder(self.problem, self.permutation(ordering))
+        return self._reordered[ordering]
 
     def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
         """Run a product into an output poisoned with NaN and compare it with the reference, on the device."""

@@ -15,11 +15,12 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
+from repro.sparse.clusters import cluster_rows
 
 #: Rows are sorted by length within windows of so many, which leaves what the order has of locality.
 WINDOW = 1024
 #: Orders of the unknowns, the matrix's own first.
-UNKNOWNS = ("natural", "rcm", "sorted")
+UNKNOWNS = ("natural", "rcm", "sorted", "bisected")
 
 
 def permutation(problem: Matrix, ordering: str) -> NDArray[np.int64]:
@@ -31,7 +32,8 @@ def permutation(problem: Matrix, ordering: str) -> NDArray[np.int64]:
         The pattern; `rcm` takes that of A + Aᵀ.
     ordering
         `natural`; `rcm`: reverse Cuthill–McKee (George 1971), neighbours close to each other; `sorted`: by length,
-        longest first, within windows of 1024 rows (the σ of SELL-C-σ, Kreutzer et al. 2014).
+        longest first, within windows of 1024 rows (the σ of SELL-C-σ, Kreutzer et al. 2014); `bisected`: that of
+        `repro.sparse.clusters.cluster_rows`, in which each aligned run of 64, 128, … is a cluster.
 
     Raises
     ------
@@ -47,7 +49,9 @@ def permutation(problem: Matrix, ordering: str) -> NDArray[np.int64]:
         shape = (problem.n, problem.n)
         pattern = sp.csr_array((np.ones(problem.nnz, np.int8), problem.indices, problem.indptr), shape=shape)
         return np.asarray(reverse_cuthill_mckee(pattern + pattern.T, symmetric_mode=True), np.int64)
-    raise ReproError("unknown ordering", expected="natural, rcm or sorted", actual=ordering)
+    if ordering == "bisected":
+        return cluster_rows(problem)
+    raise ReproError("unknown ordering", expected=", ".join(UNKNOWNS), actual=ordering)
 
 
 def select_rows(problem: Matrix, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

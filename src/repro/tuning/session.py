@@ -110,7 +110,7 @@ class Session:
         return self._search.by(strategy, candidates, what, also)
 
     def hold(self, candidates: Sequence[Candidate]) -> None:
-        """Keep as many packings on the device as half of its memory takes: a search jumps from one to the other."""
+        """Keep as many packings on the device as half of its memory takes: each is needed several times."""
         packings = len({candidate.packing for candidate in candidates})
         fitting = self.bench.device.free_bytes() // (2 * max(1, sum(self.bench.operands.least_bytes)))
         self.bench.workspace.resident = max(1, min(packings, fitting))

@@ -161,7 +161,16 @@ def test_as_cuda_on_the_cpu(
 
 
 @needs_compiler
-@pytest.mark.parametrize("schedule", ["direct-128-4-w2-u2", "direct-64-4-u2-p-g", "direct-64-4-a"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "direct-128-4-w2-u2",
+        "direct-64-4-u2-p-g",
+        "direct-64-4-a",
+        "direct-64-4-u4-fl",
+        "direct-128-4-w2-f",
+    ],
+)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_all_shapes_as_cuda_on_the_cpu(built_folder: Path, templates: Path, shape: str, schedule: str) -> None:
     problem = symmetric_problem("block3", SYMMETRIC, **SHAPES[shape])

@@ -12,9 +12,10 @@ from repro.codegen.targets import get_target
 from repro.config.models import StudySettings
 from repro.entries import entries
 from repro.errors import ReproError
+from repro.sparse.ordering import UNKNOWNS
 from repro.studies.compound_spmv.layout import Layout
 from repro.studies.compound_spmv.schedules import AHEAD, LOADS, SPACES, Schedule, schedules
-from repro.studies.compound_spmv.study import RENUMBERED, STUDY, layouts
+from repro.studies.compound_spmv.study import STUDY, layouts
 from repro.studies.compound_spmv.variant import Variant
 from repro.studies.compound_spmv.variant_id import VariantId, fitting
 
@@ -26,7 +27,7 @@ def variants_of(target, entry):
     ids = []
     for space in SPACES:
         for layout in map(Layout.parse, layouts(ALL, space, entry)):
-            orderings = RENUMBERED if layout.ordering == "natural" else ()
+            orderings = UNKNOWNS[1:] if layout.ordering == "natural" else ()
             stored = [layout, *(replace(layout, ordering=ordering) for ordering in orderings)]
             ids += [VariantId(one, schedule) for schedule in schedules(target, space, layout) for one in stored]
     return ids

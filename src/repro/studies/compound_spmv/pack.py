@@ -25,6 +25,30 @@ NO_COLUMN = -1
 
 
 @dataclass(frozen=True)
+class Facts:
+    """What is known on the host of a packed matrix.
+
+    Attributes
+    ----------
+    slots
+        Entries stored, padding included.
+    stride
+        Distance between the entries of a row where the outer format has one; in a clustered layout, whose formats have
+        none, the number of long rows, which are its last; of pairs -1 where they are Hermitian, or 1.
+    nbytes
+        Bytes of all arrays.
+    shared, shared_gathering
+        Vector entries that a block of pairs keeps in shared memory, and one that gathers x of other tiles.
+    """
+
+    slots: int
+    stride: int
+    nbytes: int
+    shared: int = 0
+    shared_gathering: int = 0
+
+
+@dataclass(frozen=True)
 class Packed:
     """A matrix in a layout, ready to upload.
 
@@ -36,13 +60,8 @@ class Packed:
         apart by `slots` (SoA), or in whole tiles of 32 slots (AoSoA, `repro.studies.compound_spmv.tiles`). Pairs have
         `codes` beside them (`repro.sparse.pairs`), and `diagonal`: of each tile what is kept of its rows' diagonal
         entries (`repro.sparse.symmetry.kept_on_diagonal`), member by member.
-    slots
-        Entries stored, padding included.
-    stride
-        Distance between the entries of a row where the outer format has one; in a clustered layout, whose formats have
-        none, the number of long rows, which are its last; of pairs -1 where they are Hermitian, or 1.
-    shared, shared_gathering
-        Vector entries that a block of pairs keeps in shared memory, and one that gathers x of other tiles.
+    slots, stride, shared, shared_gathering
+        As of `Facts`.
     """
 
     arrays: Mapping[str, NDArray[Any]]
@@ -55,6 +74,11 @@ class Packed:
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return sum(array.nbytes for array in self.arrays.values())
+
+    @property
+    def facts(self) -> Facts:
+        """What is to be known once the arrays are on a device."""
+        return Facts(self.slots, self.stride, self.nbytes, self.shared, self.shared_gathering)
 
 
 def pack(

@@ -142,6 +142,7 @@ def _render_pairs(
         papers_schedules=False,
         loads=sorted({s.load for s in unique.values()}),
         copies=any(s.ahead == "a" for s in unique.values()),
+        asks=any("l" in s.ahead for s in unique.values()),
         room=shared_entries(TILE_ROWS[layout.outer], _vector_numbers(entry, layout) * SCALARS[precision][1]),
         schedules=[{"kernel": name, **asdict(s)} for name, s in unique.items()],
     )

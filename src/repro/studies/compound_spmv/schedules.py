@@ -17,8 +17,11 @@ KINDS = ("static", "dynamic")
 #: Ours beside them.
 DIRECT, CHUNK = "direct", "chunk"
 LOADS = ("ca", "cg", "cs", "el")
-#: How what comes next is asked for ahead of its turn: not at all, into registers, or by copies to shared memory.
-AHEAD = ("", "p", "a")
+#: How what comes next is asked for ahead of its turn; the last three of pairs alone.
+AHEAD = ("", "p", "a", "f", "l", "fl")
+#: How many tiles ahead a block of pairs asks L2 for, on each multiprocessor: more than are brought from memory within
+#: its latency, and few enough to be there still when their turn comes.
+TILES_AHEAD = 4
 #: The share of L2 that loads of `el` are to fill with the matrix from one launch to the next. The rest is for x and y,
 #: and for what streams through; and where L2 has two halves, what the multiprocessors of both read may be in both.
 KEPT = 0.5
@@ -48,7 +51,9 @@ class Schedule:
     ahead
         How a thread's next entries are asked for while it adds up these: `` not, `p` (prefetch) by loads into
         registers, `a` by asynchronous copies into shared memory (PTX's `cp.async`). Of pairs both ask for the first
-        entries before the barrier behind the staging of x, and `a` copies x asynchronously, entries never.
+        entries before the barrier behind the staging of x, and `a` copies x asynchronously, entries never. Of pairs
+        alone `f`: the first entries before that barrier, and no others ahead; `l`: a block has L2 fetch what the block
+        of a later tile reads of the matrix (`TILES_AHEAD`); `fl`: both.
     gather
         Of pairs: columns of other tiles are gathered from global memory, each time they are read, instead of staged in
         shared memory before.
@@ -166,20 +171,25 @@ def _loads_space(target: Target) -> list[Schedule]:
 def _pairs_space(target: Target, rows: int) -> list[Schedule]:
     """Return the schedules of tiles of so many rows: a block each, with one thread or two to a row.
 
-    Those that ask ahead or keep a share in L2 have registers for a quarter of the threads, two entries in flight, and
-    few loads: a next batch of four would be beyond most rows. Entries are not copied to shared memory, whose pipe is
-    what already holds pairs back; x, which goes there in any case, is.
+    Those that ask for a next batch or keep a share in L2 have registers for a quarter of the threads, two entries in
+    flight, and few loads: a next batch of four would be beyond most rows. Entries are not copied to shared memory,
+    whose pipe is what already holds pairs back; x, which goes there in any case, is. Asking L2 takes no registers.
     """
-    half, quarter = target.threads_per_sm // 2, target.threads_per_sm // 4
+    eighth = target.threads_per_sm // 8
     schedules = []
     for width in (1, 2):
         if rows * width > target.threads_per_block:
             continue
-        shapes = _fitted(target, [(DIRECT, rows * width, half), (DIRECT, rows * width, quarter)])
+        shapes = _fitted(target, [(DIRECT, rows * width, eighths * eighth) for eighths in (4, 3, 2)])
         schedules += [
             Schedule(*shape, width, unroll, load) for unroll, load, shape in product((1, 2, 4), ("ca", "cs"), shapes)
         ]
         roomy = Schedule(*shapes[-1], width, 2)
+        if target.dialect == "cuda":
+            schedules += [
+                Schedule(*shape, width, unroll, load, ahead)
+                for unroll, load, shape, ahead in product((2, 4), ("ca", "cs"), shapes, ("f", "l", "fl"))
+            ]
         schedules += [
             *([replace(roomy, load="el")] if target.dialect == "cuda" else []),
             replace(roomy, unroll=1, load="cs", ahead="p"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from repro.bench.rows import CLOCKS, ColumnType, Row
@@ -19,6 +20,7 @@ from repro.problems.problem import Problem
 from repro.sparse.columns import LIBRARIES, LIBRARY, STORED
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, make_operands, symmetry_on
+from repro.sparse.ordering import UNKNOWNS
 from repro.sparse.pareto import MEMORY, choose_by_memory
 from repro.studies import Given, Pace, Study, Workload
 from repro.studies.compound_spmv.choosing import EXTENDED, OUR_TUNINGS, TUNINGS, choose, schedules_of_reference
@@ -33,9 +35,6 @@ from repro.studies.compound_spmv.variant import Variant
 from repro.studies.compound_spmv.variant_id import VariantId, fitting, point_of
 from repro.tuning.choose import Choice, ranked
 from repro.tuning.session import Session, fastest_yardsticks
-
-#: Orders of the unknowns that are tried beside the matrix's own.
-RENUMBERED = ("rcm", "sorted")
 
 
 class CompoundSpmv(Study):
@@ -253,13 +252,13 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
     strategy = session.strategy(features, point_of, str(REFERENCE), hopeless)
     if settings.search != "exhaustive":
         variants = _promising(session, variants)
-        session.hold(variants)
+    session.hold(variants)  # packings are needed again: for another schedule, and in full after screening
     rows: list[Row] = []
     for space in spaces(settings):
         candidates = [variant for variant in variants if variant.space == space]
         # layout tuning alone asks how the best schedule of the reference layout does in every other layout
         rows += session.search(strategy, candidates, f"{space} space", schedules_of_reference)
-    best = {row.name for row in ranked(rows)[: settings.timing.finalists]}
+    best = [row.name for row in ranked(rows)[: settings.timing.finalists]]
     reordered = _reordered(variants, best)
     if reordered:
         rows += session.exhaustive(reordered, "reordered")
@@ -280,12 +279,17 @@ def _own_floors(session: Session, winners: Sequence[Row]) -> list[list[tuple[Run
     ]
 
 
-def _reordered(variants: Sequence[Variant], best: set[str]) -> list[Variant]:
-    """Return the best variants with the unknowns renumbered, where our space is searched."""
+def _reordered(variants: Sequence[Variant], best: Sequence[str]) -> list[Variant]:
+    """Return the best variants with the unknowns renumbered, where our space is searched.
+
+    Of those that store rows in clusters the same without: the order of the unknowns is theirs then.
+    """
     if not any(variant.space == EXTENDED for variant in variants):
         return []
-    winners = [variant for variant in variants if variant.name in best and variant.layout.ordering == "natural"]
-    return [variant.reordered(ordering) for ordering in RENUMBERED for variant in winners]
+    natural = {variant.id: variant for variant in variants if variant.layout.ordering == "natural"}
+    ids = [replace(id, layout=replace(id.layout, ordering="natural")) for id in map(VariantId.parse, best)]
+    winners = [natural[id] for id in dict.fromkeys(ids) if id in natural]
+    return [variant.reordered(ordering) for ordering in UNKNOWNS[1:] for variant in winners]
 
 
 def worthwhile_orderings(choices: Sequence[Choice], rows: Sequence[Row], tie: float) -> list[str]:

@@ -16,15 +16,14 @@ from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
 from repro.devices.base import Buffer, Device
 from repro.problems.matrix import Matrix
-from repro.sparse.clusters import cluster_rows
 from repro.sparse.operands import Multiplies, ProductOperands, operands_of, symmetry_on, x_on, y_on
 from repro.sparse.pairs import shared_bytes
 from repro.sparse.vectors import pack_vector, padded_size
 from repro.studies.compound_spmv.layout import TILE_ROWS, Layout
 from repro.studies.compound_spmv.outer import get_outer
-from repro.studies.compound_spmv.pack import Packed, pack, pack_pairs
+from repro.studies.compound_spmv.pack import Facts, Packed, pack, pack_pairs
 from repro.studies.compound_spmv.render import kernel_name
-from repro.studies.compound_spmv.schedules import KEPT
+from repro.studies.compound_spmv.schedules import KEPT, TILES_AHEAD
 from repro.studies.compound_spmv.variant_id import VariantId
 
 #: Slots for each entry above which a layout of ours is not tried.
@@ -137,20 +136,18 @@ class Variant(Multiplies, Candidate):
         long_rows = self.layout.ordering == "clustered" and not self.layout.of_pairs
         blocks = self.schedule.blocks(n, device.n_s, packed.stride if long_rows else 0)
         matrix = [np.int32(n), np.int32(packed.slots), np.int32(packed.stride)]
-        kept = self._kept_slots(packed, device)
-        arrays = [buffers[array] for array in packed.arrays]
+        told = [*self._kept_slots(packed, device), *self._tiles_ahead(device)]
         program = workspace.program(self._folder / self.module.binary)
         counter = workspace.written("counter", 4, "its counter")
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
-            run = device.bind(
-                program.kernel(name, shared), blocks, self.schedule.n_t, [*matrix, *arrays, x, y, counter, *kept]
-            )
+            arguments = [*matrix, *buffers.values(), x, y, counter, *told]
+            run = device.bind(program.kernel(name, shared), blocks, self.schedule.n_t, arguments)
             return run if self.schedule.kind != "dynamic" else in_turn(lambda: device.fill(counter, 0), run)
 
         self._bind = bind
 
-    def _kept_slots(self, packed: Packed, device: Device) -> list[np.int32]:
+    def _kept_slots(self, packed: Facts, device: Device) -> list[np.int32]:
         """Return what a kernel that keeps a share of the matrix in L2 is given beside the others: how many slots.
 
         Raises
@@ -168,7 +165,11 @@ class Variant(Multiplies, Candidate):
             )
         return [np.int32(min(1.0, share) * packed.slots)]
 
-    def _shared_bytes(self, packed: Packed, operands: ProductOperands) -> int:
+    def _tiles_ahead(self, device: Device) -> list[np.int32]:
+        """Return what a kernel that asks L2 for a later tile is given beside the others: how much later."""
+        return [np.int32(TILES_AHEAD * device.n_s)] if "l" in self.schedule.ahead else []
+
+    def _shared_bytes(self, packed: Facts, operands: ProductOperands) -> int:
         """Return the bytes of shared memory that a launch gives to a block of pairs; 0 for other formats.
 
         Raises
@@ -210,14 +211,14 @@ def padding(matrix: Matrix, outer: str, warp: int) -> float:
     return slots / matrix.nnz
 
 
-def _matrix_on(workspace: Workspace, operands: ProductOperands, layout: Layout) -> tuple[Packed, dict[str, Buffer]]:
+def _matrix_on(workspace: Workspace, operands: ProductOperands, layout: Layout) -> tuple[Facts, dict[str, Buffer]]:
     """Return the matrix packed in a layout, with its arrays on the device."""
     make = _packed_pairs if layout.of_pairs else _packed
 
-    def packed() -> tuple[Packed, Mapping[str, NDArray[Any]]]:
+    def packed() -> tuple[Facts, Mapping[str, NDArray[Any]]]:
         matrix = operands.reordered(layout.unknowns)
         held = make(workspace, operands, matrix, matrix.values.astype(operands.dtype), layout)
-        return held, held.arrays
+        return held.facts, held.arrays
 
     return workspace.hold(replace(layout, vector=""), packed)
 
@@ -240,7 +241,7 @@ def _packed_pairs(
 def _clusters(workspace: Workspace, operands: ProductOperands) -> NDArray[np.int64]:
     def clustered() -> NDArray[np.int64]:
         begin = time.perf_counter()
-        rows = cluster_rows(operands.problem)
+        rows = operands.permutation("bisected")
         workspace.say(f"clustered {len(rows):,} rows in {time.perf_counter() - begin:.1f} s")
         return rows
 
