@@ -17,8 +17,8 @@ LINES = {
 }
 #: What of README.md has their numbers.
 COUNTS = (
-    "{} matrices are the papers' own, {} their meshes rebuilt, {} stand in for theirs, {} are of no paper, and {} of the "
-    "papers' are missing"
+    "{} matrices are the papers' own, {} their meshes rebuilt, {} stand in for theirs, {} are of no paper, and {} of "
+    "the papers' are missing"
 )
 WORDS = {2: "two", 4: "four", 5: "five", 7: "seven"}
 
