@@ -97,5 +97,5 @@ onsuccess:
 
 onerror:
     print(
-        f"\nnot complete: the messages above name what failed; logs are in {plan.logs} and {log}"
+        f"\nnot complete: the messages above name what failed; logs are in {plan.logs} and {' '.join(log)}"
     )

@@ -235,6 +235,11 @@ def test_sections_are_found_by_title_and_every_heading_has_an_address(small: Cam
     assert all(own == target and target in page.ids for own, target in headings)
 
 
+def test_names_of_statuses_are_code_and_no_mark_is_left(small: Campaign, tmp_path: Path) -> None:
+    text = write_report([Part(small, NOTHING, [TABLE])], tmp_path / "r.html").read_text()
+    assert "Only <code>ok</code> and <code>noisy</code> rows have a time" in text and "`ok`" not in text
+
+
 def test_rows_of_a_record_are_linked_by_file(maker: SmallCampaign) -> None:
     campaign = maker.all("grid")
     path = maker.raw.parent / "report.html"
@@ -253,7 +258,9 @@ def test_captions_are_parted_at_a_sentence_and_lose_nothing_but_what_stands_else
     assert caption.clocks == ("graph",) and caption.marked
     assert Caption.of("Short.") == Caption("Short.")
     long = Caption.of(" ".join(["word"] * 70))
-    assert len(long.shown.split()) == WORDS_SHOWN and len(long.more.split()) == 10
+    assert long.shown == " ".join(["word"] * WORDS_SHOWN) + " …" and len(long.more.split()) == 10
+    paused = Caption.of(f"{'word ' * 39}grow. 132 {'word ' * 39}end.")
+    assert paused.shown.endswith("word grow.") and paused.more.startswith("132 word")
 
 
 def test_words_in_backticks_are_code_and_all_else_is_text() -> None:

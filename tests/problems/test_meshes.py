@@ -183,6 +183,16 @@ def test_vertices_that_do_not_exist(tmp_path: Path, index: int) -> None:
         read_surface(write(tmp_path / "a.ply", TETRAHEDRON, "triangle", faces))
 
 
+def test_a_whole_file_of_another_program_is_not_called_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "a.msh"
+    meshio.write(path, meshio.Mesh(CUBE, [("tetra", TETS)]))  # Fluent's format, by the suffix alone
+    with pytest.raises(ReproError, match=r'(?s)not Gmsh\'s.*begins with \(1 "meshio.*--output-format gmsh'):
+        read_tetrahedra(path)
+    path.write_text("$MeshFormat\n4.1")
+    with pytest.raises(ReproError, match="damaged, truncated"):
+        read_tetrahedra(path)
+
+
 def test_vertices_that_are_not_finite(tmp_path: Path) -> None:
     points = TETRAHEDRON.copy()
     points[3, 0] = np.inf

@@ -19,7 +19,6 @@ CLOCK_WORDS: dict[Clock, str] = {
     "host": "the host’s, from an idle device to an idle device",
 }
 PROBLEM = Column("problem", "problem", numeric=False)
-#: Beside the name of a problem in a figure that is not the papers' own file.
 #: In figures, behind names: rebuilt or a stand-in, and of no paper.
 MARK, ADDED = "†", "‡"
 OF_NO_PAPER = "of no paper, added here"
@@ -91,6 +90,13 @@ def remarks(lines: Iterable[Line]) -> str:
     return sentences(
         [f"{begin} {', '.join(names)}." if names else "" for begin, names in zip(REMARKS, (marked, added), strict=True)]
     )
+
+
+def lacking(lines: Iterable[Line]) -> str:
+    """Return the sentence that names the papers' problems that are missing; empty where all are, or none is."""
+    of_papers = [line for line in lines if line.published is not None]
+    names = [line.problem for line in of_papers if line.record is None]
+    return f"Of the papers’ problems missing: {', '.join(names)}." if 0 < len(names) < len(of_papers) else ""
 
 
 def footnote(lines: Iterable[Line]) -> str | None:

@@ -202,6 +202,7 @@ def _parse(plain: Path, suffix: str, path: Path, values: bool) -> tuple[Floats, 
         except (ReproError, MemoryError):
             raise
         except Exception as error:  # meshio's parsers raise whatever they stumble over
+            _refuse_others(plain, suffix, path)
             raise ReproError(
                 "the mesh cannot be read; it is damaged, truncated, or uses a part of the format that meshio lacks",
                 where=path,
@@ -223,6 +224,20 @@ def _parse(plain: Path, suffix: str, path: Path, values: bool) -> tuple[Floats, 
             "the mesh has no vertices in three dimensions", where=path, expected="(p, 3)", actual=points.shape
         )
     return points[:, :3], cells  # OBJ files may carry colours behind the coordinates
+
+
+def _refuse_others(plain: Path, suffix: str, path: Path) -> None:
+    """Say of a whole file that another program's format has the suffix, too: Fluent's, which meshio writes unasked."""
+    with plain.open("rb") as file:
+        first = file.readline(80).strip().decode(errors="replace")
+    if suffix == ".msh" and first and not first.startswith("$"):
+        raise ReproError(
+            "the .msh file is not Gmsh's",
+            where=path,
+            expected="a file of Gmsh, which begins with $MeshFormat",
+            actual=f"one that begins with {first}",
+            todo="export it for Gmsh: meshio convert --output-format gmsh, or file_format='gmsh' in meshio.write",
+        )
 
 
 def _missing(plain: Path, suffix: str, cells: int) -> str | None:

@@ -51,6 +51,12 @@ def test_what_repeats_under_tables_and_figures_stands_once(text: str) -> None:
     assert text.count(f'href="#{STUDY}-remarks"') > 5
 
 
+def test_what_is_missing_of_the_papers_is_named_and_no_more_is_promised_than_holds(text: str) -> None:
+    [missing] = re.findall(r"Of the papers’ problems missing: (.*?)\.</p>", text)
+    assert "RFdevice" in missing.split(", ") and "mhd1280b" not in missing
+    assert "(sizes, memory, row statistics) must be equal where a problem is the papers’ own" in text
+
+
 def test_the_first_figure_to_look_at_stands_on_top_and_is_drawn_once(text: str) -> None:
     top = text[text.index('<header id="top">') : text.index("</header>")]
     assert f'<use href="#{STUDY}-figure-speedup-svg"' in top

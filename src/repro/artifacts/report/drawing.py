@@ -19,6 +19,8 @@ from repro.artifacts.registry import Artifact
 
 #: Words of a caption that are seen before it is opened.
 WORDS_SHOWN = 60
+#: What a word ends with where a sentence can be parted.
+PAUSES = (".", "!", "?", ";")
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Caption:
 
     @classmethod
     def of(cls, text: str) -> Caption:
-        """Part a caption at the end of a sentence, within a longer one where there is no such end before."""
+        """Part a caption at the end of a sentence; within a longer one, where it pauses, or else with an ellipsis."""
         sentences = re.split(r"(?<=[.!?]) (?=[^\W\d_a-z])", text)
         kept = [sentence for sentence in sentences if not sentence.startswith(REMARKS)]
         words = " ".join(kept).split()
@@ -50,9 +52,16 @@ class Caption:
         for sentence in kept:
             count += len(sentence.split())
             end = count if count <= WORDS_SHOWN else end
-        end = end or WORDS_SHOWN
+        end = end or _last_pause(words)
+        cut = " …" if end < len(words) and not words[end - 1].endswith(PAUSES) else ""
         clocks = tuple(dict.fromkeys(re.findall(r"by the (event|graph|host) clock", text)))
-        return cls(" ".join(words[:end]), " ".join(words[end:]), clocks, len(kept) < len(sentences))
+        return cls(" ".join(words[:end]) + cut, " ".join(words[end:]), clocks, len(kept) < len(sentences))
+
+
+def _last_pause(words: list[str]) -> int:
+    """Return how many words are shown of a sentence that is too long: up to a pause in the second half of the room."""
+    ends = [at for at, word in enumerate(words[:WORDS_SHOWN], 1) if word.endswith(PAUSES)]
+    return ends[-1] if ends and ends[-1] > WORDS_SHOWN // 2 else WORDS_SHOWN
 
 
 @dataclass(frozen=True)

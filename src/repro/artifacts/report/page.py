@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from repro.artifacts.case import NEAR_EMPTY, Case
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import ABSENT, Result, Table, letter
-from repro.artifacts.lineup import CLOCK_WORDS, lineup, reading, remarks
+from repro.artifacts.lineup import CLOCK_WORDS, lacking, lineup, reading, remarks, sentences
 from repro.artifacts.published import Published
 from repro.artifacts.registry import Artifact
 from repro.artifacts.report.accounts import CLOCKS, failures, has_floor, missing, statuses, winner_of
@@ -79,7 +79,8 @@ class Section:
     facts
         What stands at the head of the section.
     remarks
-        The problems that are not the papers' own, in sentences; empty where all are.
+        The problems that are not the papers' own, and what is missing of theirs, in sentences; empty where there is
+        neither.
     rows
         Where the measured rows lie, from the page.
     glance
@@ -167,6 +168,7 @@ def _section(part: Part, environment: jinja2.Environment, folder: Path, progress
         drawn.append(draw(artifact, campaign, part.published))
     progress(campaign.study, len(drawn), len(drawn))
     drawable = {artifact.name for artifact in part.artifacts}
+    lines = lineup(campaign, part.published)
     words = environment.from_string(part.words.read_text("utf-8")).render() if part.words else ""
     return Section(
         campaign=campaign,
@@ -175,7 +177,7 @@ def _section(part: Part, environment: jinja2.Environment, folder: Path, progress
         reference=part.reference,
         card=_card(part, drawn),
         facts=_facts(part),
-        remarks=remarks(lineup(campaign, part.published)),
+        remarks=sentences([remarks(lines), lacking(lines)]),
         rows=_rows(folder, campaign.study),
         glance={name: what for name, what in part.glance.items() if name in drawable},
         statuses=statuses(campaign),
