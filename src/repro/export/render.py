@@ -25,7 +25,7 @@ from repro.sparse.vectors import padded_size
 from repro.studies.compound_spmv.layout import TILE_ROWS, Layout
 from repro.studies.compound_spmv.outer import Outer, get_outer
 from repro.studies.compound_spmv.render import kernel_name, pairs_constants, render_module
-from repro.studies.compound_spmv.schedules import KEPT, TILES_AHEAD, Schedule
+from repro.studies.compound_spmv.schedules import KEPT, Schedule
 from repro.studies.compound_spmv.tiles import TILE, chunks
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -120,7 +120,6 @@ def _context(export: Export) -> dict[str, Any]:
         **(_of_pairs(export) if pairs else _of_outer(get_outer(export.layout.outer))),
         "schedule": export.schedule,
         "share_of_l2": KEPT,
-        "tiles_ahead": TILES_AHEAD,
         "kernel": kernel_name(export.schedule, export.target),
         "warp": export.target.warp,
         "tile": TILE,

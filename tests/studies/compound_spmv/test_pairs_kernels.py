@@ -167,7 +167,7 @@ def test_as_cuda_on_the_cpu(
         "direct-128-4-w2-u2",
         "direct-64-4-u2-p-g",
         "direct-64-4-a",
-        "direct-64-4-u4-fl",
+        "direct-64-4-u4-f",
         "direct-128-4-w2-f",
     ],
 )

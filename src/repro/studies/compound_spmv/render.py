@@ -9,7 +9,7 @@ from typing import Any
 
 from repro.codegen.precisions import DTYPES, SCALARS
 from repro.codegen.targets import Target
-from repro.codegen.templates import alignment, render_template
+from repro.codegen.templates import LOAD_BYTES, alignment, render_template
 from repro.entries import Entry, get_entry
 from repro.errors import ReproError
 from repro.sparse.pairs import NO_PAIR, SIGNS, SLICE, shared_entries
@@ -142,7 +142,8 @@ def _render_pairs(
         papers_schedules=False,
         loads=sorted({s.load for s in unique.values()}),
         copies=any(s.ahead == "a" for s in unique.values()),
-        asks=any("l" in s.ahead for s in unique.values()),
+        # halves of an entry of which each takes a load
+        halves=layout.vector != "SoA" and _vector_numbers(entry, layout) * SCALARS[precision][1] == 2 * LOAD_BYTES,
         room=shared_entries(TILE_ROWS[layout.outer], _vector_numbers(entry, layout) * SCALARS[precision][1]),
         schedules=[{"kernel": name, **asdict(s)} for name, s in unique.items()],
     )

@@ -17,11 +17,8 @@ KINDS = ("static", "dynamic")
 #: Ours beside them.
 DIRECT, CHUNK = "direct", "chunk"
 LOADS = ("ca", "cg", "cs", "el")
-#: How what comes next is asked for ahead of its turn; the last three of pairs alone.
-AHEAD = ("", "p", "a", "f", "l", "fl")
-#: How many tiles ahead a block of pairs asks L2 for, on each multiprocessor: more than are brought from memory within
-#: its latency, and few enough to be there still when their turn comes.
-TILES_AHEAD = 4
+#: How what comes next is asked for ahead of its turn; the last of pairs alone.
+AHEAD = ("", "p", "a", "f")
 #: The share of L2 that loads of `el` are to fill with the matrix from one launch to the next. The rest is for x and y,
 #: and for what streams through; and where L2 has two halves, what the multiprocessors of both read may be in both.
 KEPT = 0.5
@@ -52,8 +49,7 @@ class Schedule:
         How a thread's next entries are asked for while it adds up these: `` not, `p` (prefetch) by loads into
         registers, `a` by asynchronous copies into shared memory (PTX's `cp.async`). Of pairs both ask for the first
         entries before the barrier behind the staging of x, and `a` copies x asynchronously, entries never. Of pairs
-        alone `f`: the first entries before that barrier, and no others ahead; `l`: a block has L2 fetch what the block
-        of a later tile reads of the matrix (`TILES_AHEAD`); `fl`: both.
+        alone `f`: the first entries before that barrier, and no others ahead.
     gather
         Of pairs: columns of other tiles are gathered from global memory, each time they are read, instead of staged in
         shared memory before.
@@ -171,29 +167,27 @@ def _loads_space(target: Target) -> list[Schedule]:
 def _pairs_space(target: Target, rows: int) -> list[Schedule]:
     """Return the schedules of tiles of so many rows: a block each, with one thread or two to a row.
 
-    Those that ask for a next batch or keep a share in L2 have registers for a quarter of the threads, two entries in
-    flight, and few loads: a next batch of four would be beyond most rows. Entries are not copied to shared memory,
-    whose pipe is what already holds pairs back; x, which goes there in any case, is. Asking L2 takes no registers.
+    More threads have fewer registers and fewer entries in flight. Those that ask for a next batch or keep a share in L2
+    have registers for a quarter of the threads, two entries in flight, and few loads: a next batch of four would be
+    beyond most rows. Entries are not copied to shared memory, whose pipe is what already holds pairs back; x, which
+    goes there in any case, is.
     """
     eighth = target.threads_per_sm // 8
     schedules = []
     for width in (1, 2):
         if rows * width > target.threads_per_block:
             continue
-        shapes = _fitted(target, [(DIRECT, rows * width, eighths * eighth) for eighths in (4, 3, 2)])
+        *crowded, half, quarter = _fitted(target, [(DIRECT, rows * width, eighth * of) for of in (6, 5, 4, 2)])
         schedules += [
-            Schedule(*shape, width, unroll, load) for unroll, load, shape in product((1, 2, 4), ("ca", "cs"), shapes)
+            Schedule(*shape, width, unroll, load)
+            for shape, unrolls in ((half, (1, 2, 4)), (quarter, (1, 2, 4)), *((shape, (1, 2)) for shape in crowded))
+            for unroll, load in product(unrolls, ("ca", "cs"))
         ]
-        roomy = Schedule(*shapes[-1], width, 2)
-        if target.dialect == "cuda":
-            schedules += [
-                Schedule(*shape, width, unroll, load, ahead)
-                for unroll, load, shape, ahead in product((2, 4), ("ca", "cs"), shapes, ("f", "l", "fl"))
-            ]
+        roomy = Schedule(*quarter, width, 2)
         schedules += [
             *([replace(roomy, load="el")] if target.dialect == "cuda" else []),
             replace(roomy, unroll=1, load="cs", ahead="p"),
-            *(replace(roomy, load=load, ahead="p") for load in ("ca", "cs")),
+            *(replace(roomy, load=load, ahead=ahead) for load, ahead in product(("ca", "cs"), ("p", "f"))),
             replace(roomy, load="cs", ahead="a"),
             *(replace(roomy, load=load, gather=True) for load in ("ca", "cs")),
         ]

@@ -23,7 +23,7 @@ from repro.studies.compound_spmv.layout import TILE_ROWS, Layout
 from repro.studies.compound_spmv.outer import get_outer
 from repro.studies.compound_spmv.pack import Facts, Packed, pack, pack_pairs
 from repro.studies.compound_spmv.render import kernel_name
-from repro.studies.compound_spmv.schedules import KEPT, TILES_AHEAD
+from repro.studies.compound_spmv.schedules import KEPT
 from repro.studies.compound_spmv.variant_id import VariantId
 
 #: Slots for each entry above which a layout of ours is not tried.
@@ -136,12 +136,12 @@ class Variant(Multiplies, Candidate):
         long_rows = self.layout.ordering == "clustered" and not self.layout.of_pairs
         blocks = self.schedule.blocks(n, device.n_s, packed.stride if long_rows else 0)
         matrix = [np.int32(n), np.int32(packed.slots), np.int32(packed.stride)]
-        told = [*self._kept_slots(packed, device), *self._tiles_ahead(device)]
+        kept = self._kept_slots(packed, device)
         program = workspace.program(self._folder / self.module.binary)
         counter = workspace.written("counter", 4, "its counter")
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
-            arguments = [*matrix, *buffers.values(), x, y, counter, *told]
+            arguments = [*matrix, *buffers.values(), x, y, counter, *kept]
             run = device.bind(program.kernel(name, shared), blocks, self.schedule.n_t, arguments)
             return run if self.schedule.kind != "dynamic" else in_turn(lambda: device.fill(counter, 0), run)
 
@@ -164,10 +164,6 @@ class Variant(Multiplies, Candidate):
                 "be kept for it: all of it"
             )
         return [np.int32(min(1.0, share) * packed.slots)]
-
-    def _tiles_ahead(self, device: Device) -> list[np.int32]:
-        """Return what a kernel that asks L2 for a later tile is given beside the others: how much later."""
-        return [np.int32(TILES_AHEAD * device.n_s)] if "l" in self.schedule.ahead else []
 
     def _shared_bytes(self, packed: Facts, operands: ProductOperands) -> int:
         """Return the bytes of shared memory that a launch gives to a block of pairs; 0 for other formats.

@@ -16,7 +16,7 @@ from repro.tuning.space import Point
 
 _SCHEDULE = re.compile(
     rf"(?P<kind>{'|'.join((*KINDS, DIRECT, CHUNK))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
-    r"(-w(?P<width>\d+))?(-u(?P<unroll>\d+))?(-(?P<load>cg|cs|el))?(-(?P<ahead>p|a|fl|f|l))?(-(?P<gather>g))?"
+    r"(-w(?P<width>\d+))?(-u(?P<unroll>\d+))?(-(?P<load>cg|cs|el))?(-(?P<ahead>p|a|f))?(-(?P<gather>g))?"
 )
 
 
@@ -92,7 +92,7 @@ def _parse(text: str) -> VariantId:
             "unknown schedule",
             where=text,
             expected="kind-n_t-n_b, kind static, dynamic, direct or chunk, after it -w and -u with numbers, -cg, -cs "
-            "or -el, one of -p, -a, -f, -l and -fl, and -g",
+            "or -el, one of -p, -a and -f, and -g",
             actual=schedule_text,
             todo="spell the variant as the tables do, for example Sl-32-SoA-AoS/static-256-4",
         )
@@ -111,15 +111,15 @@ def _parse(text: str) -> VariantId:
         raise ReproError(
             "only tiles can be loaded so",
             where=text,
-            expected="AoSoA with -cg, -cs, -el, -p, -a, -f, -l or -fl",
+            expected="AoSoA with -cg, -cs, -el, -p, -a or -f",
             actual=layout.inner,
         )
-    of_pairs = schedule.gather or schedule.ahead in ("f", "l", "fl")
+    of_pairs = schedule.gather or schedule.ahead == "f"
     if not rows and (of_pairs or (schedule.ahead == "a" and schedule.load != "ca")):
         raise ReproError(
             "a schedule that there is for pairs alone",
             where=text,
-            expected="-f, -l, -fl and -g for pairs; for others no word of loads beside -a, whose copies have none",
+            expected="-f and -g for pairs; for others no word of loads beside -a, whose copies have none",
             actual=schedule,
         )
     if rows and (schedule.kind != DIRECT or schedule.n_t != rows * schedule.width):

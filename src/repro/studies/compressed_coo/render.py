@@ -130,6 +130,7 @@ def _render_pairs(templates: Path, precision: str, layout: str, unique: Mapping[
         clustered=SPLITS[layout] == "clustered",
         slice_rows=SLICE,
         no_pair=NO_PAIR,
+        halves=False,
         blockings=[
             {
                 "kernel": name,
