@@ -44,7 +44,7 @@ def test_everything_is_measured_in_one_go_and_not_again(measuring):
     search, report = found["search"], found["report"]
     assert set(search.status) == {"ok"}
     assert set(search.space) == {"paper", "extended"}
-    assert set(search.ordering) == {"natural", "rcm", "sorted"}
+    assert set(search.ordering) == {"natural", "rcm", "sorted", "bisected"}
     assert search[search.ordering != "natural"].layout.str.contains("@").all()
     assert not search.name.duplicated().any()
     assert set(found["baseline"].kind) == {"floor", "copy", "empty"}
