@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def mirror() -> Path:
     """The folder of real inputs; for tests marked `mirror`."""
     return Path(os.environ["REPRO_MIRROR"])
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Have the processes that a test starts heed interruptions, also where the tests themselves are not to.
+
+    A shell has what it runs in the background ignore them, and what a process ignores those it starts do as well.
+    """
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    if ignored:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from html_page import Page
 from repro.artifacts.case import Case
 from repro.artifacts.data import Campaign
-from repro.artifacts.document import Cell, Column, Result, Table
+from repro.artifacts.document import Cell, Column, Figure, Result, Table
 from repro.artifacts.lineup import measured_on
 from repro.artifacts.published import Published
 from repro.artifacts.registry import Artifact
@@ -94,6 +94,26 @@ def test_both_clocks_of_the_device_are_named_with_the_floor(small: Campaign, tmp
     assert facts["baseline"] == "a library" and "floor" in facts
     # `gone` is not there, and `dithered` was not measured
     assert facts["cases with a winner"] == "4 of 8 (problem and precision)"
+
+
+def test_what_nothing_was_measured_for_is_left_out_and_named(small: Campaign, tmp_path: Path) -> None:
+    def nothing(campaign: Campaign, published: Published) -> Table:
+        return replace(one_table(campaign, published), nothing=True)
+
+    def undrawn(campaign: Campaign, published: Published) -> Figure:
+        return Figure(lambda: pytest.fail("it is not drawn"), "Nothing.", nothing=True)
+
+    empty = replace(TABLE, name="table-2", title="Empty", make=nothing)
+    blank = Artifact("made_up", "figure-1", "Blank", "ours", "figure", undrawn)
+    glance = {"table-1": "problems", "figure-1": "a blank"}
+    part = Part(small, NOTHING, [TABLE, empty, blank], glance=glance)
+    text = write_report([part], tmp_path / "r.html").read_text()
+    ids = Page(text).ids
+    assert "made_up-table-1" in ids and not {"made_up-table-2", "made_up-figure-1"} & set(ids)
+    assert "a blank" not in text and 'href="#made_up-figure-1"' not in text
+    assert pairs(text)["left out, as not measured"] == "table-2, figure-1"
+    text = write_report([Part(small, NOTHING, [TABLE])], tmp_path / "r.html").read_text()
+    assert "left out, as not measured" not in pairs(text)
 
 
 def test_the_words_of_a_study_are_its_own(small: Campaign, tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def started(script=WAITING):
     return process, int(pid)
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(
     ("number", "end"),
     [(signal.SIGINT, End(7, signal.SIGINT)), (signal.SIGTERM, End(-signal.SIGTERM, signal.SIGTERM))],

@@ -88,6 +88,7 @@ def test_what_crashes_and_what_hangs_costs_its_rows_and_the_rest_is_measured(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_is_asked_to_end_ends_with_all_its_processes(command: Callable[..., list[str]], number: int) -> None:
     process = started(command({}, screen_launches=3000))

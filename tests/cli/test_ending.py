@@ -48,6 +48,7 @@ def test_a_terminated_command_says_so_and_cleans_up(tmp_path: Path) -> None:
     assert (tmp_path / "cleaned").exists()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_command_says_so_wherever_it_is(tmp_path: Path) -> None:
     process = start("Path('ready').touch()\ntime.sleep(60)", tmp_path)
     assert end(process, tmp_path, signal.SIGINT) == "interrupted\n"

@@ -255,12 +255,13 @@ def test_what_snakemake_lets_pass_in_a_file_is_one_message(text: str, message: s
     assert not (checkout.folder / "results/bad").exists()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interruption_while_the_plan_is_made_is_a_word(checkout: Checkout) -> None:
     done = dry_run_after(
         checkout,
-        "import os, signal\n"
+        "import signal\n"
         "import repro.campaign.plan as planning\n"
-        "planning.make_plan = lambda config: os.kill(os.getpid(), signal.SIGINT)",
+        "planning.make_plan = lambda config: signal.raise_signal(signal.SIGINT)",  # in this thread, before it returns
     )
     assert done.returncode == 130
     assert done.stderr.splitlines()[-1] == "interrupted"

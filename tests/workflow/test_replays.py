@@ -123,3 +123,27 @@ def test_snakemakes_own_report_has_the_figures_and_tables_of_the_replay(record: 
     assert shown.results[figure]["labels"]["name"] == "Figure 5.5"
     assert RECORD in shown.description
     assert "system-message" not in shown.description
+
+
+def test_snakemakes_own_report_is_written_where_what_it_does_not_show_is_missing(record: Checkout) -> None:
+    words = ("--configfile", f"config/{RECORD}.yaml")
+    code, said = replay(record)
+    assert code == 0, said
+    tables = record.folder / "results" / RECORD / "tables" / STUDY
+    with edited(record.folder / "src/repro/artifacts/cells.py", lambda text: text + "# edited\n"):
+        edited_since = record.snakemake("--report", "shown.html", *words, cores=False)
+    assert edited_since.code == 0, edited_since.text
+    assert f"figures {STUDY}: code differs" in edited_since.text
+    (tables / "table-devices.md").unlink()
+    one_missing = record.snakemake("--report", "shown.html", *words, cores=False)
+    assert one_missing.code == 0, one_missing.text
+    assert "table-devices.md is missing" in one_missing.text
+    page = record.folder / "shown.html"
+    before = page.read_bytes()
+
+    (tables / "table-devices.csv").unlink()
+    refused = record.snakemake("--report", "shown.html", *words, cores=False)
+    assert refused.code == 1
+    assert "table-devices.csv marked for report but does not exist" in refused.text
+    assert page.read_bytes() == before
+    page.unlink()  # the copy of the project is other tests' as well

@@ -79,12 +79,15 @@ class Table:
         What is published, what is ours, by which clock, in which cache state, and what is not there.
     summary
         Rows that are set apart at the bottom and take no part in sorting.
+    nothing
+        Whether nothing was measured that it is about, so that the report leaves it out and names it.
     """
 
     columns: tuple[Column, ...]
     rows: list[tuple[Cell, ...]]
     caption: str
     summary: list[tuple[Cell, ...]] = field(default_factory=list)
+    nothing: bool = False
 
     def __post_init__(self) -> None:
         """Check that every row fits the columns."""
@@ -190,12 +193,13 @@ class Figure:
     ----------
     draw
         Returns the matplotlib figure; called under the project's style.
-    caption
+    caption, nothing
         As for `Table`.
     """
 
     draw: Callable[[], Canvas]
     caption: str
+    nothing: bool = False
 
 
 def letter(index: int) -> str:

@@ -10,6 +10,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -78,6 +79,7 @@ def download(url: str, target: Path, settings: Fetch) -> None:
     OSError
         The file cannot be written.
     """
+    import_module("requests")  # pooch would, where the time already runs, and on a busy machine that takes seconds
     end = time.monotonic() + settings.max_seconds
     reason = ""
     for attempt in range(settings.retries + 1):

@@ -111,6 +111,14 @@ def test_problem_of_the_surfaces(gpu: Campaign, maker: Maker) -> None:
     assert choose_problem(maker.all((PROBLEMS[4], motor))) == ("fem/NX_MotorH67k", "the papers’ problem")
 
 
+def test_a_rebuilt_problem_is_not_called_the_papers_own(maker: Maker, published: Published) -> None:
+    campaign = maker.all((PROBLEMS[4], replace(PROBLEMS[-1], reason=None, n=10, nnz=20, origin={"rebuilt": True})))
+    for name in ("figure-1", "figure-7"):
+        figure = make(campaign, published, name)
+        assert "ours is fem/NX_MotorH67k, the papers’ problem rebuilt." in figure.caption
+        assert any("fem/NX_MotorH67k† " in text or "fem/NX_MotorH67k†," in text for text in texts(figure))
+
+
 def test_figures_of_an_unmeasured_campaign_say_so(maker: Maker, published: Published, tmp_path: Path) -> None:
     maker.problem(PROBLEMS[1])
     campaign = maker.load()

@@ -80,9 +80,11 @@ class Drawn:
         return (float(size[1]), float(size[2])) if size else (0.0, 0.0)
 
 
-def draw(artifact: Artifact, campaign: Campaign, published: Published) -> Drawn:
-    """Make an artifact; a figure becomes an element of the page."""
+def draw(artifact: Artifact, campaign: Campaign, published: Published) -> Drawn | None:
+    """Make an artifact, a figure as an element of the page; None where nothing was measured that it is about."""
     made = artifact.make(campaign, published)
+    if made.nothing:
+        return None
     caption = Caption.of(made.caption)
     if artifact.kind == "table":
         return Drawn(artifact, caption, table=cast(Table, made))

@@ -163,11 +163,16 @@ def _code(text: str) -> Markup:
 def _section(part: Part, environment: jinja2.Environment, folder: Path, progress: Progress) -> Section:
     campaign = part.campaign
     drawn = []
+    left_out = []
     for done, artifact in enumerate(part.artifacts):
         progress(campaign.study, done, len(part.artifacts))
-        drawn.append(draw(artifact, campaign, part.published))
-    progress(campaign.study, len(drawn), len(drawn))
-    drawable = {artifact.name for artifact in part.artifacts}
+        made = draw(artifact, campaign, part.published)
+        if made is None:
+            left_out.append(artifact.name)
+        else:
+            drawn.append(made)
+    progress(campaign.study, len(part.artifacts), len(part.artifacts))
+    shown = {item.artifact.name for item in drawn}
     lines = lineup(campaign, part.published)
     words = environment.from_string(part.words.read_text("utf-8")).render() if part.words else ""
     return Section(
@@ -176,10 +181,10 @@ def _section(part: Part, environment: jinja2.Environment, folder: Path, progress
         title=part.title or campaign.study,
         reference=part.reference,
         card=_card(part, drawn),
-        facts=_facts(part),
+        facts=_facts(part) | ({"left out, as not measured": ", ".join(left_out)} if left_out else {}),
         remarks=sentences([remarks(lines), lacking(lines)]),
         rows=_rows(folder, campaign.study),
-        glance={name: what for name, what in part.glance.items() if name in drawable},
+        glance={name: what for name, what in part.glance.items() if name in shown},
         statuses=statuses(campaign),
         failures=failures(campaign),
         missing=missing(campaign, part.headline),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from repro.bench.runnable import Candidate, ModuleError, Unsupported, in_turn, not_prepared
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
-from repro.devices.base import Buffer, Device
+from repro.devices.base import Argument, Buffer, Device
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import Multiplies, ProductOperands, operands_of, symmetry_on, x_on, y_on
 from repro.sparse.pairs import shared_bytes
@@ -141,7 +141,7 @@ class Variant(Multiplies, Candidate):
         counter = workspace.written("counter", 4, "its counter")
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
-            arguments = [*matrix, *buffers.values(), x, y, counter, *kept]
+            arguments: list[Argument] = [*matrix, *buffers.values(), x, y, counter, *kept]
             run = device.bind(program.kernel(name, shared), blocks, self.schedule.n_t, arguments)
             return run if self.schedule.kind != "dynamic" else in_turn(lambda: device.fill(counter, 0), run)
 

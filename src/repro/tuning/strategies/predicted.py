@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 #: A recorded problem tells of a space if it was searched for at least this share of it.
 COVERED = 0.5
 #: A problem that differs by so many standard deviations in each feature counts exp(-1/2) of one that is the same …
-ALIKE = 1.0
+ALIKE = 0.7
 #: … and none counts less than this: what other kinds of problems do is better than nothing.
 LEAST = 0.05
 #: After this share of the budget, words of the space that no variant tried so far has are tried, each once.

@@ -88,7 +88,8 @@ def choose_problem(campaign: Campaign) -> tuple[str, str] | None:
         return None
     for record in measured:
         if PREFERRED in (record.name, record.stand_in):
-            return record.name, "the papers’ problem" if record.name == PREFERRED else "its stand-in"
+            theirs = "the papers’ problem rebuilt" if is_marked(record) else "the papers’ problem"
+            return record.name, theirs if record.name == PREFERRED else "its stand-in"
     blocks = [record for record in measured if record.entry == "block3"]
     largest = max(blocks or measured, key=lambda r: (r.nnz or 0, r.name))
     return largest.name, f"the largest {'3×3 ' if blocks else ''}problem searched in {PRECISION} precision"

@@ -30,16 +30,17 @@ DASHES: dict[Way, Any] = {OURS: "-", ELEMENT: (0, (3, 1.5))}
 def scaling(campaign: Campaign, published: Published) -> Figure:
     """A panel a family; of each degree and way the largest mesh that was filtered over several devices."""
     fields = all_fields(campaign, published)
+    nothing = not counts(fields)
     caption = [
         "Time on one device over that over several of the same host, of each family and degree on the largest mesh",
         "that was filtered so. Full lines: ours, values stay where they are computed; dashed: the paper’s per-element",
         "way, whose second stage brings them to the first device. Grey: as many times as fast as there are devices.",
         "The paper draws P = 1 over the size of the mesh, on 1, 2, 4 and 8 Tesla M2090; no speed-up is printed there.",
-        "" if counts(fields) else NOTHING,
+        NOTHING if nothing else "",
         measured_on(campaign, CLOCK),
         unavailable(campaign),
     ]
-    return Figure(lambda: draw(fields), sentences(caption))
+    return Figure(lambda: draw(fields), sentences(caption), nothing)
 
 
 def largest(fields: Sequence[Filtering], way: Way, family: str, degree: int) -> Filtering | None:

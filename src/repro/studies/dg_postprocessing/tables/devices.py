@@ -46,7 +46,7 @@ def devices(campaign: Campaign, published: Published) -> Table:
         measured_on(campaign, CLOCK),
         unavailable(campaign),
     ]
-    return Table(tuple(columns), rows, sentences(caption), summary(columns, rows, speedups))
+    return Table(tuple(columns), rows, sentences(caption), summary(columns, rows, speedups), not numbers)
 
 
 def _row(field: Filtering, numbers: Sequence[int]) -> tuple[Cell, ...]:

@@ -82,7 +82,7 @@ def scaling(campaign: Campaign, published: Published) -> Figure:
         _sentence(published),
         unavailable(campaign),
     ]
-    return Figure(lambda: draw(panels, published, footnote(lines)), sentences(caption))
+    return Figure(lambda: draw(panels, published, footnote(lines)), sentences(caption), not panels)
 
 
 def draw(panels: Sequence[Sequence[DeviceTimes]], published: Published, mark: str | None) -> Canvas:

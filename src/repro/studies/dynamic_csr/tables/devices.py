@@ -58,7 +58,7 @@ def devices(campaign: Campaign, published: Published) -> Table:
         unavailable(campaign),
     ]
     rows = [_times(case, counts) for case in cases]
-    return Table(tuple(columns), rows, sentences(caption), _summary(rows, columns) if counts else [])
+    return Table(tuple(columns), rows, sentences(caption), _summary(rows, columns) if counts else [], not counts)
 
 
 @table(STUDY, "table-exchange", title="Bringing a vector to all devices", numbering="ours")
@@ -84,7 +84,8 @@ def exchange(campaign: Campaign, published: Published) -> Table:
         measured_on(campaign, CLOCK),
         unavailable(campaign),
     ]
-    return Table(tuple(columns), [_exchanges(case, counts) for case in cases], sentences(caption))
+    rows = [_exchanges(case, counts) for case in cases]
+    return Table(tuple(columns), rows, sentences(caption), nothing=not counts)
 
 
 def _measured(campaign: Campaign, published: Published) -> tuple[list[DeviceTimes], list[int]]:
