@@ -46,7 +46,9 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("which", "end", "count"), [(0, "So a time of", 18), (1, "An empty kernel", 8)], ids=["repetition", "slower-machine"]
+    ("which", "end", "count"),
+    [(0, "So a time of", 18), (1, "An empty kernel", 8)],
+    ids=["repetition", "slower-machine"],
 )
 def test_every_number_of_a_paragraph_is_printed_by_its_command(
     which: int, end: str, count: int, printed: list[str]
