@@ -106,7 +106,7 @@ def test_a_matrix_that_l2_holds_is_not_kept_in_parts(
 def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path, entry: str) -> None:
     layout = layout_of("Sl-4")
     schedules = [schedule for schedule in extended_space(SM_90, layout) if is_new(schedule) and schedule.width == 8]
-    assert {schedule.ahead for schedule in schedules} == set(AHEAD)
+    assert {schedule.ahead for schedule in schedules} == set(AHEAD) - {"f"}, "which is of pairs alone"
     source = render_module(templates, entry, "double", layout, schedules, SM_90)
     module = compile_module(source, SM_90, tmp_path / "m")
     assert module.resources, module.message
