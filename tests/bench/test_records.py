@@ -124,7 +124,10 @@ def test_a_file_that_is_not_there_is_for_the_reader_to_say(tmp_path: Path) -> No
     assert read_problems(tmp_path) == read_environments(tmp_path) == {}
 
 
-@pytest.mark.parametrize(("campaign", "problems"), [("h200", 95), ("h200-x2", 6), ("h200-x4", 3), ("repeat-h200", 18)])
+@pytest.mark.parametrize(
+    ("campaign", "problems"),
+    [("h200", 95), ("h200-x2", 6), ("h200-x4", 3), ("first-h200", 18), ("repeat-h200", 18)],
+)
 def test_recorded_campaigns_are_records(campaign: str, problems: int) -> None:
     raw = REPOSITORY / "results" / campaign / "raw"
     assert len(read_problems(raw)) == problems

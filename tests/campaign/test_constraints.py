@@ -23,7 +23,7 @@ def write(raw: Path, **records: dict[str, object]) -> Path:
     return raw
 
 
-@pytest.mark.parametrize("campaign", ["h200", "h200-x2", "h200-x4", "repeat-h200"])
+@pytest.mark.parametrize("campaign", ["h200", "h200-x2", "h200-x4", "first-h200", "repeat-h200"])
 def test_each_recorded_campaign_tells_its_packages_with_driver_and_toolkit(campaign: str) -> None:
     raw = RECORDED / campaign / "raw"
     record = next(iter(read_environments(raw).values()))

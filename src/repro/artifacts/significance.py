@@ -23,11 +23,11 @@ Interval = tuple[float, float]
 #: Rows of like duration whose spread between runs is taken together; short ones scatter by more.
 GROUP = 100
 #: Degrees of freedom of Student's t that changes between runs are held against: their tails are heavier than the
-#: normal distribution's, since a kernel can have two speeds. Of `results/h200` and its repetition, no level down to
-#: 0.001 is then reached by more rows than it should be, all clocks of a row taken together; by the graph clock alone
+#: normal distribution's, since a kernel can have two speeds. Of `results/first-h200` and its repetition, no level down
+#: to 0.001 is then reached by more rows than it should be, all clocks of a row taken together; by the graph clock alone
 #: the tails are heavier still.
 DEGREES = 5
-#: The spread between runs where the compared rows do not tell it: of `results/h200` and its repetition, in the
+#: The spread between runs where the compared rows do not tell it: of `results/first-h200` and its repetition, in the
 #: group that has the largest. The clock `host` has no repetition on record, and reads at least what events do.
 RECORDED: Mapping[str, float] = {"event": 0.0225, "graph": 0.0094, "host": 0.0225}
 #: Of the quartiles' distance and the count, the standard error of a normal sample's median.
