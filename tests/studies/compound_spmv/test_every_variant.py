@@ -9,6 +9,7 @@ from repro.bench.timing import Effort
 from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU
 from repro.entries import entries
+from repro.sparse.ordering import UNKNOWNS
 from repro.studies.compound_spmv.layout import Layout, all_layouts, extended_layouts
 from repro.studies.compound_spmv.render import render_module
 from repro.studies.compound_spmv.schedules import Schedule, extended_space
