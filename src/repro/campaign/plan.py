@@ -344,6 +344,8 @@ def plan_of_cases(
 ) -> Plan:
     """Return the plan of some problems alone, in all studies that have them or in one: what a job of them is part of.
 
+    It has no artifacts, which are slow to import and which no such job makes.
+
     Parameters
     ----------
     registry
@@ -364,7 +366,7 @@ def plan_of_cases(
             named.update(map(_name_of, items))
             asked = tuple(item if isinstance(item, OwnProblem) else item.name for item in items)
             if asked:
-                studies[name] = settings.model_copy(update={"problems": asked})
+                studies[name] = settings.model_copy(update={"problems": asked, "artifacts": ()})
     if unknown := [problem for problem in problems if problem not in named]:
         where = f"studies.{study}.problems" if study else "studies"
         raise ReproError("the configuration does not name the problem", where=where, actual=", ".join(unknown))
@@ -382,6 +384,8 @@ def _name_of(item: Item | OwnProblem) -> str:
 
 def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figure"], several: bool) -> tuple[str, ...]:
     """Return the names of a study's tables or figures that are asked for, of several campaigns where there are some."""
+    if not settings.artifacts:
+        return ()
     from repro.artifacts.registry import artifacts
 
     load_artifacts(study)
