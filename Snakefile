@@ -8,7 +8,12 @@ from repro.campaign.batches import Batches
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import make_plan
 from repro.campaign.requests import Requests
-from repro.campaign.starting import begin, plan_of_run, refuse_file_in_the_way
+from repro.campaign.starting import (
+    begin,
+    drop_unasked_limit,
+    plan_of_run,
+    refuse_file_in_the_way,
+)
 from repro.config import resolve
 from repro.config.load import read
 from repro.shipped import shipped
@@ -79,6 +84,7 @@ rule all:
 onstart:
     try:
         begin(plan, stale)
+        drop_unasked_limit(workflow)
         os.utime(marker.name, (0, 0))
     except ReproError as error:
         sys.exit(str(error))

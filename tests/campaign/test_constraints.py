@@ -40,6 +40,18 @@ def test_each_recorded_campaign_tells_its_packages_with_driver_and_toolkit(campa
     assert f"# Python: {record['python']}" in lines
 
 
+def test_a_library_that_was_loaded_from_elsewhere_is_not_pinned(tmp_path: Path) -> None:
+    packages = {"nvidia-cusparse": "12.6.3.3", "numpy": "2.0"}
+    raw = write(tmp_path / "made/raw", a=ONE | {"packages": packages, "cusparse": "12.9.4"})
+    lines = constraints_of(raw).splitlines()
+    assert lines[-1] == "# nvidia-cusparse: 12.6.3.3 was installed, and 12.9.4 was loaded from elsewhere"
+    assert "numpy==2.0" in lines
+    # a version is as long as its package's but for the build; and one that is not said is the package's
+    for cusparse in ("12.6.3", None):
+        raw = write(tmp_path / f"made-{cusparse}/raw", a=ONE | {"packages": packages, "cusparse": cusparse})
+        assert constraints_of(raw).splitlines()[-1] == "nvidia-cusparse==12.6.3.3"
+
+
 def test_what_it_prints_is_what_pip_takes() -> None:
     from packaging.requirements import Requirement
 

@@ -273,6 +273,17 @@ def test_the_plan_of_a_case_has_the_steps_of_the_whole() -> None:
     assert measuring(alone, study, problem, "double") == measuring(whole, study, problem, "double")
 
 
+def test_the_plan_of_a_case_has_no_artifacts_and_imports_none() -> None:
+    code = (
+        "import sys\nfrom repro.campaign.plan import plan_of_cases\nfrom repro.config import resolve\n"
+        "config = resolve({'campaign': 'c', 'device': 'opencl', 'studies': {'compound_spmv': {}}})\n"
+        "made = plan_of_cases(config, ['dirac_torus']).studies['compound_spmv']\n"
+        "print(made.tables, made.figures, 'matplotlib' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "() () False"
+
+
 def test_the_plan_of_a_case_that_is_none_is_one_message() -> None:
     with pytest.raises(ReproError, match="does not name the problem"):
         plan_of_cases(plan().config, ["surfaces/bunny"])

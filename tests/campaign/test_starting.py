@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from repro.campaign import starting
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.receipts import making
-from repro.campaign.starting import RUN, begin, plan_of_run
+from repro.campaign.starting import RUN, begin, drop_unasked_limit, plan_of_run
 from repro.campaign.steps import presenting
 from repro.config import resolve
 from repro.errors import ReproError
@@ -154,3 +155,23 @@ def test_what_changed_since_it_was_planned_is_planned_again() -> None:
     with pytest.raises(ReproError, match="the campaign changed since this run was planned"):
         begin(planned, {})
     assert not Path(planned.config_file).exists()
+
+
+@pytest.mark.parametrize(("asked", "stays"), [("100/1s", False), ("10/1s", True), ("100/1m", True)])
+def test_a_limit_of_jobs_that_nobody_asked_for_is_dropped(asked: str, stays: bool) -> None:
+    from snakemake.settings.types import MaxJobsPerTimespan
+
+    limit = MaxJobsPerTimespan.parse_choice(asked)
+    workflow = SimpleNamespace(
+        scheduling_settings=SimpleNamespace(max_jobs_per_timespan=limit),
+        scheduler=SimpleNamespace(job_rate_limiter=limit),
+    )
+    drop_unasked_limit(workflow)
+    assert (workflow.scheduler.job_rate_limiter is limit) == stays
+
+
+def test_where_snakemake_has_no_such_limit_nothing_is_done() -> None:
+    for scheduler in (SimpleNamespace(), SimpleNamespace(job_rate_limiter=None)):
+        before = dict(vars(scheduler))
+        drop_unasked_limit(SimpleNamespace(scheduler=scheduler))
+        assert vars(scheduler) == before

@@ -60,7 +60,7 @@ def test_the_files_of_each_command(spmv: SmallCampaign, tmp_path: Path, capsys: 
     drawn = tmp_path / "drawn" / spmv.campaign
     assert made(drawn) == [f"{SPMV}/figure-3.{suffix}" for suffix in ("pdf", "png", "svg")]
     spmv.configure(**{SPMV: {"problems": [MEASURED], "artifacts": ["table-9"]}})
-    commands.report(campaign=spmv.campaign, results=spmv.results)
+    commands.report(campaign=[spmv.campaign], results=spmv.results)
     page = (folder / "report.html").read_text()
     assert f'id="{SPMV}-table-9"' in page and f'id="{SPMV}-table-1"' not in page
     assert len(capsys.readouterr().out.splitlines()) == 3 + 3 + 1
@@ -86,7 +86,7 @@ def test_all_and_the_report_say_how_far_they_are(
     assert re.fullmatch(rf"tables {spmv.campaign}: {SPMV} 2 of 2, took \d+ s\n", capsys.readouterr().err)
     commands.figure(None, all_=True, figures=tmp_path / "drawn", **options)
     assert re.fullmatch(rf"figures {spmv.campaign}: {SPMV} 1 of 1, took \d+ s\n", capsys.readouterr().err)
-    commands.report(**options)
+    commands.report(campaign=[spmv.campaign], results=spmv.results)
     said = capsys.readouterr().err.splitlines()
     assert [line.partition(", took ")[0] for line in said] == [
         f"report {spmv.campaign}: reading studies 1 of 1",
@@ -199,20 +199,35 @@ def test_a_report_beside_another_campaign_is_a_page_of_its_own(spmv: SmallCampai
     again = SmallCampaign(spmv.results.parent, "opencl", SPMV, get_study(SPMV).columns)
     again.all(MEASURED)
     spmv.configure(**{SPMV: {"problems": [MEASURED], "artifacts": ["table-targets"]}})
-    commands.report(campaign=spmv.campaign, results=spmv.results, beside=[again.campaign])
+    commands.report(campaign=[spmv.campaign], results=spmv.results, beside=[again.campaign])
     folder = spmv.results / spmv.campaign
     assert not (folder / "report.html").exists()
     page = (folder / f"report-beside-{again.campaign}.html").read_text()
     assert page.count('<strong class="number">') == 2 and f'id="{SPMV}-beside-table"' in page
 
 
+def test_campaigns_that_are_named_after_the_first_stand_beside_it(spmv: SmallCampaign) -> None:
+    """By either option, and each once; the first is not beside itself."""
+    again = SmallCampaign(spmv.results.parent, "opencl", SPMV, get_study(SPMV).columns)
+    again.all(MEASURED)
+    spmv.configure(**{SPMV: {"problems": [MEASURED], "artifacts": ["table-targets", "table-8"]}})
+    commands.report(campaign=[spmv.campaign, again.campaign], results=spmv.results, beside=[again.campaign])
+    [page] = (spmv.results / spmv.campaign).glob("report*.html")
+    assert page.name == f"report-beside-{again.campaign}.html"
+    assert f'id="{SPMV}-beside-table"' in page.read_text()
+    with pytest.raises(ReproError, match="cannot stand beside itself"):
+        commands.report(campaign=[spmv.campaign, spmv.campaign], results=spmv.results)
+    with pytest.raises(ReproError, match=r"no such campaign(.|\n)*nothing"):
+        commands.report(campaign=[spmv.campaign, "nothing"], results=spmv.results)
+
+
 def test_a_campaign_of_other_studies_is_not_set_beside(spmv: SmallCampaign) -> None:
     other = SmallCampaign(spmv.results.parent, "opencl", COO, get_study(COO).columns)
     other.all(OTHERS)
     with pytest.raises(ReproError, match=r"without a study in common(.|\n)*compressed_coo"):
-        commands.report(campaign=spmv.campaign, results=spmv.results, beside=[other.campaign])
+        commands.report(campaign=[spmv.campaign], results=spmv.results, beside=[other.campaign])
     with pytest.raises(ReproError, match="no such campaign"):
-        commands.report(campaign=spmv.campaign, results=spmv.results, beside=["nothing"])
+        commands.report(campaign=[spmv.campaign], results=spmv.results, beside=["nothing"])
 
 
 def test_the_workflows_page_is_of_one_campaign(spmv: SmallCampaign) -> None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pyarrow.parquet as pq
@@ -184,6 +185,28 @@ def test_a_second_run_in_the_folder_is_refused(checkout: Checkout, config: str) 
     assert "another run works in this folder" in said.text
     assert "Traceback" not in said.text
     assert checkout.snakemake("all", "--configfile", config).nothing_to_do
+
+
+@pytest.mark.parametrize(("words", "woken"), [([], False), (["--max-jobs-per-timespan", "50/1s"], True)])
+def test_the_scheduler_wakes_itself_for_a_limit_that_was_asked_for_alone(
+    words: list[str], woken: bool, checkout: Checkout
+) -> None:
+    name = f"woken{len(words)}"
+    config = checkout.configure(name, {"problems": PROBLEMS, "artifacts": ["table-1"]})
+    wanted = [f"results/{name}/problems/{problem}.npz" for problem in PROBLEMS]
+    command = ["snakemake", "--cores", "1", *wanted, "--configfile", config, *words]
+    code = (
+        "import sys\nfrom snakemake.cli import main\nfrom snakemake.scheduling.job_scheduler import JobScheduler\n"
+        "JobScheduler._schedule_reevalutation = lambda self, delay: print('WOKEN')\n"
+        f"sys.argv = {command}\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=checkout.folder, env=checkout.environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all((checkout.folder / path).exists() for path in wanted)
+    assert ("WOKEN" in done.stdout) == woken
 
 
 def test_other_timing_compiles_and_builds_nothing(checkout: Checkout) -> None:

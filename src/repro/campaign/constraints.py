@@ -9,6 +9,8 @@ from typing import Any
 from repro.bench.records import read_environments
 from repro.errors import ReproError
 
+#: The package of a library whose own version an environment record has as well: another one may have been loaded.
+LIBRARIES = {"nvidia-cusparse": "cusparse"}
 #: What is no package of Python's, by the keys of an environment record, with the words of a comment.
 BESIDE = {
     "device": "device",
@@ -89,7 +91,15 @@ def _text(path: Path, record: Mapping[str, Any]) -> str:
             todo="it was written by hand or by another program: measure the campaign again",
         )
     comments = [f"# {words}: {_word(record[key])}" for key, words in BESIDE.items() if record.get(key)]
-    return "\n".join([*comments, *(f"{name}=={version}" for name, version in sorted(packages.items()))])
+    return "\n".join([*comments, *(_pin(name, version, record) for name, version in sorted(packages.items()))])
+
+
+def _pin(name: str, version: str, record: Mapping[str, Any]) -> str:
+    """Return the line of a package: a pin, or where its library was not the one in use a comment."""
+    loaded = record.get(LIBRARIES.get(name, ""))
+    if loaded and not f"{version}.".startswith(f"{loaded}."):
+        return f"# {name}: {version} was installed, and {loaded} was loaded from elsewhere"
+    return f"{name}=={version}"
 
 
 def _word(value: Any) -> str:

@@ -342,7 +342,7 @@ def make_plan(config: Config, registry: Registry | None = None) -> Plan:
 def plan_of_cases(
     config: Config, problems: Collection[str], study: str | None = None, registry: Registry | None = None
 ) -> Plan:
-    """Return the plan of some problems alone, in all studies that have them or in one: what a job of them is part of.
+    """Return the plan of some problems alone, in all studies or in one, without artifacts: what a job is part of.
 
     Parameters
     ----------
@@ -364,7 +364,7 @@ def plan_of_cases(
             named.update(map(_name_of, items))
             asked = tuple(item if isinstance(item, OwnProblem) else item.name for item in items)
             if asked:
-                studies[name] = settings.model_copy(update={"problems": asked})
+                studies[name] = settings.model_copy(update={"problems": asked, "artifacts": ()})
     if unknown := [problem for problem in problems if problem not in named]:
         where = f"studies.{study}.problems" if study else "studies"
         raise ReproError("the configuration does not name the problem", where=where, actual=", ".join(unknown))
@@ -382,14 +382,15 @@ def _name_of(item: Item | OwnProblem) -> str:
 
 def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figure"], several: bool) -> tuple[str, ...]:
     """Return the names of a study's tables or figures that are asked for, of several campaigns where there are some."""
+    if not settings.artifacts:
+        return ()  # and imports nothing, which is slow
     from repro.artifacts.registry import artifacts
 
     load_artifacts(study)
     if settings.artifacts == "all":
         return tuple(artifact.name for artifact in artifacts(study, kind) if several or not artifact.several)
     everything = [artifact.name for artifact in artifacts(study)]
-    unknown = sorted(set(settings.artifacts) - set(everything))
-    if unknown:
+    if unknown := sorted(set(settings.artifacts) - set(everything)):
         raise ReproError(
             "unknown artifact",
             where=f"studies.{study}.artifacts",

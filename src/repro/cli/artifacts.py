@@ -25,6 +25,16 @@ CampaignName = Annotated[
     str | None,
     typer.Option("--campaign", help="A recorded campaign: a folder below --results; that of --config by default."),
 ]
+Campaigns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--campaign",
+        metavar="CAMPAIGN",
+        help="A recorded campaign: a folder below --results; that of --config by default. Given again, others that "
+        "stand beside the first, as by --beside.",
+        show_default=False,
+    ),
+]
 StudyName = Annotated[
     str | None, typer.Option("--study", help="A study of the campaign; all that it holds by default.")
 ]
@@ -104,7 +114,7 @@ def figure(
 
 
 def report(
-    campaign: CampaignName = None,
+    campaign: Campaigns = None,
     study: StudyName = None,
     results: Results = RESULTS,
     config: ConfigFile = None,
@@ -113,7 +123,7 @@ def report(
 ) -> None:
     """Write results/<campaign>/report.html: all tables and figures on one page that needs no network.
 
-    With --beside the page has a name of its own, report-beside-CAMPAIGN.html.
+    With --beside, or several campaigns, the page has a name of its own, report-beside-CAMPAIGN.html.
 
     Examples:
 
@@ -122,12 +132,17 @@ def report(
         repro report --campaign h200
 
         repro report --campaign h200 --beside repeat-h200
+
+        repro report --campaign h200 --campaign repeat-h200
     """
     from repro.campaign.artifacts import Asked
     from repro.campaign.reporting import report as write
     from repro.cli.progress import Progress
     from repro.errors import ReproError
 
+    named = campaign or []
+    # each once; where none is named, those of the configuration
+    beside = [*dict.fromkeys([*named[1:], *(beside or ())])] or None
     if receipt and beside:
         raise ReproError(
             "--receipt is for the page that the configuration asks for",
@@ -136,7 +151,7 @@ def report(
         )
     page = "-".join(["report", *(f"beside-{name}" for name in beside or ())])
     with _receipt(receipt, config, "report", None):
-        asked = Asked.of(campaign, results, config, beside)
+        asked = Asked.of(named[0] if named else None, results, config, beside)
         with Progress(f"report {asked.campaign}") as progress:
             path = write(asked, study, progress, page)
         typer.echo(f"wrote {path}")

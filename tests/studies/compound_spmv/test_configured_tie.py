@@ -48,7 +48,7 @@ def test_captions_and_notes_speak_of_the_configured_tie(configured: Maker) -> No
 
 def test_the_report_speaks_of_the_configured_tie(configured: Maker) -> None:
     configured.configure(**{STUDY: {"problems": [CLOSE.name], "artifacts": ["table-8"], "timing": {"tie": 0.05}}})
-    commands.report(campaign=configured.campaign, results=configured.results)
+    commands.report(campaign=[configured.campaign], results=configured.results)
     page = (configured.results / configured.campaign / "report.html").read_text()
     assert "a difference of at most 5 %" in page and "a difference within 5 %" in page
 
