@@ -128,8 +128,7 @@ class CompressedCoo(Study):
         library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)  # the names are checked first
         variants = variants_of(settings, session.precision, session.target)
         strategy = session.strategy(features, point_of)
-        if settings.search != "exhaustive":
-            session.hold(variants)
+        session.hold(variants)  # packings are needed again: in full after screening, and in the solver
         rows: list[Row] = []
         for space in spaces(settings):
             rows += session.search(strategy, [v for v in variants if v.space == space], f"{space} space")
