@@ -107,6 +107,8 @@ def render_module(
         copies=any(_copies(s, what) for s in unique.values()),
         blocks_of_long_rows=sorted({unique[name].n_t for name in with_long_rows}),
         papers_schedules=any(not s.shape for s in unique.values()),
+        loads_vectors=True,
+        stores_vectors=True,
         shapes=[_shape(s, outer, what, target.warp) for s in {s.shape: s for s in unique.values() if s.shape}.values()],
         schedules=[
             {
@@ -133,6 +135,8 @@ def _render_pairs(
             todo="choose another layout; `repro list layouts` prints all",
         )
     unique = {kernel_name(s, target): s for s in schedules}
+    # halves of a vector's entry of which each takes a load
+    halves = layout.vector != "SoA" and _vector_numbers(entry, layout) * SCALARS[precision][1] == 2 * LOAD_BYTES
     return render_template(
         templates,
         f"{STUDY}/pairs.j2",
@@ -142,8 +146,9 @@ def _render_pairs(
         papers_schedules=False,
         loads=sorted({s.load for s in unique.values()}),
         copies=any(s.ahead == "a" for s in unique.values()),
-        # halves of an entry of which each takes a load
-        halves=layout.vector != "SoA" and _vector_numbers(entry, layout) * SCALARS[precision][1] == 2 * LOAD_BYTES,
+        halves=halves,
+        loads_vectors=not halves or any(s.gather for s in unique.values()),
+        stores_vectors=not halves or target.dialect != "cuda",
         room=shared_entries(TILE_ROWS[layout.outer], _vector_numbers(entry, layout) * SCALARS[precision][1]),
         schedules=[{"kernel": name, **asdict(s)} for name, s in unique.items()],
     )
