@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from repro.bench.runnable import Unsupported
 from repro.bench.workspace import Workspace
 from repro.devices.base import Argument, Buffer, Program
-from repro.sparse.clusters import cluster_rows
 from repro.sparse.operands import operands_of, symmetry_on
 from repro.sparse.pairs import shared_bytes
 from repro.studies.compressed_coo.blocking import SPLITS
@@ -54,7 +53,7 @@ class PairsVariant(CoordinateVariant):
         problem = operands.problem
         symmetry = symmetry_on(workspace)
         of_clusters = bool(symmetry.kind) and SPLITS[self.layout] == "clustered"
-        rows = workspace.fact("clusters", lambda: cluster_rows(problem)) if of_clusters else None
+        rows = operands.permutation("bisected") if of_clusters else None
         held = store_pairs(problem, operands.values.ravel(), symmetry, tile_rows, self.blocking.entries, rows)
         padded = held.pairs.slots / problem.nnz
         if padded > MOST_PADDING:
