@@ -56,7 +56,7 @@ lock: $(VENV)/bin/python  ## Write locks/ anew, with the newest of all packages.
 define install
 	$(if $(filter no,$(LOCKED)),\
 	  $(PIP) --upgrade --upgrade-strategy eager --editable '.[$(1)]',\
-	  $(PIP) --require-hashes $(patsubst %,--requirement locks/%.txt,run $(subst $(comma), ,$(1))))
+	  $(PIP) --no-deps --require-hashes $(patsubst %,--requirement locks/%.txt,run $(subst $(comma), ,$(1))))
 	$(if $(filter no,$(LOCKED)),,$(PIP) --no-deps --no-build-isolation --editable .)
 	rm -f $(VENV)/installed-*-$(if $(filter no,$(LOCKED)),yes,no)
 endef

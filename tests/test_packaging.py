@@ -75,10 +75,16 @@ def dry_make(*words: str) -> str:
 
 def test_make_all_installs_what_the_locks_pin_and_calls_snakemake() -> None:
     said = dry_make("all", "N=3", "ARGS=--dry-run")
-    assert re.search(r"--require-hashes((?: --requirement locks/\w+\.txt)+)$", said, re.MULTILINE)
+    assert re.search(r"--no-deps --require-hashes((?: --requirement locks/\w+\.txt)+)$", said, re.MULTILINE)
     assert re.findall(r"locks/(\w+)", said) == ["run", "cpu", "mesh"]
     assert re.search(r"--no-deps --no-build-isolation --editable \.$", said, re.MULTILINE)
     assert said.endswith("snakemake --cores 3 all --dry-run")
+
+
+def test_what_is_installed_lacks_nothing() -> None:
+    # the locks are installed without their dependencies, so they have to name them all
+    done = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_make_test_installs_what_tests_need_as_well() -> None:
