@@ -84,7 +84,7 @@ def test_make_all_installs_what_the_locks_pin_and_calls_snakemake() -> None:
 
 def test_what_is_installed_lacks_nothing() -> None:
     # the locks are installed without their dependencies, so they have to name them all
-    done = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "pip", "check"], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
