@@ -85,7 +85,7 @@ def main() -> None:
     """Read the command line and run; a line for each run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("counts", type=int, nargs="+", help="of problems")
-    parser.add_argument("--batch", type=int, default=50, help="problems of a job at the most (50)")
+    parser.add_argument("--batch", type=int, default=100, help="problems of a job at the most (100)")
     parser.add_argument("--dry-run", action="store_true", help="only plan")
     arguments = parser.parse_args()
     runs = {"dry run": ["--dry-run"]} | ({} if arguments.dry_run else {"whole": []})

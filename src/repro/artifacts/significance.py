@@ -12,6 +12,7 @@ were.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import exp, log1p
 
 import numpy as np
@@ -32,7 +33,8 @@ DEGREES = 5
 RECORDED: Mapping[str, float] = {"event": 0.0225, "graph": 0.0094, "host": 0.0225}
 #: Of the quartiles' distance and the count, the standard error of a normal sample's median.
 MEDIAN_ERROR = 1.25 / 1.35
-RESAMPLES = 9999
+#: Draws of cases that an interval is taken from; and of rounds, of which there are so few that few draws differ.
+CASE_DRAWS, ROUND_DRAWS = 9999, 1999
 LEVEL = 0.95
 #: What a caption says of whiskers.
 WHISKERS = "Whiskers: 95 % intervals of each ratio, over the rounds of this campaign."
@@ -147,10 +149,16 @@ def relative_interval(*rounds: Sequence[Sequence[float]]) -> Interval | None:
     tuple[float, float] or None
         What the value is multiplied by at either end; None where a side has fewer than two rounds.
     """
-    from scipy.stats import bootstrap
-
     if any(len(side) < 2 for side in rounds):
         return None
+    return _drawn_interval(tuple(tuple(map(tuple, side)) for side in rounds))
+
+
+@lru_cache(maxsize=1 << 16)  # a ratio is in several tables and figures
+def _drawn_interval(rounds: tuple[tuple[tuple[float, ...], ...], ...]) -> Interval:
+    """Return `relative_interval` of sides that have two rounds at the least."""
+    from scipy.stats import bootstrap
+
     parts = [[np.asarray(part, float) for part in side] for side in rounds]
 
     def statistic(*draws: NDArray[np.integer], axis: int = -1) -> Floats:
@@ -162,7 +170,7 @@ def relative_interval(*rounds: Sequence[Sequence[float]]) -> Interval | None:
         every,
         statistic,
         vectorized=True,
-        n_resamples=RESAMPLES,
+        n_resamples=ROUND_DRAWS,
         confidence_level=LEVEL,
         method="percentile",
         random_state=np.random.default_rng(0),
@@ -173,8 +181,9 @@ def relative_interval(*rounds: Sequence[Sequence[float]]) -> Interval | None:
 
 def _medians(rounds: Sequence[Floats], draws: NDArray[np.integer]) -> Floats:
     """Return the median of all samples of each draw of rounds; of few rounds there are few different draws."""
-    flat = np.sort(draws, axis=-1).reshape(-1, len(rounds))
-    codes = flat @ len(rounds) ** np.arange(len(rounds))
+    flat = draws.reshape(-1, len(rounds))
+    # a draw is told by the sum of its rounds' numbers, which are random, so that no two draws have the same
+    codes = np.random.default_rng(1).integers(1 << 62, size=len(rounds))[flat].sum(axis=1)
     _, first, place = np.unique(codes, return_index=True, return_inverse=True)
     medians = np.array([np.median(np.concatenate([rounds[number] for number in flat[one]])) for one in first])
     return medians[place].reshape(draws.shape[:-1])
@@ -205,7 +214,7 @@ def interval_of_mean(changes: Floats, cases: Sequence[object]) -> Interval | Non
         lambda sums, counts, axis: sums.sum(axis=axis) / counts.sum(axis=axis),
         paired=True,
         vectorized=True,
-        n_resamples=RESAMPLES,
+        n_resamples=CASE_DRAWS,
         confidence_level=LEVEL,
         method="percentile",
         random_state=np.random.default_rng(0),  # the same campaigns always have the same interval
