@@ -139,6 +139,15 @@ def test_what_is_installed_is_not_written_over(installed: Installed, tmp_path: P
     assert "belongs to the installed package" in said
 
 
+def test_a_campaign_for_a_gpu_of_ones_own_is_planned_without_the_recorded_one(installed: Installed) -> None:
+    """A wheel has no records; the file says what to write then."""
+    words = ["--config", "config/second.yaml", "--cores", "1", "--", "--dry-run", "--config", "device=opencl"]
+    said = installed.run("repro", "run", *words, code=1)
+    assert "no such campaign to stand beside this one" in said
+    assert "--config 'beside=[]'" in said
+    assert "Measuring qc324, double, of compound_spmv" in installed.run("repro", "run", *words, "beside=[]")
+
+
 def test_a_campaign_is_run(installed: Installed) -> None:
     study = {
         "problems": ["tiny/helmholtz"],
