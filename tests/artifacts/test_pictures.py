@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from pictures import contrast, flaws, laid_out
+from recorded_campaigns import recorded_campaigns, studies_of
 from repro.artifacts import style
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
@@ -20,7 +21,6 @@ from repro.studies import get_study, load_artifacts, names
 ROOT = Path(__file__).parents[2]
 #: Figures that take long to make of so many rows: those of small campaigns are looked at.
 SLOW = {"figure-predicted", "figure-pareto"}
-RECORDED = {"h200": names(), "h200-x4": ("dynamic_csr",)}
 for study in names():
     load_artifacts(study)
 
@@ -111,8 +111,8 @@ def recorded() -> dict[tuple[str, str], Campaign]:
     ("campaign", "study", "name"),
     [
         (campaign, study, artifact.name)
-        for campaign, studies in RECORDED.items()
-        for study in studies
+        for campaign in recorded_campaigns(configured=True)
+        for study in studies_of(campaign)
         for artifact in artifacts(study, "figure")
         if artifact.name not in SLOW
     ],

@@ -307,5 +307,18 @@ def test_another_campaign_stands_beside(maker: SmallCampaign, tmp_path: Path) ->
     text = write_report([Part(campaign, NOTHING, [SPEEDUPS], result=FASTER)], tmp_path / "r.html")
     page = text.read_text()
     assert page.count('<strong class="number">4.0×</strong>') == 2
-    assert 'id="made_up-beside-table"' in page and f"repro compare {campaign.name} another" in page
+    assert 'id="made_up-beside-table"' in page
+    assert f"with what is chance: <code>repro compare {campaign.name} another</code>" in page
     assert Page(page).stack == []
+
+
+def test_campaigns_on_several_devices_are_compared_without_verdicts(maker: SmallCampaign, tmp_path: Path) -> None:
+    """`repro compare` refuses them else."""
+    campaign = maker.all("grid")
+    rows = {step: getattr(campaign, step).assign(device="NVIDIA H100") for step in ("search", "report")}
+    others = (replace(campaign, name="elsewhere", **rows), replace(campaign, name="again"))
+    part = Part(replace(campaign, beside=others), NOTHING, [SPEEDUPS], result=FASTER)
+    page = write_report([part], tmp_path / "r.html").read_text()
+    assert f"ratios alone: <code>repro compare {campaign.name} elsewhere --across-devices</code>" in page
+    assert f"with what is chance: <code>repro compare {campaign.name} again</code>" in page
+    assert page.count("with what is chance") == 1

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from recorded_campaigns import RESULTS, recorded_campaigns
 from repro.bench.parquet import DIGITS, MARK, fingerprint_of, read_table, write_table
 from repro.bench.rows import SCHEMA
 from repro.errors import ReproError
 
-REPOSITORY = Path(__file__).parents[2]
 FLIPS = 800
 
 
@@ -123,7 +123,7 @@ def test_a_fingerprint_is_read_from_the_metadata(tmp_path: Path, table: pa.Table
 
 
 def test_recorded_campaigns_are_kept_with_checksums() -> None:
-    recorded = sorted((REPOSITORY / "results").glob("*h200/raw/*/*.parquet"))
+    recorded = [path for name in recorded_campaigns() for path in sorted((RESULTS / name).glob("raw/*/*.parquet"))]
     assert len(recorded) >= 11
     for path in recorded:
         assert path.read_bytes().rfind(MARK) > 0, path

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recorded_campaigns import RESULTS, recorded_campaigns
 from repro.bench.records import read_environment, read_environments, read_problem, read_problems
 from repro.errors import ReproError
 from repro.problems.statistics import describe
 
-REPOSITORY = Path(__file__).parents[2]
+#: That each recorded campaign has a record of.
+PROBLEMS = {"h200": 95, "h200-x2": 6, "h200-x4": 3, "first-h200": 18, "repeat-h200": 18}
 QUANTILES = dict.fromkeys(("min", "q1", "median", "q3", "max", "mean"), 1.0)
 STATISTICS = {"rows": 3, "nonzeros": 3, "row_length": QUANTILES, "bandwidth_percent": QUANTILES, "ell_factor": 1.0}
 PROBLEM = {"name": "fem/nut", "kind": "matrix", "status": "ok", "entry": "real", "n": 3, "nnz": 3,
@@ -124,11 +126,8 @@ def test_a_file_that_is_not_there_is_for_the_reader_to_say(tmp_path: Path) -> No
     assert read_problems(tmp_path) == read_environments(tmp_path) == {}
 
 
-@pytest.mark.parametrize(
-    ("campaign", "problems"),
-    [("h200", 95), ("h200-x2", 6), ("h200-x4", 3), ("first-h200", 18), ("repeat-h200", 18)],
-)
-def test_recorded_campaigns_are_records(campaign: str, problems: int) -> None:
-    raw = REPOSITORY / "results" / campaign / "raw"
-    assert len(read_problems(raw)) == problems
+@pytest.mark.parametrize("campaign", recorded_campaigns())
+def test_recorded_campaigns_are_records(campaign: str) -> None:
+    raw = RESULTS / campaign / "raw"
+    assert len(read_problems(raw)) == PROBLEMS[campaign]
     assert all(record["target"] == "sm_90" for record in read_environments(raw).values())

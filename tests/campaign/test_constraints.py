@@ -9,6 +9,7 @@ import pytest
 from split_campaign import RECORDED
 from typer.testing import CliRunner
 
+from recorded_campaigns import recorded_campaigns
 from repro.bench.records import read_environments
 from repro.campaign.constraints import constraints_of
 from repro.cli.app import build
@@ -23,7 +24,7 @@ def write(raw: Path, **records: dict[str, object]) -> Path:
     return raw
 
 
-@pytest.mark.parametrize("campaign", ["h200", "h200-x2", "h200-x4", "first-h200", "repeat-h200"])
+@pytest.mark.parametrize("campaign", recorded_campaigns())
 def test_each_recorded_campaign_tells_its_packages_with_driver_and_toolkit(campaign: str) -> None:
     raw = RECORDED / campaign / "raw"
     record = next(iter(read_environments(raw).values()))

@@ -14,6 +14,7 @@ from repro.config.load import merge
 from repro.config.models import LONGEST, OwnProblem
 from repro.config.yaml_file import LARGEST, read_yaml
 from repro.errors import ReproError
+from repro.problems.registry import load_registry, problem_names
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIGURATIONS = {path.name for path in (REPOSITORY / "config").glob("*.yaml")} - {"problems.yaml"}
@@ -47,6 +48,19 @@ def test_every_configuration_in_the_repository_stands_alone(name: str) -> None:
     assert resolve(config.model_dump(mode="json")) == config
     said = yaml.safe_load(Path("config", name).read_text())
     assert set(config.studies) == {study for study, settings in said["studies"].items() if settings is not False}
+
+
+def test_a_second_gpus_campaign_is_of_problems_and_by_protocols_of_the_recorded_one() -> None:
+    """Else there would be nothing beside a number of it, or one that was found by another search."""
+    second, recorded = (load(Path("config", f"{name}.yaml")) for name in ("second", "h200"))
+    assert second.beside == (recorded.campaign,)
+    registry = load_registry(Path(second.registry))
+    for study, settings in second.studies.items():
+        there = recorded.studies[study]
+        assert settings.model_copy(update={"problems": there.problems}) == there, study
+        assert {*problem_names(registry, settings.problems)} <= {*problem_names(registry, there.problems)}, study
+    # its larger problems are those that are not read from a cache
+    assert second.studies["compound_spmv"].problems == recorded.studies["compound_spmv"].problems
 
 
 def test_a_key_that_no_file_names_has_its_default_and_a_study_that_none_names_is_not_run(tmp_path: Path) -> None:

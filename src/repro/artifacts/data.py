@@ -45,6 +45,8 @@ class ProblemRecord:
     dimension, cells, degree
         Of a field its mesh's dimension and cells, and the degree of its polynomials; None for other kinds, or where it
         is unavailable.
+    checksum
+        Of the content, as far as it was recorded: two problems of one name may be built of different files.
     origin, statistics
         As in `repro.problems.problem.Problem`.
     facts
@@ -61,6 +63,7 @@ class ProblemRecord:
     dimension: int | None = None
     cells: int | None = None
     degree: int | None = None
+    checksum: str | None = None
     origin: Mapping[str, Any] | None = None
     statistics: Mapping[str, Any] | None = None
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -69,6 +72,11 @@ class ProblemRecord:
     def available(self) -> bool:
         """Whether the problem could be had."""
         return self.status == "ok"
+
+    def differs(self, other: ProblemRecord) -> bool:
+        """Whether another campaign means something else by this name, as far as both say what they mean."""
+        mine, theirs = ((one.kind, one.checksum) for one in (self, other))
+        return mine != theirs and None not in (self.checksum, other.checksum)
 
     @property
     def stand_in(self) -> str | None:
@@ -238,6 +246,13 @@ class Campaign:
     def column(self) -> str:
         """Title of our column: the GPU's name, `CPU` for OpenCL, `not measured` where nothing was."""
         return "CPU" if self.on_cpu else self.device or "not measured"
+
+    @cached_property
+    def sources(self) -> frozenset[str]:
+        """Hashes of the code that its rows were measured with, as far as the environment records say."""
+        names = _columns(self.report, self.search, ["environment"])["environment"].unique()
+        sources = (self.environments.get(str(name), {}).get("source") for name in names)
+        return frozenset(str(source) for source in sources if source)
 
     @cached_property
     def precisions(self) -> tuple[str, ...]:

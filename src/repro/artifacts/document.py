@@ -28,12 +28,15 @@ class Column:
         Head above the heads of neighbouring columns of the same group; empty for none.
     numeric
         Whether it is set flush right and sorted by number.
+    campaign
+        The campaign beside the table's own that its cells are of; empty where they are of that itself.
     """
 
     key: str
     title: str
     group: str = ""
     numeric: bool = True
+    campaign: str = ""
 
 
 @dataclass(frozen=True)

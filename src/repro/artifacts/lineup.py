@@ -152,17 +152,6 @@ def measured_on(campaign: Campaign, clock: Clock, phase: str = "the report phase
     return f"{ours} An empty kernel reads {readings} by this clock." if readings else ours
 
 
-def others_on(campaign: Campaign) -> str:
-    """Return the sentence that says which campaigns stand beside this one; empty where none does."""
-    places = [f"campaign {other.name} on {other.device or 'no device yet'}" for other in campaign.beside]
-    return f"Beside it, by the same clock: {', '.join(places)}." if places else ""
-
-
-def column_beside(campaign: Campaign, other: Campaign) -> str:
-    """Return the title of another campaign's column: its device, and its name where the device is the same."""
-    return other.column if other.column != campaign.column else f"{other.column}, {other.name}"
-
-
 def reading(campaign: Campaign, clock: Clock) -> str | None:
     """Return what an empty kernel reads by a clock, in words; None where it was not timed."""
     seconds = campaign.empty_readings(clock)

@@ -31,7 +31,8 @@ def as_csv(table: Table) -> str:
     """Return the values at full precision, then columns `notes` and `keys`; summary rows at the end.
 
     A column any cell of which has an interval is followed by `…_low` and `…_high`. `keys` has those of the recorded
-    rows that a line's numbers are from, apart by blanks.
+    rows that a line's numbers are from, apart by blanks; of a campaign that stands beside `keys_<campaign>` has them,
+    since its rows lie elsewhere.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -42,17 +43,24 @@ def as_csv(table: Table) -> str:
         for column, ends in zip(table.columns, sure, strict=True)
         for key in (column.key, *((f"{column.key}_low", f"{column.key}_high") if ends else ()))
     ]
-    writer.writerow([*heads, "notes", "keys"])
+    others = [*dict.fromkeys(column.campaign for column in table.columns if column.campaign)]
+    writer.writerow([*heads, "notes", "keys", *(f"keys_{name}" for name in others)])
     for row in rows:
         notes = dict.fromkeys(note for cell in row for note in cell.notes)
-        keys = dict.fromkeys(key for cell in row for key in cell.keys)
+        keys = [_keys(table, row, name) for name in ("", *others)]
         values = [
             "" if value is None else value
             for cell, ends in zip(row, sure, strict=True)
             for value in (cell.value, *((cell.interval or (None, None)) if ends else ()))
         ]
-        writer.writerow([*values, "; ".join(notes), " ".join(keys)])
+        writer.writerow([*values, "; ".join(notes), *keys])
     return out.getvalue()
+
+
+def _keys(table: Table, row: tuple[Cell, ...], campaign: str) -> str:
+    """Return the keys of the rows of one campaign that a line is from, each once."""
+    cells = (cell for cell, column in zip(row, table.columns, strict=True) if column.campaign == campaign)
+    return " ".join(dict.fromkeys(key for cell in cells for key in cell.keys))
 
 
 # HTML, links and images are nobody's meaning, and a line break would end a row

@@ -9,6 +9,8 @@ from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column
 from repro.artifacts.published import Record
 
+#: What the wanted numbers of `config/targets` were set for.
+WANTED_ON = "NVIDIA H200"
 #: Cases that are named of those without a number for the same reason.
 SHOWN = 5
 
@@ -120,6 +122,8 @@ def target_line(
     )
 
 
-def rehearsal(campaign: Campaign) -> str:
-    """Return the sentence about numbers of the CPU; empty on a GPU."""
-    return "What was wanted is for a GPU: the CPU’s numbers are a rehearsal." * campaign.on_cpu
+def wanted_on(campaign: Campaign) -> str:
+    """Return the sentence about what was wanted of another device than the campaign's; empty where it was of this."""
+    if campaign.on_cpu:
+        return "What was wanted is for a GPU: the CPU’s numbers are a rehearsal."
+    return f"What was wanted was set for an {WANTED_ON}." if campaign.device not in (None, WANTED_ON) else ""

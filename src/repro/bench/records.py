@@ -63,6 +63,7 @@ class _Problem(_Part):
     degree: int | None = Field(None, ge=0)
     basis: str | None = Field(None, min_length=1)
     modes: int | None = Field(None, ge=1)
+    checksum: str | None = None
     origin: dict[str, Any] | None = None
     statistics: dict[str, Any] | None = None
     facts: dict[str, dict[str, Any]] = {}

@@ -33,5 +33,5 @@ def check_beside(config: Config) -> None:
             raise ReproError(
                 "no such campaign to stand beside this one",
                 where=raw_of(name),
-                todo="measure it first, or leave it out of `beside`",
+                todo="measure it first, or leave it out of `beside`; `--config 'beside=[]'` leaves all out",
             )

@@ -1,14 +1,20 @@
 """Two campaigns on two GPUs beside each other: columns of tables, and what winners lose where they did not win."""
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from synthetic_campaign import LAYOUTS, PROBLEMS, STUDY, Given, Maker
 
+from repro.artifacts import style
+from repro.artifacts.beside import OTHER_CONTENT
 from repro.artifacts.data import Campaign
+from repro.artifacts.document import Cell, Table
 from repro.artifacts.published import Published
 from repro.artifacts.registry import artifacts, get_artifact
+from repro.artifacts.render_tables import as_csv
 from repro.artifacts.write import write
 from repro.bench.rows import Row
 from repro.campaign.artifacts import Asked
@@ -49,6 +55,34 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def both(folder: Path) -> Campaign:
     return Asked.of("synthetic-cuda", folder, beside=["elsewhere"]).read(STUDY)
+
+
+@pytest.fixture(scope="module")
+def less(folder: Path) -> Campaign:
+    """The campaign of fewer problems, with the other beside it."""
+    return Asked.of("elsewhere", folder, beside=["synthetic-cuda"]).read(STUDY)
+
+
+def renamed(campaign: Campaign, name: str, **changes: object) -> Campaign:
+    """A campaign under another name, its rows under other keys."""
+    frames = {
+        step: frame.assign(key=f"{name}-" + frame["key"])
+        for step, frame in (("report", campaign.report), ("search", campaign.search))
+    }
+    return replace(campaign, name=name, **frames, **changes)
+
+
+def with_content(campaign: Campaign, problem: str, checksum: str) -> Campaign:
+    """A campaign that recorded the checksum of a problem."""
+    record = replace(campaign.problems[problem], checksum=checksum)
+    return replace(campaign, problems={**campaign.problems, problem: record})
+
+
+def line_of(table: Table, problem: str, key: str) -> Cell:
+    """The cell of a problem in a column."""
+    at = [column.key for column in table.columns].index(key)
+    [cell] = [row[at] for row in table.rows if row[0].value == problem]
+    return cell
 
 
 def test_losses_both_ways(both: Campaign) -> None:
@@ -104,6 +138,123 @@ def test_tables_of_the_paper_have_a_column_for_each_gpu(both: Campaign, publishe
         assert [cell.value for cell, key in zip(with_it, keys, strict=True) if key not in added] == [
             cell.value for cell in without
         ]
+
+
+@pytest.mark.parametrize(("name", "key"), [("table-3", "layout"), ("table-8", "")])
+def test_a_problem_that_another_campaign_alone_has_is_a_line(
+    less: Campaign, published: Published, name: str, key: str
+) -> None:
+    """Of the papers' problems and of others, blank on this side; what stands in for one is no other's line."""
+    (other,) = less.beside
+    assert "mhd1280b" in other.problems.keys() - less.problems.keys()
+    table = get_artifact(STUDY, name).make(less, published)
+    mine, theirs = ("_".join(word for word in (own, key) if word) for own in ("ours", "ours_synthetic-cuda"))
+    cell = line_of(table, "mhd1280b", mine)
+    assert (cell.value, cell.notes) == (None, ())
+    assert line_of(table, "mhd1280b", theirs).value
+    assert not line_of(table, "mhd1280b", "problem").notes
+    back = get_artifact(STUDY, name).make(replace(other, beside=(replace(less, beside=()),)), published)
+    assert [row[0].value for row in back.rows] == [row[0].value for row in table.rows]
+
+
+def test_what_is_a_stand_in_elsewhere_has_a_line(less: Campaign, published: Published) -> None:
+    record = replace(less.beside[0].problems["mhd1280b"], name="made/like", origin={"stand_in": "mhd1280b"})
+    other = replace(less.beside[0], problems={**less.beside[0].problems, "made/like": record})
+    table = get_artifact(STUDY, "table-3").make(replace(less, beside=(other,)), published)
+    assert line_of(table, "made/like", "problem").notes == ("stand-in for mhd1280b",)
+
+
+def test_what_is_unavailable_here_and_measured_elsewhere_says_why_on_its_side(
+    both: Campaign, published: Published
+) -> None:
+    record = replace(both.problems["mhd1280b"], status="unavailable", reason="no such file")
+    (other,) = both.beside
+    other = replace(both, name=other.name, beside=())
+    here = replace(both, problems={**both.problems, "mhd1280b": record}, beside=(other,))
+    for name, key in (("table-3", "ours_layout"), ("table-8", "ours")):
+        table = get_artifact(STUDY, name).make(here, published)
+        assert line_of(table, "mhd1280b", "problem").notes == ()
+        assert line_of(table, "mhd1280b", key).notes == ("unavailable: no such file",)
+        assert line_of(table, "mhd1280b", key.replace("ours", "ours_elsewhere")).value
+    alone = get_artifact(STUDY, "table-3").make(replace(here, beside=()), published)
+    assert line_of(alone, "mhd1280b", "problem").notes == ("unavailable: no such file",)
+    assert line_of(alone, "mhd1280b", "ours_layout").notes == ()
+
+
+def test_another_problem_of_the_same_name_is_not_compared(both: Campaign, published: Published) -> None:
+    """As `repro merge` refuses it; a record that does not say its content is taken by its name."""
+    name = "generated/helmholtz"
+    (other,) = both.beside
+    for theirs, count in (("a" * 64, 4), ("b" * 64, 2)):
+        here = replace(with_content(both, name, "a" * 64), beside=(with_content(other, name, theirs),))
+        assert len(journeys(here, here.beside[0])) == count
+        table = get_artifact(STUDY, "table-portability").make(here, published)
+        figure = get_artifact(STUDY, "figure-portability").make(here, published)
+        for made in (table, figure):
+            assert (f"in spite of the name: {name} (elsewhere)." in made.caption) == (count == 2)
+        for table_name, key in (("table-3", "ours_elsewhere_layout"), ("table-8", "ours_elsewhere")):
+            cell = line_of(get_artifact(STUDY, table_name).make(here, published), name, key)
+            assert (OTHER_CONTENT in cell.notes, cell.value is None) == ((count == 2,) * 2)
+    assert len(journeys(with_content(both, name, "a" * 64), other)) == 4
+
+
+def test_the_csv_file_has_the_keys_of_each_campaign_in_a_column_of_its_own(
+    both: Campaign, published: Published
+) -> None:
+    (other,) = both.beside
+    campaign = replace(both, beside=(renamed(other, "elsewhere"),))
+    for name in ("table-3", "table-8"):
+        text = as_csv(get_artifact(STUDY, name).make(campaign, published))
+        lines = pd.read_csv(io.StringIO(text)).set_index("problem")
+        assert list(lines.columns[-2:]) == ["keys", "keys_elsewhere"]
+        line = lines.loc["generated/helmholtz"]
+        assert {*line["keys"].split()} <= {*campaign.report["key"]}
+        assert {*line["keys_elsewhere"].split()} <= {*campaign.beside[0].report["key"]}
+    alone = as_csv(get_artifact(STUDY, "table-3").make(replace(both, beside=()), published))
+    assert alone.splitlines()[0].endswith(",notes,keys")
+
+
+def test_several_campaigns_on_one_gpu_are_told_apart_by_their_names(both: Campaign, published: Published) -> None:
+    (other,) = both.beside
+    three = replace(both, beside=(other, renamed(other, "again")))
+    groups = [column.group for column in get_artifact(STUDY, "table-portability").make(three, published).columns]
+    assert {f"{OTHER}, elsewhere", f"{OTHER}, again"} <= {*groups}
+    groups = [column.group for column in get_artifact(STUDY, "table-3").make(three, published).columns]
+    assert {f"ours: {OTHER}, elsewhere", f"ours: {OTHER}, again", "ours: NVIDIA H200"} <= {*groups}
+    rows = rows_drawn(three, published)
+    assert len(rows) == 4
+    assert "won on again,\nrun on NVIDIA H200" in rows
+    assert rows_drawn(both, published) == [
+        f"won on {OTHER},\nrun on NVIDIA H200",
+        f"won on NVIDIA H200,\nrun on {OTHER}",
+    ]
+
+
+def rows_drawn(campaign: Campaign, published: Published) -> list[str]:
+    """The names of the rows of the figure."""
+    with style.look():
+        drawn = get_artifact(STUDY, "figure-portability").make(campaign, published).draw()
+    return [label.get_text() for label in drawn.axes[0].get_yticklabels()]
+
+
+def test_each_campaigns_cases_are_counted(both: Campaign, published: Published) -> None:
+    (other,) = both.beside
+    few = renamed(other, "few", problems={name: other.problems[name] for name in ["generated/helmholtz"]})
+    few = replace(few, search=few.search[few.search["problem"] == "generated/helmholtz"])
+    table = get_artifact(STUDY, "table-portability").make(replace(both, beside=(other, few)), published)
+    assert [row[0].value for row in table.summary] == [
+        f"{word} of 4 (elsewhere), 2 (few)" for word in ("median", "worst")
+    ]
+
+
+def test_captions_say_where_code_differs(both: Campaign, published: Published) -> None:
+    (other,) = both.beside
+    for source, said in ((None, False), ("a", False), ("b", True)):
+        there = replace(other, environments={"e0": {**other.environments["e0"], "source": source}})
+        here = replace(both, environments={"e0": {**both.environments["e0"], "source": "a"}}, beside=(there,))
+        for name in ("table-3", "table-8", "table-portability", "figure-portability"):
+            caption = get_artifact(STUDY, name).make(here, published).caption
+            assert ("other code than this campaign: elsewhere." in caption) == said, name
 
 
 def test_what_another_gpu_teaches_is_judged(both: Campaign, published: Published) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from repro.artifacts.beside import apart
 from repro.artifacts.data import Campaign
 from repro.studies.compound_spmv.searched import all_searched
 from repro.tuning.recordings import Recording
@@ -37,9 +38,10 @@ def journeys(campaign: Campaign, other: Campaign) -> dict[tuple[str, str], Journ
     """Return, by problem and precision, what was searched in both campaigns and has a variant that works in both.
 
     Screened times, of few launches, stand where a variant was not timed in full: one below the fastest of those timed
-    in full counts as no loss.
+    in full counts as no loss. A problem whose content differs is another one, whatever its name.
     """
-    elsewhere = {(one.problem, one.precision): one for one in all_searched(other)}
+    others = apart(campaign, other)
+    elsewhere = {(one.problem, one.precision): one for one in all_searched(other) if one.problem not in others}
     pairs = [(one, elsewhere.get((one.problem, one.precision))) for one in all_searched(campaign)]
     made = [_journey(one, far) for one, far in pairs if far is not None and far.backend == one.backend]
     return {(one.problem, one.precision): one for one in made if one is not None}

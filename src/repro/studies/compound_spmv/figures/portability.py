@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from repro.artifacts.beside import others_on, place, set_apart
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Figure
-from repro.artifacts.lineup import measured_on, others_on, sentences
+from repro.artifacts.lineup import measured_on, sentences
 from repro.artifacts.published import Published
 from repro.artifacts.registry import figure
 from repro.studies.compound_spmv.figures.loss_rows import draw_losses
@@ -20,9 +21,7 @@ def portability(campaign: Campaign, published: Published) -> Figure:
     ways: dict[str, dict[str, list[float]]] = {}
     for other in campaign.beside:
         cases = [*journeys(campaign, other).values()]
-        here, there = (
-            (campaign.column, other.column) if campaign.column != other.column else (campaign.name, other.name)
-        )
+        here, there = place(campaign, campaign), place(campaign, other)
         ways[f"won on {there},\nrun on {here}"] = _by_precision((one.precision, one.loss_here) for one in cases)
         ways[f"won on {here},\nrun on {there}"] = _by_precision((one.precision, one.loss_there) for one in cases)
     ways = {way: losses for way, losses in ways.items() if losses}
@@ -32,6 +31,7 @@ def portability(campaign: Campaign, published: Published) -> Figure:
         "up to 1 % and logarithmic beyond.",
         measured_on(campaign, "event", "the search"),
         others_on(campaign),
+        set_apart(campaign),
     ]
     return Figure(
         lambda: draw_losses(ways, "slower than the fastest [%]", "no case was searched in two campaigns"),

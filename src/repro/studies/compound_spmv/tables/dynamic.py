@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from repro.artifacts.beside import column_beside, others_on, together, why_blank
 from repro.artifacts.case import MOSTLY_LAUNCH, Case, Timed, fastest, median
 from repro.artifacts.cells import from_rows
 from repro.artifacts.data import Campaign
@@ -11,12 +12,11 @@ from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import (
     ABBREVIATIONS,
     PROBLEM,
-    column_beside,
+    Line,
     context,
     launches,
     lineup,
     measured_on,
-    others_on,
     ours,
     sentences,
     unavailable,
@@ -46,11 +46,11 @@ def preferred(campaign: Campaign, published: Published) -> Table:
     measured = (campaign, *campaign.beside)
     counts = [_Count() for _ in measured]
     rows = []
-    for line in lineup(campaign, published):
+    for line in lineup(together(campaign), published):
         cells = [line.cell, Cell(line.entry, ENTRY_WORDS.get(line.entry, line.entry))]
         for gpu in gpus(published):
             cells.append(_kind(printed[line.published, gpu]) if line.published else BLANK)
-        cells += [_ours(one, line.problem, count) for one, count in zip(measured, counts, strict=True)]
+        cells += [_ours(one, line, count) for one, count in zip(measured, counts, strict=True)]
         rows.append(tuple(cells))
     columns = (
         PROBLEM,
@@ -58,7 +58,7 @@ def preferred(campaign: Campaign, published: Published) -> Table:
         *(Column(f"published_{gpu}".replace(" ", "_"), gpu, "published", numeric=False) for gpu in gpus(published)),
         Column("ours", campaign.column, "ours", numeric=False),
         *(
-            Column(f"ours_{other.name}", column_beside(campaign, other), "ours", numeric=False)
+            Column(f"ours_{other.name}", column_beside(campaign, other), "ours", numeric=False, campaign=other.name)
             for other in campaign.beside
         ),
     )
@@ -98,19 +98,20 @@ class _Count:
     marked: int = 0
 
 
-def _ours(campaign: Campaign, problem: str, count: _Count) -> Cell:
-    """Return in which precisions dynamic wins on a problem of a campaign, and count them."""
-    record = campaign.problems.get(problem)
+def _ours(campaign: Campaign, line: Line, count: _Count) -> Cell:
+    """Return in which precisions dynamic wins on the problem of a line in a campaign, and count them."""
+    blank = why_blank(campaign.problems.get(line.problem), line.record)
+    if blank is not None:
+        return Cell(None, " ", blank)
     answers: dict[str, bool] = {}
     notes: dict[str, None] = {}
     winners: list[Timed] = []
-    for precision in campaign.precisions if record else ():
-        case = Case(campaign, problem, precision)
+    for precision in campaign.precisions:
+        case = Case(campaign, line.problem, precision)
         static, dynamic = case.winner("static", "event"), case.winner("dynamic", "event")
         wins = dynamic_wins(case)
         if wins is None or static is None or dynamic is None:
-            if record and record.available:
-                notes[f"{ABBREVIATIONS[precision]}: {case.why_not()}"] = None
+            notes[f"{ABBREVIATIONS[precision]}: {case.why_not()}"] = None
             continue
         answers[ABBREVIATIONS[precision]] = wins
         winners += [static, dynamic]

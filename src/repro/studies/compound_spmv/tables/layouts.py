@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from repro.artifacts.case import Case, Timed
+from repro.artifacts.beside import column_beside, others_on, together, why_blank
+from repro.artifacts.case import Case
 from repro.artifacts.cells import from_rows, speedup
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
 from repro.artifacts.lineup import (
     PROBLEM,
-    column_beside,
+    Line,
     context,
     launches,
     lineup,
     measured_on,
-    others_on,
     sentences,
     unavailable,
 )
@@ -41,7 +41,7 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
     printed = {(i["problem"], i["gpu"]): i for i in published["layouts"] if i["table"] == str(number)}
     rows = []
     ties = timed = marked = 0
-    for line in lineup(campaign, published, entry):
+    for line in lineup(together(campaign), published, entry):
         cells = [line.cell]
         for gpu in gpus(published):
             if line.published:
@@ -53,20 +53,17 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
         best = case.winner("joint", "event")
         ties, timed = ties + bool(tied_layouts(case, best)), timed + (best is not None)
         marked += case.mostly_launch("event", best)
-        cells += _ours(case, best, built=line.record is not None and line.record.available)
-        for other in campaign.beside:
-            there = Case(other, line.problem, precision)
-            record = other.problems.get(line.problem)
-            cells += _ours(there, there.winner("joint", "event"), built=record is not None and record.available)
+        for one in (campaign, *campaign.beside):
+            cells += _ours(Case(one, line.problem, precision), line)
         rows.append(tuple(cells))
     columns = [PROBLEM]
-    for group, prefix in [
-        *((f"published: {gpu}", f"published_{gpu}".replace(" ", "_")) for gpu in gpus(published)),
-        (f"ours: {campaign.column}", "ours"),
-        *((f"ours: {column_beside(campaign, other)}", f"ours_{other.name}") for other in campaign.beside),
+    for group, prefix, name in [
+        *((f"published: {gpu}", f"published_{gpu}".replace(" ", "_"), "") for gpu in gpus(published)),
+        (f"ours: {campaign.column}", "ours", ""),
+        *((f"ours: {column_beside(campaign, other)}", f"ours_{other.name}", other.name) for other in campaign.beside),
     ]:
-        columns.append(Column(f"{prefix}_layout", "layout", group, numeric=False))
-        columns.append(Column(f"{prefix}_speedup", "speedup", group))
+        columns.append(Column(f"{prefix}_layout", "layout", group, numeric=False, campaign=name))
+        columns.append(Column(f"{prefix}_speedup", "speedup", group, campaign=name))
     caption = sentences(
         [
             f"Best layout for {ENTRY_WORDS[entry]} entries in {precision} precision, and the speedup of layout",
@@ -84,9 +81,14 @@ def best_layouts(campaign: Campaign, published: Published, number: int) -> Table
     return Table(tuple(columns), rows, caption)
 
 
-def _ours(case: Case, best: Timed | None, *, built: bool) -> tuple[Cell, Cell]:
+def _ours(case: Case, line: Line) -> tuple[Cell, Cell]:
+    """Return layout and speedup of a campaign's case in a line, which may be of another campaign's problem."""
+    blank = why_blank(case.campaign.problems.get(case.problem), line.record)
+    if blank is not None:
+        return Cell(notes=blank), Cell()
+    best = case.winner("joint", "event")
     if best is None:
-        return Cell(notes=(case.why_not(),) if built else ()), Cell()
+        return Cell(notes=(case.why_not(),)), Cell()
     tied = tied_layouts(case, best)
     ties = (f"tie with {', '.join(tied)}",) if tied else ()
     layout = from_rows(Cell(best.row["layout"], notes=ties), best)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from repro.artifacts.beside import column_beside, others_on, set_apart
 from repro.artifacts.data import Campaign
 from repro.artifacts.document import Cell, Column, Table
-from repro.artifacts.lineup import PROBLEM, column_beside, measured_on, others_on, ours, sentences
+from repro.artifacts.lineup import PROBLEM, measured_on, ours, sentences
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
 from repro.studies.compound_spmv.paper import STUDY
@@ -40,9 +41,10 @@ def portability(campaign: Campaign, published: Published) -> Table:
             if any(cases):
                 rows.append((line.cell, Cell(precision), *(cell for case in cases for cell in _case(case))))
     summary = []
+    counted = _counted({name: len(cases) for name, cases in travelled.items()})
     for word, over in SUMMARIES.items() if rows else ():
         cells = (cell for cases in travelled.values() for cell in _over([*cases.values()], over))
-        summary.append((Cell(f"{word} of {len(rows)}"), Cell(None, " "), *cells))
+        summary.append((Cell(f"{word} of {counted}"), Cell(None, " "), *cells))
     caption = [
         f"By how many percent the winner of a search on {campaign.column} is slower on another device than the fastest",
         "there, and the winner there on this one: among the variants that both searches have timed, in the problem’s",
@@ -50,9 +52,17 @@ def portability(campaign: Campaign, published: Published) -> Table:
         "the best of the full protocol counts as no loss.",
         measured_on(campaign, "event", "the search"),
         others_on(campaign),
+        set_apart(campaign),
         "" if rows else "No case was searched in two campaigns on devices of one kind.",
     ]
     return Table(tuple(columns), rows, sentences(caption), summary)
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    """Return of how many cases a median is, campaign by campaign where these differ."""
+    if len({*counts.values()}) == 1:
+        return str(next(iter(counts.values())))
+    return ", ".join(f"{count} ({name})" for name, count in counts.items())
 
 
 def _case(case: Journey | None) -> tuple[Cell, ...]:

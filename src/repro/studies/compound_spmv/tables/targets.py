@@ -14,7 +14,7 @@ from repro.artifacts.lineup import ABBREVIATIONS, measured_on, ours, remarks, se
 from repro.artifacts.numbers import geometric_mean, ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
-from repro.artifacts.targets import rehearsal
+from repro.artifacts.targets import wanted_on
 from repro.sparse.times import library_of
 from repro.studies.compound_spmv.paper import STUDY
 from repro.studies.compound_spmv.standing import Standing, standings, worst
@@ -194,7 +194,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         "of these, seven cases.",
         measured_on(campaign, "graph"),
         "" if count else f"Ours is absent: {NOT_SEARCHED}.",
-        rehearsal(campaign),
+        wanted_on(campaign),
         remarks(ours(campaign, published)),
         unavailable(campaign),
     ]  # fmt: skip

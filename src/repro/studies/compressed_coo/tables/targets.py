@@ -12,6 +12,7 @@ from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.numbers import median_of, ratio_of
 from repro.artifacts.published import Published
 from repro.artifacts.registry import table
+from repro.artifacts.targets import wanted_on
 from repro.sparse.times import library_of
 from repro.studies.compressed_coo.paper import STUDY
 from repro.studies.compressed_coo.times import (
@@ -82,8 +83,8 @@ def targets(campaign: Campaign, published: Published) -> Table:
         over,
         measured_on(campaign, "graph"),
         not_searched(cases),
-        "What was wanted is for a GPU: the CPU’s numbers are a rehearsal, and SciPy is asked for CSR alone."
-        * campaign.on_cpu,
+        wanted_on(campaign),
+        "SciPy is asked for CSR alone." * campaign.on_cpu,
         unavailable(campaign),
     ]  # fmt: skip
     return Table(tuple(columns), rows, sentences(caption))

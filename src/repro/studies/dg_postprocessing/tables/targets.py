@@ -9,7 +9,7 @@ from repro.artifacts.document import Cell, Table
 from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
-from repro.artifacts.targets import Measured, rehearsal, target_columns, target_line
+from repro.artifacts.targets import Measured, target_columns, target_line, wanted_on
 from repro.studies.dg_postprocessing.filter_times import all_fields
 from repro.studies.dg_postprocessing.paper import CLOCK, HOST, PRODUCT_CLOCK, STUDY
 from repro.studies.dg_postprocessing.reached import QUANTITIES, gather
@@ -36,7 +36,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         measured_on(campaign, CLOCK),
         f"Products with the matrix by the {PRODUCT_CLOCK} clock where a line does not say another, making it by the",
         f"{HOST} clock. Of direct filtering no other clock is recorded.",
-        rehearsal(campaign),
+        wanted_on(campaign),
         unavailable(campaign),
     ]
     rows = [_row(item, measured[item["quantity"]]) for item in published.targets if item["quantity"] in measured]

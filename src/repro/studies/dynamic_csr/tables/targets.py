@@ -10,7 +10,7 @@ from repro.artifacts.document import Cell, Table
 from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
-from repro.artifacts.targets import rehearsal, target_columns, target_line
+from repro.artifacts.targets import target_columns, target_line, wanted_on
 from repro.studies.dynamic_csr.operation_times import CLOCK, precision_of
 from repro.studies.dynamic_csr.paper import STUDY
 from repro.studies.dynamic_csr.product_times import CLOCK as PRODUCT_CLOCK
@@ -35,7 +35,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         measured_on(campaign, CLOCK),
         f"Products, also over several devices: by the {PRODUCT_CLOCK} clock, where a line does not say events; both",
         "clocks are recorded of them, events alone of the rest.",
-        rehearsal(campaign),
+        wanted_on(campaign),
         unavailable(campaign),
     ]
     rows = [_row(item, measured[item["quantity"]]) for item in published.targets]

@@ -8,7 +8,7 @@ from repro.artifacts.lineup import measured_on, sentences, unavailable
 from repro.artifacts.numbers import geometric_mean
 from repro.artifacts.published import Published, Record
 from repro.artifacts.registry import table
-from repro.artifacts.targets import Measured, rehearsal, target_columns, target_line
+from repro.artifacts.targets import Measured, target_columns, target_line, wanted_on
 from repro.studies.spgemm_amg.paper import STUDY
 from repro.studies.spgemm_amg.reached import QUANTITIES, gather
 from repro.studies.spgemm_amg.times import EVENT, HOST, precision_of
@@ -30,7 +30,7 @@ def targets(campaign: Campaign, published: Published) -> Table:
         measured_on(campaign, HOST),
         f"Numeric phases, the library’s beside our whole products too: by the {EVENT} clock where a line does not say",
         "another; whole products and set-ups are timed by the host’s alone.",
-        rehearsal(campaign),
+        wanted_on(campaign),
         unavailable(campaign),
     ]
     rows = [_row(item, measured[item["quantity"]]) for item in published.targets]
