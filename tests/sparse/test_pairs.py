@@ -15,7 +15,7 @@ from repro.problems.matrix import Matrix
 from repro.sparse.clusters import cluster_rows
 from repro.sparse.operands import csr_bytes
 from repro.sparse.orientation import orient
-from repro.sparse.pairs import NO_PAIR, SLICE, Pairs, find_pairs
+from repro.sparse.pairs import LEADING, NO_COLUMN, NO_PAIR, SLICE, Pairs, find_pairs
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, adjoint_factors, symmetry_of
 from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
@@ -35,7 +35,7 @@ def unpacked(
     values = np.zeros((pairs.slots, members), given.dtype)
     values[pairs.position] = given[pairs.entries]
     ends = np.cumsum([tiles * size // SLICE + 1, tiles + 1, tiles * size])
-    slices, first_column, words, order = np.split(pairs.index, ends)
+    slices, first_further, words, order = np.split(pairs.index, ends)
     assert len(order) == (n if clustered else 0)
     if not clustered:
         order = np.arange(n)
@@ -51,7 +51,10 @@ def unpacked(
         slots_of = {
             row: range(first, first + count) for row, first, count in zip(numbers, first_slot, counts, strict=True)
         }
-        rows, foreign = order[tile * size :][:size], columns[first_column[tile] : first_column[tile + 1]]
+        rows, leading = order[tile * size :][:size], columns[tile * pairs.leading :][: pairs.leading]
+        foreign = np.concatenate([leading, columns[first_further[tile] : first_further[tile + 1]]])
+        count = np.count_nonzero(foreign != NO_COLUMN)
+        assert (foreign[:count] != NO_COLUMN).all() and len(set(foreign[:count])) == count
         assert size + len(foreign) + sum(counts) <= pairs.shared
         written = []
         for place, number in enumerate(numbers, tile * size):
@@ -116,6 +119,20 @@ def test_matrices_of_any_size(n: int, reach: int, diagonal: bool, clustered: boo
 
 def test_one_tile_has_no_foreign_columns() -> None:
     assert len(check(symmetric_problem("real", SYMMETRIC, 64), 64).columns) == 0
+
+
+def test_a_tile_that_reads_many_columns_has_the_further_ones_behind_those_of_all() -> None:
+    alike, uneven = symmetric_problem("real", SYMMETRIC, 1280), symmetric_problem("real", SYMMETRIC, 1280, hub=70)
+    further = []
+    for problem in (alike, uneven):
+        pairs = check(problem, 64)
+        tile = np.repeat(np.arange(problem.n), problem.row_lengths) // 64
+        read = np.unique(tile * problem.n + problem.indices)
+        counts = np.bincount((read // problem.n)[read // problem.n != read % problem.n // 64], minlength=20)
+        assert pairs.leading == min(counts.max(), int(LEADING * counts.mean()))
+        assert len(pairs.columns) == 20 * pairs.leading + np.maximum(counts - pairs.leading, 0).sum()
+        further.append(len(pairs.columns) - 20 * pairs.leading)
+    assert further[1] > 500 > further[0]
 
 
 def test_a_row_that_is_longer_than_a_tile() -> None:

@@ -19,7 +19,7 @@ from repro.shipped import shipped
 from repro.sparse import bisection
 from repro.sparse.clusters import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
 from repro.sparse.orientation import ROUNDS
-from repro.sparse.pairs import MOST_SLOTS, NO_PAIR
+from repro.sparse.pairs import LEADING, MOST_SLOTS, NO_COLUMN, NO_PAIR
 from repro.sparse.slots import STEPS
 from repro.sparse.vectors import padded_size
 from repro.studies.compound_spmv.layout import TILE_ROWS, Layout
@@ -142,6 +142,8 @@ def _of_pairs(export: Export) -> dict[str, Any]:
     rows = TILE_ROWS[export.layout.outer]
     return {
         **pairs_constants(export.entry, export.layout),
+        "leading_of_mean": LEADING,
+        "no_column": NO_COLUMN,
         "most_slots": min(MOST_SLOTS, NO_PAIR // rows),
         "rounds": ROUNDS,
         "shared_bytes": STATIC_SHARED - 2 * rows,

@@ -39,6 +39,8 @@ class Facts:
         Bytes of all arrays.
     shared, shared_gathering
         Vector entries that a block of pairs keeps in shared memory, and one that gathers x of other tiles.
+    leading
+        Of pairs, the columns of other tiles that have a place in each tile.
     """
 
     slots: int
@@ -46,6 +48,7 @@ class Facts:
     nbytes: int
     shared: int = 0
     shared_gathering: int = 0
+    leading: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Packed:
         apart by `slots` (SoA), or in whole tiles of 32 slots (AoSoA, `repro.studies.compound_spmv.tiles`). Pairs have
         `codes` beside them (`repro.sparse.pairs`), and `diagonal`: of each tile what is kept of its rows' diagonal
         entries (`repro.sparse.symmetry.kept_on_diagonal`), member by member.
-    slots, stride, shared, shared_gathering
+    slots, stride, shared, shared_gathering, leading
         As of `Facts`.
     """
 
@@ -69,6 +72,7 @@ class Packed:
     stride: int
     shared: int = 0
     shared_gathering: int = 0
+    leading: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -78,7 +82,7 @@ class Packed:
     @property
     def facts(self) -> Facts:
         """What is to be known once the arrays are on a device."""
-        return Facts(self.slots, self.stride, self.nbytes, self.shared, self.shared_gathering)
+        return Facts(self.slots, self.stride, self.nbytes, self.shared, self.shared_gathering, self.leading)
 
 
 def pack(
@@ -163,7 +167,7 @@ def pack_pairs(
         "diagonal": diagonal.transpose(0, 2, 1).ravel(),
         "values": stored,
     }
-    return Packed(arrays, pairs.slots, pairs.sign, pairs.shared, pairs.shared_gathering)
+    return Packed(arrays, pairs.slots, pairs.sign, pairs.shared, pairs.shared_gathering, pairs.leading)
 
 
 def put_values(

@@ -21,6 +21,9 @@ from repro.studies.compound_spmv.paper import STUDY
 from repro.studies.compound_spmv.schedules import CHUNK, DIRECT, SPACES, Schedule, schedules
 from repro.studies.compound_spmv.tiles import TILE, chunks
 
+#: Columns of other tiles that a thread of pairs asks for at once: on meshes a tile has fewer than two for each.
+COLUMNS_AT_ONCE = 2
+
 
 def kernel_name(schedule: Schedule, target: Target) -> str:
     """Return the name of the kernel that runs a schedule.
@@ -147,6 +150,7 @@ def _render_pairs(
         loads=sorted({s.load for s in unique.values()}),
         copies=any(s.ahead == "a" for s in unique.values()),
         halves=halves,
+        at_once=COLUMNS_AT_ONCE,
         loads_vectors=not halves or any(s.gather for s in unique.values()),
         stores_vectors=not halves or target.dialect != "cuda",
         room=shared_entries(TILE_ROWS[layout.outer], _vector_numbers(entry, layout) * SCALARS[precision][1]),

@@ -136,6 +136,7 @@ class Variant(Multiplies, Candidate):
         long_rows = self.layout.ordering == "clustered" and not self.layout.of_pairs
         blocks = self.schedule.blocks(n, device.n_s, packed.stride if long_rows else 0)
         matrix = [np.int32(n), np.int32(packed.slots), np.int32(packed.stride)]
+        matrix += [np.int32(packed.leading)] if self.layout.of_pairs else []
         kept = self._kept_slots(packed, device)
         program = workspace.program(self._folder / self.module.binary)
         counter = workspace.written("counter", 4, "its counter")

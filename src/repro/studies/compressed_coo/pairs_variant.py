@@ -24,6 +24,7 @@ class PairsFacts(Facts):
     """What is kept on the host of pairs; a tile is a chunk, and the launch is given `shared` bytes for each."""
 
     shared: int
+    leading: int
 
 
 class PairsVariant(CoordinateVariant):
@@ -36,7 +37,7 @@ class PairsVariant(CoordinateVariant):
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
             kernel = program.kernel(self.blocking.kernel, matrix.shared)  # one each: OpenCL's hold their arguments
-            arguments: list[Argument] = [np.int32(n), *buffers.values(), x, y]
+            arguments: list[Argument] = [np.int32(n), np.int32(matrix.leading), *buffers.values(), x, y]
             return device.bind(kernel, -(-n // tile_rows), tile_rows, arguments)
 
         return matrix, bind
@@ -59,4 +60,4 @@ class PairsVariant(CoordinateVariant):
         if padded > MOST_PADDING:
             raise Unsupported(f"padded to {padded:.1f} times the non-zeros, more than {MOST_PADDING:g}")
         shared = shared_bytes(held.pairs.shared, tile_rows, operands.dtype.itemsize)
-        return PairsFacts(held.nbytes, len(held.tiles), held.encodings(), 0, shared), held.arrays
+        return PairsFacts(held.nbytes, len(held.tiles), held.encodings(), 0, shared, held.pairs.leading), held.arrays

@@ -35,7 +35,7 @@ SOLVED = "solvers"
 CLEAR_N_T = {"cuda": 256, "opencl": 64}
 #: Eighths of the threads that a multiprocessor can hold which kernels of pairs are compiled for, by the slots of a
 #: thread: as many as have the registers that they need.
-RESIDENT = {1: 8, 2: 8, 4: 6}
+RESIDENT = {1: 8, 2: 8, 4: 5}
 
 
 def render_key(templates: Path, key: str, target: Target) -> str:
@@ -131,6 +131,7 @@ def _render_pairs(templates: Path, precision: str, layout: str, unique: Mapping[
         slice_rows=SLICE,
         no_pair=NO_PAIR,
         halves=False,
+        at_once=0,  # what is under way takes registers, of which four slots in flight leave none
         blockings=[
             {
                 "kernel": name,
