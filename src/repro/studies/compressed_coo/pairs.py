@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.problems.matrix import Matrix
-from repro.sparse.pairs import SLICE, Pairs, find_pairs
-from repro.sparse.symmetry import Symmetry
+from repro.sparse.pairs import SLICE, Pairs
 from repro.studies.compressed_coo.balanced import interleave
 from repro.studies.compressed_coo.compressed import TABLE, UNIT, UNSIGNED, Lookup, frequent_values
 
@@ -72,41 +70,24 @@ class SymmetricPairs:
         return {name: count for name, count in counts.items() if count}
 
 
-def store_pairs(
-    problem: Matrix,
-    values: NDArray[np.floating],
-    symmetry: Symmetry,
-    tile_rows: int,
-    entries: int,
-    rows: NDArray[np.int64] | None = None,
-) -> SymmetricPairs:
+def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entries: int) -> SymmetricPairs:
     """Store each pair of a symmetric matrix of real numbers once.
 
     Parameters
     ----------
-    problem
-        The pattern.
+    pairs
+        Where its entries lie, in tiles of `tile_rows` and runs of `entries`.
     values
         `(nnz,)` in the working precision.
-    symmetry
-        What `repro.sparse.symmetry.symmetry_of` says of these.
     tile_rows
         Rows of a tile.
     entries
         Entries of a row that a thread loads at once.
-    rows
-        The order that tiles are cut from, `(n,)`. None: that of the matrix.
-
-    Raises
-    ------
-    Unsupported
-        The matrix is not symmetric, or too large for what codes or indices can say.
     """
-    pairs = find_pairs(problem, symmetry, tile_rows, rows, entries)
     coded = np.zeros(pairs.slots, values.dtype)
     coded[pairs.position] = values[pairs.entries]
     diagonal = np.where(pairs.diagonal < 0, 0, values[pairs.diagonal])
-    count = -(-problem.n // tile_rows)
+    count = len(diagonal) // tile_rows
     first_codes = pairs.index[: count * tile_rows // SLICE + 1 : tile_rows // SLICE]
     codes_of_tiles = np.diff(first_codes)
 
