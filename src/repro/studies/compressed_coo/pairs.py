@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from repro.sparse.pairs import SLICE, Pairs
 from repro.studies.compressed_coo.balanced import interleave
-from repro.studies.compressed_coo.compressed import TABLE, UNIT, UNSIGNED, Lookup, frequent_values
+from repro.studies.compressed_coo.compressed import UNIT, UNSIGNED, Lookup, frequent_with_zero
 
 #: How a tile's codes and values are spelt: no row offsets, codes of 16 bits.
 PLAIN, TABLED = "none/16/plain", "none/16/table"
@@ -92,7 +92,7 @@ def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entr
     codes_of_tiles = np.diff(first_codes)
 
     bits = UNSIGNED[values.itemsize]
-    lookup = Lookup(_with_zero(frequent_values(values.view(bits))))
+    lookup = Lookup(frequent_with_zero(values.view(bits)))
     missed = np.asarray(~lookup.holds(diagonal.view(bits)).reshape(count, tile_rows).all(axis=1))
     tile_of_code = np.repeat(np.arange(count), codes_of_tiles)
     missed[tile_of_code[~lookup.holds(coded.view(bits))]] = True
@@ -114,8 +114,3 @@ def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entr
         numbers[np.add.outer(first, np.arange(tile_rows)).ravel()[of_rows]] = rows_of_kind
         numbers[(first[tile_of_code] + number_of_code)[of_codes]] = interleave(codes_of_kind, SLICE, entries)
     return SymmetricPairs(pairs, tiles, blob, lookup.table.view(values.dtype))
-
-
-def _with_zero(frequent: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
-    """Return the most frequent bit patterns and, before them, zero, which fills up what is stored; at most 256."""
-    return np.concatenate([np.zeros(1, frequent.dtype), frequent[frequent != 0]])[:TABLE]
