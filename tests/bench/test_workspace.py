@@ -1,29 +1,68 @@
 """Which packings stay on the device."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from repro.bench.runnable import Unsupported
+from repro.devices.base import OutOfDeviceMemory
 from repro.tuning import session as tuning
 from repro.tuning.session import Place, Session
 
 
 @pytest.fixture
-def workspace(make_bench, small_problem):
+def bench(make_bench, small_problem):
     bench = make_bench(small_problem("real"))
-    yield bench.workspace
+    yield bench
     bench.release()
 
 
 @pytest.fixture
-def hold(workspace):
-    """Return what holds a packing, and says whether it was packed for it."""
+def workspace(bench):
+    return bench.workspace
 
-    def hold(name):
+
+@pytest.fixture
+def hold(workspace):
+    """Return what holds a packing of so many bytes, in two arrays, and says whether it was packed for it."""
+
+    def hold(name, nbytes=32):
         packed = []
-        workspace.hold(name, lambda: (packed.append(name), {"values": np.zeros(4)}))
+        arrays = {"columns": np.zeros(nbytes // 16), "values": np.zeros(nbytes // 16)}
+        workspace.hold(name, lambda: (packed.append(name), arrays))
         return packed == [name]
 
     return hold
+
+
+@pytest.fixture
+def session(bench):
+    return Session(bench.operands.problem, bench, None, None, 1, Place("s", "c", None), None)
+
+
+class Small:
+    """A device that has room for so many bytes."""
+
+    def __init__(self, nbytes):
+        self.free = nbytes
+
+    def upload(self, array):
+        if array.nbytes > self.free:
+            raise OutOfDeviceMemory("it is full")
+        self.free -= array.nbytes
+        return SimpleNamespace(nbytes=array.nbytes, release=lambda: self._take_back(array.nbytes))
+
+    def _take_back(self, nbytes):
+        self.free += nbytes
+
+
+@pytest.fixture
+def small(workspace, monkeypatch):
+    """A device with room for 100 bytes in place of the workspace's."""
+    device = Small(100)
+    monkeypatch.setattr(type(workspace), "device", property(lambda self: device))
+    return device
 
 
 def test_what_is_longest_out_of_use_gives_way(workspace, hold):
@@ -31,13 +70,76 @@ def test_what_is_longest_out_of_use_gives_way(workspace, hold):
     assert [hold(name) for name in "abacab"] == [True, True, False, True, False, True]
 
 
-def test_rounds_start_without_what_a_search_held(make_bench, small_problem, monkeypatch):
-    problem = small_problem("real")
-    bench = make_bench(problem)
+def test_packings_give_way_by_their_bytes(workspace, hold):
+    workspace.packing_bytes = 100
+    assert [hold(name) for name in "abcabc"] == [True, True, True, False, False, False]
+    assert hold("d", 64)  # with b and c it would be 128
+    assert [hold(name, 32) for name in "dcab"] == [False, False, True, True]
+
+
+def test_what_is_larger_than_all_of_them_may_be_is_held_alone(workspace, hold):
+    workspace.packing_bytes = 100
+    assert hold("a")
+    assert hold("large", 400)
+    assert not hold("large", 400)
+    assert hold("a")
+    assert hold("large", 400)
+
+
+def test_what_fits_the_device_alone_is_tried_alone(workspace, hold, small):
+    workspace.packing_bytes = 200
+    assert hold("a")
+    assert hold("b")
+    assert hold("large", 96)
+    assert small.free == 4
+    assert hold("a")  # and gives way as others do
+    assert small.free == 100 - 32
+
+
+def test_what_does_not_fit_the_device_alone_is_out_of_memory(workspace, hold, small):
+    workspace.packing_bytes = 200
+    assert hold("a")
+    with pytest.raises(OutOfDeviceMemory):
+        hold("large", 128)
+    assert small.free == 100
+    assert hold("a")
+
+
+def test_what_may_be_in_use_does_not_give_way_to_what_does_not_fit(workspace, hold, small):
+    assert hold("a")
+    with pytest.raises(OutOfDeviceMemory):
+        hold("large", 96)
+    assert small.free == 100 - 32
+    assert not hold("a")
+
+
+def test_a_refusal_is_remembered_and_nothing_gives_way_to_it(workspace, hold):
+    tried = []
+
+    def pack():
+        tried.append("packed")
+        raise Unsupported("mostly padding")
+
+    workspace.resident = 1
+    assert hold("a")
+    for _ in range(2):
+        with pytest.raises(Unsupported, match="mostly padding"):
+            workspace.hold("refused", pack)
+    assert tried == ["packed"]
+    assert not hold("a")
+
+
+def test_a_search_holds_as_much_as_half_of_the_device_takes(workspace, session, bench, monkeypatch):
+    monkeypatch.setattr(bench.device, "free_bytes", lambda: 1000)
+    session.hold([SimpleNamespace(packing=name) for name in "abacab"])
+    assert (workspace.resident, workspace.packing_bytes) == (3, 500)
+
+
+def test_rounds_start_without_what_a_search_held(workspace, session, monkeypatch):
     freed = []
-    _, buffers = bench.workspace.hold("stale", lambda: (None, {"values": np.zeros(4)}))
+    _, buffers = workspace.hold("stale", lambda: (None, {"values": np.zeros(4)}))
     monkeypatch.setattr(buffers["values"], "release", lambda: freed.append("stale"))
     monkeypatch.setattr(tuning, "shuffled_rounds", lambda *_: list(freed))
-    session = Session(problem, bench, None, None, 1, Place("s", "c", None), None)
+    workspace.packing_bytes = 1
     assert session.rounds([]) == ["stale"]
-    bench.release()
+    assert workspace.packing_bytes is None  # all of them are in use

@@ -117,25 +117,29 @@ def make_pycuda(machine):
             return float(self.at - start.at)
 
     class Kernel:
-        allowed = 48 << 10
+        def __init__(self, name, allowed):
+            self.name, self.allowed = name, allowed  # by name: it is the driver's, whoever has the kernel
+
+        def get_attribute(self, attribute):
+            return self.allowed.get(self.name, 48 << 10)
 
         def set_attribute(self, attribute, value):
             if value > 227 << 10:
                 raise driver.Error(f"invalid value of {attribute}")
-            self.allowed = value
+            self.allowed[self.name] = value
 
         def _launch_kernel(self, grid, block, packed, shared, stream):
-            assert shared <= self.allowed
+            assert shared <= self.get_attribute("most shared")
             machine.shared.append(shared)
             stream.add(struct.unpack_from("i", packed)[0])
 
     class Program:
         def __init__(self):
-            self.gpu = machine.current
+            self.gpu, self.allowed = machine.current, {}
 
         def get_function(self, name):
             assert machine.current == self.gpu
-            return Kernel()
+            return Kernel(name, self.allowed)
 
     class Allocation:
         def __init__(self, nbytes):

@@ -26,6 +26,17 @@ def test_launches_give_what_their_kernel_was_asked_for_with(machine, tmp_path):
     device.close()
 
 
+@pytest.mark.parametrize("sizes", [(20000, 1000), (200 << 10, 100 << 10)])
+def test_what_was_asked_for_with_more_is_launched_when_others_asked_for_less(machine, tmp_path, sizes):
+    device = open_cuda(0)
+    program = device.load(tmp_path)
+    large, small = (device.bind(program.kernel("any", shared), 1, 32, [np.int32(1)]) for shared in sizes)
+    large()
+    small()
+    assert machine.shared == list(sizes)
+    device.close()
+
+
 def test_no_target_has_less_than_a_text_may_declare():
     assert all(target.shared_bytes >= STATIC_SHARED for target in TARGETS.values())
 

@@ -91,6 +91,16 @@ def test_only_a_clustered_layout_orders_rows(templates: Path) -> None:
     assert "((n - order.long_rows) * 4LL + 63) / 64" in clustered["kernel.cu"]
 
 
+@pytest.mark.parametrize(
+    ("layout", "margin"),
+    [("CSR-AoS-AoS", "128LL * std::max(stride_, 1)"), ("Sl-16-AoS-AoS", "128LL * std::max(stride_, 16)"),
+     ("Sl-8-AoS-AoS@clustered", "4096LL * std::max(stride_, 8)")],
+)  # fmt: skip
+def test_the_last_step_past_the_end_is_counted_too(templates: Path, layout: str, margin: str) -> None:
+    source = render_export(templates, export("complex", "single", f"{layout}/direct-64-4-w4"))["kernel.cu"]
+    assert f"as_int(slots_ + {margin});" in source
+
+
 def test_the_readme_says_where_it_came_from(templates: Path) -> None:
     readme = render_export(templates, export("complex", "single", "ELL-SoA-AoS/dynamic-96-6"))["README.md"]
     assert "| chosen | by hand |" in readme

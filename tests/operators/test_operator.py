@@ -230,7 +230,7 @@ def test_the_fastest_of_a_few_can_be_asked_for(spd, monkeypatch):
 
 @pytest.mark.parametrize("refused", [ReproError("too large for 32-bit indices"), MemoryError()])
 def test_a_candidate_that_there_is_no_room_for_is_left_out(spd, monkeypatch, refused):
-    def check(problem, layout, slots, stride):
+    def check(problem, layout, *_):
         if layout.outer == "ELL":
             raise refused
 

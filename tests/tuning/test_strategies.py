@@ -1,5 +1,7 @@
 """Strategies on problems whose times are made up: who finds the best with how few."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -118,6 +120,15 @@ def test_a_variant_that_failed_before_is_expected_to_be_slow():
     failed = [name for name in NAMES if name.startswith("ELL-SoA-SoA")]
     mean = prior(NAMES, [recording(1, failed=failed)], RECORDED[1].features, LIKENESS).mean
     assert mean[NAMES.index(failed[0])] == mean.max()
+
+
+def test_a_problem_on_which_all_of_a_space_failed_tells_nothing_of_it():
+    failed = recording(0, failed=NAMES)
+    failed = replace(failed, seconds={**failed.seconds, "of another space": 1e-6})
+    alone = prior(NAMES, RECORDED, RECORDED[1].features, LIKENESS).mean
+    np.testing.assert_array_equal(prior(NAMES, [failed, *RECORDED], RECORDED[1].features, LIKENESS).mean, alone)
+    with pytest.raises(ReproError, match="no recorded campaign has searched this space"):
+        predicted([failed], recording(9))
 
 
 def test_a_space_that_nobody_searched_is_an_error():

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from repro.bench.guards import Guarded, Guards
 from repro.bench.operands import Operands
-from repro.bench.runnable import ModuleError
+from repro.bench.runnable import ModuleError, Unsupported
 from repro.codegen.common import COMMON
 from repro.codegen.compile import MODULES, DamagedBinary, Module, check_binary
-from repro.devices.base import Buffer, Device, Program
+from repro.devices.base import Buffer, Device, OutOfDeviceMemory, Program
 from repro.devices.several import Devices
 from repro.errors import ReproError
 
@@ -55,6 +55,9 @@ class Workspace:
     ----------
     guards
         All memory of the devices that runnables write, between guard zones.
+    packing_bytes
+        Bytes that packings may take together; one that is larger is held alone. Set by a search, which prepares one
+        runnable at a time, so that all other packings may give way. None: they may be in use, and their number counts.
     """
 
     def __init__(
@@ -69,9 +72,11 @@ class Workspace:
         self.operands = operands
         self.resident = resident
         self.say = say
+        self.packing_bytes: int | None = None
         self.guards = Guards(devices.first)
         self._modules = modules
         self._packings: OrderedDict[Hashable, tuple[Any, dict[str, Buffer]]] = OrderedDict()
+        self._refused: dict[Hashable, str] = {}
         self._programs: OrderedDict[tuple[int, Path], Program] = OrderedDict()
         self._buffers: dict[Hashable, Buffer] = {}
         self._written: dict[Hashable, Guarded] = {}
@@ -113,6 +118,9 @@ class Workspace:
     ) -> tuple[T, dict[str, Buffer]]:
         """Return a packed operand with its arrays on the device, packed now unless it is resident.
 
+        Those that are longest out of use give way to a new one, once it is packed. A refusal is remembered: all
+        schedules of a layout would pack for it again.
+
         Parameters
         ----------
         packing
@@ -122,22 +130,52 @@ class Workspace:
 
         Raises
         ------
+        Unsupported
+            As `pack` does, or did.
         OutOfDeviceMemory
         """
+        if packing in self._refused:
+            raise Unsupported(self._refused[packing])
         if packing not in self._packings:
-            while len(self._packings) >= self.resident:
-                _release(self._packings.popitem(last=False)[1][1])
-            facts, arrays = pack()
-            buffers: dict[str, Buffer] = {}
             try:
-                for name, array in arrays.items():
-                    buffers[name] = self.device.upload(array)
-            except Exception:
-                _release(buffers)
+                facts, arrays = pack()
+            except Unsupported as refusal:
+                self._refused[packing] = str(refusal)
                 raise
-            self._packings[packing] = facts, buffers
+            self._make_room(sum(array.nbytes for array in arrays.values()))
+            self._packings[packing] = facts, self._on_device(arrays)
         self._packings.move_to_end(packing)
         return self._packings[packing]
+
+    def _make_room(self, nbytes: int) -> None:
+        """Give packings back, the one longest out of use first, until there is room for one of so many bytes."""
+        while self._packings and (len(self._packings) >= self.resident or self._are_too_many(nbytes)):
+            _release(self._packings.popitem(last=False)[1][1])
+
+    def _are_too_many(self, nbytes: int) -> bool:
+        """Return whether the packings take too many bytes together with one of so many."""
+        held = sum(buffer.nbytes for _, buffers in self._packings.values() for buffer in buffers.values())
+        return self.packing_bytes is not None and held + nbytes > self.packing_bytes
+
+    def _on_device(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Buffer]:
+        """Upload arrays; where there is no room for them, once more without the other packings."""
+        try:
+            return self._uploaded(arrays)
+        except OutOfDeviceMemory:
+            if self.packing_bytes is None or not self._packings:
+                raise
+        self.drop_packings()
+        return self._uploaded(arrays)
+
+    def _uploaded(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Buffer]:
+        buffers: dict[str, Buffer] = {}
+        try:
+            for name, array in arrays.items():
+                buffers[name] = self.device.upload(array)
+        except Exception:
+            _release(buffers)
+            raise
+        return buffers
 
     def drop_packings(self) -> None:
         """Give the memory of all packings back; no runnable that is prepared may hold one."""

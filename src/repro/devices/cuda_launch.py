@@ -20,8 +20,11 @@ _SHARED = "given_shared_bytes"
 
 def share(cuda: Any, kernel: Any, nbytes: int) -> Any:
     """Return a kernel whose launches give so many bytes of shared memory to a block, beside what its text declares."""
-    # beyond 48 KiB it has to be allowed for each kernel
-    kernel.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
+    # beyond 48 KiB it has to be allowed for each kernel; that is the driver's, which has one of a name in a module, and
+    # others who asked for more still launch it
+    allowance = cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+    if nbytes > kernel.get_attribute(allowance):
+        kernel.set_attribute(allowance, nbytes)
     setattr(kernel, _SHARED, nbytes)
     return kernel
 

@@ -20,7 +20,7 @@ from repro.sparse import bisection
 from repro.sparse.clusters import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
 from repro.sparse.orientation import ROUNDS
 from repro.sparse.pairs import LEADING, MOST_SLOTS, NO_COLUMN, NO_PAIR
-from repro.sparse.slots import STEPS
+from repro.sparse.slots import STEPS, STEPS_OF_BLOCK
 from repro.sparse.vectors import padded_size
 from repro.studies.compound_spmv.layout import TILE_ROWS, Layout
 from repro.studies.compound_spmv.outer import Outer, get_outer
@@ -123,7 +123,7 @@ def _context(export: Export) -> dict[str, Any]:
         "kernel": kernel_name(export.schedule, export.target),
         "warp": export.target.warp,
         "tile": TILE,
-        "steps": STEPS,
+        "steps": STEPS_OF_BLOCK if export.layout.ordering == "clustered" else STEPS,
         "vector_stride": stride,
         "where_members_lie": _where(export.layout.vector, stride - entry.size),
         "architecture": export.target.name.removeprefix("sm_"),

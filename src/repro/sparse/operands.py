@@ -274,6 +274,6 @@ def symmetry_on(workspace: Workspace, ordering: str = "natural") -> Symmetry:
 
     def symmetry() -> Symmetry:
         matrix = operands.reordered(ordering)
-        return symmetry_of(matrix, matrix.values.astype(operands.dtype))
+        return symmetry_of(matrix, matrix.values.astype(operands.dtype, copy=False))
 
     return workspace.fact(("symmetry", ordering), symmetry)

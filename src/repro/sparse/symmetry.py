@@ -107,15 +107,15 @@ def symmetry_of(matrix: Matrix, values: NDArray[np.floating]) -> Symmetry:
         where = "row {}, column {}".format(*_without_partner(matrix))
         return Symmetry("", f"{NOT_SYMMETRIC}: there is an entry in {where}, and none across from it")
     adjoint = adjoint_members(matrix.entry)
-    transposed, *plain = KINDS.get(matrix.entry, (SYMMETRIC,))
+    first_kind, *other_kinds = KINDS.get(matrix.entry, (SYMMETRIC,))
     first = _first_that_differs(values, order, adjoint)
     if first is None:
-        return Symmetry(transposed, across=order)
-    if plain:
+        return Symmetry(first_kind, across=order)
+    if other_kinds:
         other = _first_that_differs(values, order, [(member, 1) for member, _ in enumerate(adjoint)])
         if other is None:
             return Symmetry(SYMMETRIC, across=order)
-        first = max(first, other)  # of what it is for longest, where it is not that either
+        first = max(first, other)  # it is neither, and until there could have been one of them
     row = int(np.searchsorted(matrix.indptr, first, side="right")) - 1
     where = f"row {row}, column {matrix.indices[first]}"
     return Symmetry("", f"{NOT_SYMMETRIC}: the values of {where}, and across from it do not agree exactly")

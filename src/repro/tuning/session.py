@@ -31,8 +31,8 @@ from repro.tuning.strategies.random_sample import RandomSample
 
 #: Configurations of a device copy: a few are enough to find what the memory does.
 COPIES = 4
-#: Bytes that the probe of a case copies on the CPU, at the least, and in what any solution moves.
-PROBED, TIMES = 1 << 20, 16
+#: On the CPU the probe of a case copies so many times what any solution moves, and so many bytes at the least.
+PROBE_FACTOR, LEAST_PROBE_BYTES = 16, 1 << 20
 #: So many of each yardstick are timed again, by each clock.
 REPEATED = 2
 
@@ -111,21 +111,22 @@ class Session:
 
     def hold(self, candidates: Sequence[Candidate]) -> None:
         """Keep as many packings on the device as half of its memory takes: each is needed several times."""
-        packings = len({candidate.packing for candidate in candidates})
-        fitting = self.bench.device.free_bytes() // (2 * max(1, sum(self.bench.operands.least_bytes)))
-        self.bench.workspace.resident = max(1, min(packings, fitting))
+        workspace = self.bench.workspace
+        workspace.resident = max(1, len({candidate.packing for candidate in candidates}))
+        workspace.packing_bytes = self.bench.device.free_bytes() // 2
 
     def rounds(self, runnables: Sequence[Runnable]) -> list[Row]:
         """Time runnables side by side in shuffled rounds; return the reported rows."""
-        self.bench.workspace.drop_packings()  # what a search held would take the room of what is timed side by side
-        self.bench.workspace.resident = max(1, len(runnables))
+        workspace = self.bench.workspace
+        workspace.drop_packings()  # what a search held would take the room of what is timed side by side
+        workspace.resident, workspace.packing_bytes = max(1, len(runnables)), None
         return shuffled_rounds(self.bench, runnables, self.store, self.seed, self.progress, self._probe)
 
     @cached_property
     def _probe(self) -> Probe:
         least = None
         if self.bench.device.backend == "opencl":
-            least = max(PROBED, TIMES * sum(self.bench.operands.least_bytes))
+            least = max(LEAST_PROBE_BYTES, PROBE_FACTOR * sum(self.bench.operands.least_bytes))
         return Probe(self.bench, [Empty(), Copy(self.streams[0], least)])
 
     @property

@@ -7,9 +7,14 @@ from hypothesis import strategies as st
 
 from repro.bench.runnable import Unsupported
 from repro.problems.matrix import Matrix
+from repro.sparse import operands, slots
+from repro.sparse.operands import symmetry_on
+from repro.sparse.symmetry import symmetry_of
 from repro.sparse.vectors import pack_vector
+from repro.studies.compound_spmv import variant
 from repro.studies.compound_spmv.layout import Layout, all_layouts
 from repro.studies.compound_spmv.pack import count_bytes, pack
+from repro.studies.compound_spmv.variant import _matrix_on
 
 
 def random_problem(lengths: list[int], seed: int = 0) -> Matrix:
@@ -85,6 +90,45 @@ def test_more_slots_than_an_index_counts_are_refused():
     problem = Matrix("wide", "real", n, row, np.arange(n // 2, dtype=np.int32), np.ones((n // 2, 1)))
     with pytest.raises(Unsupported, match="too large for 32-bit indices"):
         pack(problem, problem.values, Layout("ELL", "AoS", "AoS"), 32)
+
+
+@pytest.mark.parametrize(
+    ("layout", "past"),
+    [
+        ("CSR-AoS-AoS", 128),
+        ("ELL-AoS-AoS", 128 * 96),
+        ("ELLPACK-AoS-AoS", 128 * 96),
+        ("Sl-4-AoS-AoS", 128 * 4),
+        ("Sl-32-AoS-AoS", 128 * 32),
+        ("CSR-AoS-AoS@clustered", 4096),
+        ("Sl-8-AoS-AoS@clustered", 4096 * 8),
+    ],
+)
+def test_the_last_step_past_the_end_is_counted_too(monkeypatch, layout, past):
+    problem = random_problem([3] * 70)
+    rows = np.arange(70) if layout.endswith("@clustered") else None
+    layout = Layout.parse(layout)
+    needed = pack(problem, problem.values, layout, 32, rows).slots + past
+    monkeypatch.setattr(slots, "LARGEST", needed)
+    pack(problem, problem.values, layout, 32, rows)
+    monkeypatch.setattr(slots, "LARGEST", needed - 1)
+    with pytest.raises(Unsupported, match=f"the last step goes {past} past them"):
+        pack(problem, problem.values, layout, 32, rows)
+
+
+def test_values_that_are_in_the_working_precision_are_not_copied(make_bench, small_problem, monkeypatch):
+    problem, given = small_problem("real"), []
+
+    def seen(function):
+        return lambda matrix, values, *rest: given.append(values) or function(matrix, values, *rest)
+
+    monkeypatch.setattr(variant, "pack", seen(pack))
+    monkeypatch.setattr(operands, "symmetry_of", seen(symmetry_of))
+    bench = make_bench(problem, "double")
+    _matrix_on(bench.workspace, bench.operands, Layout("CSR", "AoS", "AoS"))
+    symmetry_on(bench.workspace)
+    bench.release()
+    assert [np.shares_memory(values, problem.values) for values in given] == [True, True]
 
 
 def test_vectors_are_packed_member_by_member_or_entry_by_entry():

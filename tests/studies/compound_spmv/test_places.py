@@ -58,6 +58,7 @@ def test_kernels_look_where_the_host_puts_entries(
     else:
         assert [len(row) for row in rows] == lengths, "padding is read"
     assert evaluate(device.index_size(), **arguments) == len(place.index)
+    assert {row.step for row in rows} == {place.step}
 
 
 @pytest.mark.parametrize("scalar_bytes", [4, 8])

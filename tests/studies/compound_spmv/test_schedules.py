@@ -1,8 +1,15 @@
+import hashlib
+
 import pytest
 
 from repro.codegen.targets import TARGETS, get_target
+from repro.entries import entries
 from repro.errors import ReproError
-from repro.studies.compound_spmv.schedules import Schedule, paper_space
+from repro.studies.compound_spmv.layout import Layout, extended_layouts
+from repro.studies.compound_spmv.schedules import Schedule, extended_space, paper_space
+
+#: Of every entry's matrices.
+LAYOUTS = sorted({layout for entry in entries().values() for layout in extended_layouts(entry)})
 
 
 def test_the_papers_space_on_an_h200_has_sixty_pairs_of_both_kinds():
@@ -20,10 +27,35 @@ def test_the_grid_on_the_cpu_has_four_by_three_pairs_of_both_kinds():
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=str)
 def test_every_schedule_keeps_the_limits(target):
-    for schedule in paper_space(target):
-        assert schedule.n_t <= target.threads_per_block
-        assert schedule.n_b <= target.blocks_per_sm
-        assert schedule.n_t * schedule.n_b <= target.threads_per_sm
+    for space in (paper_space(target), *(extended_space(target, layout) for layout in LAYOUTS)):
+        assert len(set(space)) == len(space)
+        for schedule in space:
+            assert schedule.n_t <= target.threads_per_block
+            assert schedule.n_b <= target.blocks_per_sm
+            assert schedule.n_t * schedule.n_b <= target.threads_per_sm
+
+
+@pytest.mark.parametrize(
+    ("rows", "blocks"),
+    [
+        (64, {64: [16, 8, 24, 20], 128: [8, 4, 12, 10]}),
+        (128, {128: [8, 4, 12, 10], 256: [4, 2, 6, 5]}),
+        (256, {256: [4, 2, 6, 5], 512: [2, 1, 3]}),
+    ],
+)
+def test_tiles_on_an_h200_have_registers_for_half_and_a_quarter_and_for_more(rows, blocks):
+    space = extended_space(get_target("sm_90"), Layout(f"Pairs-{rows}", "AoSoA", "AoS"))
+    for n_t, n_b in blocks.items():
+        assert list(dict.fromkeys(s.n_b for s in space if s.n_t == n_t)) == n_b
+    assert {s.n_t for s in space} == set(blocks)
+
+
+def test_our_space_on_an_h200_is_the_recorded_one():
+    """Names of recorded rows, in the order in which they were tried: what a recorded search is learnt from by."""
+    names = [f"{layout}/{schedule}" for layout in LAYOUTS for schedule in extended_space(get_target("sm_90"), layout)]
+    assert hashlib.sha256("\n".join(names).encode()).hexdigest() == (
+        "5c0ae4117910d1a8a1fed4432842819cf92c6edeca8b906e1aa4a29089bf9ecf"
+    )
 
 
 def test_names_tell_schedules_apart():

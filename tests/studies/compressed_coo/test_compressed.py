@@ -7,7 +7,14 @@ from balanced_matrices import Csr, chunkings, cube, five_point, matrices, one_ch
 from hypothesis import given, settings
 
 from repro.studies.compressed_coo.balanced import Balanced, Chunking, balance
-from repro.studies.compressed_coo.compressed import Compressed, Encoding, compress, decompress, spelt
+from repro.studies.compressed_coo.compressed import (
+    Compressed,
+    Encoding,
+    compress,
+    decompress,
+    frequent_with_zero,
+    spelt,
+)
 
 #: Non-zeros a second that are aimed at on one core, and what a shared one reaches at the least.
 SPEED, SLACK = 10e6, 3
@@ -196,6 +203,13 @@ def test_all_values_are_in_the_table_where_there_are_256():
     compressed = compress(balance(*diagonal(values), Chunking(256, 4, "unpadded")))
     assert compressed.encodings() == {"16/16/table": 292, "16/16/plain": 1}
     assert 2000 not in compressed.table
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 9])
+def test_zero_is_first_in_a_table_and_the_most_frequent_follow(zeros):
+    bits = np.repeat(np.arange(300, dtype=np.uint32), [zeros, *range(300, 1, -1)])
+    np.testing.assert_array_equal(frequent_with_zero(bits), np.arange(256))
+    assert frequent_with_zero(np.array([7, 0, 3, 3], np.uint64)).tolist() == [0, 3, 7]
 
 
 def test_frequent_values_are_in_the_table_among_many():

@@ -23,7 +23,7 @@ from repro.problems.generated import generate
 from repro.problems.matrix import Matrix
 from repro.sparse.clusters import cluster_rows
 from repro.sparse.operands import csr_bytes, make_operands
-from repro.sparse.pairs import SLICE
+from repro.sparse.pairs import SLICE, find_pairs
 from repro.sparse.symmetry import SYMMETRIC, symmetry_of
 from repro.studies.compressed_coo import pairs_variant
 from repro.studies.compressed_coo.balanced import deinterleave
@@ -79,6 +79,15 @@ def values_stored(stored: SymmetricPairs, dtype: type, rows: int, entries: int) 
     return np.concatenate([*diagonal, *slots])
 
 
+def stored_of(
+    problem: Matrix, dtype: type, tile_rows: int, entries: int, rows: np.ndarray | None = None
+) -> SymmetricPairs:
+    """Return a symmetric matrix as it is stored, its values in a precision."""
+    values = problem.values.astype(dtype)
+    pairs = find_pairs(problem, symmetry_of(problem, values), tile_rows, rows, entries)
+    return store_pairs(pairs, values.ravel(), tile_rows, entries)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("entries", RUNS)
 @pytest.mark.parametrize(
@@ -87,7 +96,7 @@ def values_stored(stored: SymmetricPairs, dtype: type, rows: int, entries: int) 
 def test_every_value_is_in_its_slot(values: str, encodings: set[str], entries: int, dtype: type) -> None:
     problem = problem_of(values, 1000)
     given = problem.values.astype(dtype)
-    stored = store_pairs(problem, given.ravel(), symmetry_of(problem, given), 64, entries)
+    stored = stored_of(problem, dtype, 64, entries)
     assert stored.encodings().keys() == encodings
     places = len(stored.pairs.diagonal)
     expected = np.zeros(places + stored.pairs.slots, dtype)
@@ -99,7 +108,7 @@ def test_every_value_is_in_its_slot(values: str, encodings: set[str], entries: i
 
 def test_values_that_repeat_take_a_byte() -> None:
     many, few = (problem_of(values, 3000) for values in ("distinct", "repeat"))
-    bytes_of = [store_pairs(p, p.values.ravel(), symmetry_of(p, p.values), 128, 2) for p in (many, few)]
+    bytes_of = [stored_of(problem, np.float64, 128, 2) for problem in (many, few)]
     slots = bytes_of[0].pairs.slots + len(bytes_of[0].pairs.diagonal)
     assert 7 * slots <= bytes_of[0].nbytes - bytes_of[1].nbytes <= 7 * (slots + 128)
 
@@ -108,8 +117,7 @@ def test_values_that_repeat_take_a_byte() -> None:
 def test_bytes_are_fewer_than_those_of_csr(coefficients: str, most: float) -> None:
     made = generate("diffusion", points=[30, 30, 30], stencil=7, coefficients=coefficients)
     problem = Matrix("cube", "real", made.n, made.indptr, made.indices, made.values)
-    rows = cluster_rows(problem)
-    stored = store_pairs(problem, problem.values.ravel(), symmetry_of(problem, problem.values), 256, 2, rows)
+    stored = stored_of(problem, np.float64, 256, 2, cluster_rows(problem))
     assert stored.nbytes < most * csr_bytes(problem, 8)
 
 
@@ -169,6 +177,13 @@ def test_what_is_not_symmetric_is_not_tried(
     bench.release()
 
 
+@pytest.fixture
+def unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a test fail where values are written."""
+    monkeypatch.setattr(pairs_variant, "store_pairs", lambda *_: pytest.fail("values were written"))
+
+
+@pytest.mark.usefixtures("unwritten")
 def test_what_is_mostly_padding_is_not_tried(folder: Path, templates: Path, make_bench: Callable[..., Bench]) -> None:
     rod = sp.diags_array([1.0, 1.0], offsets=[-320, 320], shape=(640, 640)).tocsr()
     bench = make_bench(Matrix("rod", "real", 640, rod.indptr, rod.indices, rod.data[:, None]), "double", STUDY)
@@ -177,6 +192,7 @@ def test_what_is_mostly_padding_is_not_tried(folder: Path, templates: Path, make
     assert (row.status, row.message) == ("unsupported", "padded to 4.0 times the non-zeros, more than 2")
 
 
+@pytest.mark.usefixtures("unwritten")
 def test_a_tile_that_does_not_fit_into_shared_memory_is_not_tried(
     folder: Path, templates: Path, make_bench: Callable[..., Bench]
 ) -> None:
@@ -254,4 +270,4 @@ def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path, pr
 def test_numbers_beyond_a_code_are_refused() -> None:
     problem = problem_of("distinct", 256, hub=0)
     with pytest.raises(Unsupported, match="more than 128"):
-        store_pairs(problem, problem.values.ravel(), symmetry_of(problem, problem.values), 256, 1)
+        stored_of(problem, np.float64, 256, 1)

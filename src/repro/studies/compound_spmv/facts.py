@@ -39,7 +39,7 @@ def measure_pairs(problem: Matrix) -> dict[str, object]:
     """
     members = len(get_entry(problem.entry).members)
     symmetry = {
-        precision: symmetry_of(problem, problem.values.astype(dtype)).kind if members else ""
+        precision: symmetry_of(problem, problem.values.astype(dtype, copy=False)).kind if members else ""
         for precision, dtype in DTYPES.items()
     }
     if not any(symmetry.values()):

@@ -14,7 +14,7 @@ from repro.problems.matrix import Matrix
 from repro.sparse.clusters import long_rows
 from repro.sparse.ordering import select_rows
 from repro.sparse.pairs import find_pairs
-from repro.sparse.slots import check_slots
+from repro.sparse.slots import STEPS, STEPS_OF_BLOCK, check_slots
 from repro.sparse.symmetry import Symmetry, kept_on_diagonal
 from repro.studies.compound_spmv.layout import TILE_ROWS, Layout
 from repro.studies.compound_spmv.outer import Slots, get_outer
@@ -119,7 +119,7 @@ def pack(
     outer = get_outer(layout.outer)
     slots, _ = outer.count(problem.row_lengths, warp)
     place = outer.locate(problem, warp)
-    check_slots(problem, layout, slots, place.stride)
+    check_slots(problem, layout, slots, place.step, STEPS if rows is None else STEPS_OF_BLOCK)
     columns = _columns(problem, place, slots, absent=values.shape[1] == 0)
     packed = put_values(values, place.position, slots, layout.inner)
     index, stride = place.index, place.stride

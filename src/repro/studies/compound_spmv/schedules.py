@@ -175,9 +175,14 @@ def _pairs_space(target: Target, rows: int) -> list[Schedule]:
     eighth = target.threads_per_sm // 8
     schedules = []
     for width in (1, 2):
-        if rows * width > target.threads_per_block:
+        n_t = rows * width
+        if n_t > target.threads_per_block:
             continue
-        *crowded, half, quarter = _fitted(target, [(DIRECT, rows * width, eighth * of) for of in (6, 5, 4, 2)])
+        # on small multiprocessors several of these are the same
+        three_quarters, five_eighths, half, quarter = (
+            (DIRECT, n_t, _resident(target, n_t, eighth * of)) for of in (6, 5, 4, 2)
+        )
+        crowded = [shape for shape in (three_quarters, five_eighths) if shape not in (half, quarter)]
         schedules += [
             Schedule(*shape, width, unroll, load)
             for shape, unrolls in ((half, (1, 2, 4)), (quarter, (1, 2, 4)), *((shape, (1, 2)) for shape in crowded))
@@ -191,7 +196,7 @@ def _pairs_space(target: Target, rows: int) -> list[Schedule]:
             replace(roomy, load="cs", ahead="a"),
             *(replace(roomy, load=load, gather=True) for load in ("ca", "cs")),
         ]
-    return schedules
+    return list(dict.fromkeys(schedules))
 
 
 @cache
@@ -216,4 +221,9 @@ def _clustered_shapes(target: Target) -> list[tuple[str, int, int]]:
 def _fitted(target: Target, shapes: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
     """Turn (kind, threads of a block, threads of a multiprocessor) to (kind, n_t, n_b) within the target's limits."""
     fitted = [(kind, min(n_t, target.threads_per_block), threads) for kind, n_t, threads in shapes]
-    return list(dict.fromkeys((kind, n_t, max(1, threads // n_t)) for kind, n_t, threads in fitted))
+    return list(dict.fromkeys((kind, n_t, _resident(target, n_t, threads)) for kind, n_t, threads in fitted))
+
+
+def _resident(target: Target, n_t: int, threads: int) -> int:
+    """Return how many blocks of n_t threads come to so many threads of a multiprocessor; one at the least."""
+    return min(target.blocks_per_sm, max(1, threads // n_t))

@@ -214,7 +214,7 @@ def _matrix_on(workspace: Workspace, operands: ProductOperands, layout: Layout) 
 
     def packed() -> tuple[Facts, Mapping[str, NDArray[Any]]]:
         matrix = operands.reordered(layout.unknowns)
-        held = make(workspace, operands, matrix, matrix.values.astype(operands.dtype), layout)
+        held = make(workspace, operands, matrix, matrix.values.astype(operands.dtype, copy=False), layout)
         return held.facts, held.arrays
 
     return workspace.hold(replace(layout, vector=""), packed)

@@ -260,6 +260,12 @@ def frequent_values(bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedint
     return table
 
 
+def frequent_with_zero(bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
+    """Return zero, which fills up what is stored, and behind it the most frequent other bit patterns; at most 256."""
+    frequent = frequent_values(bits)
+    return np.concatenate([np.zeros(1, bits.dtype), frequent[frequent != 0]])[:TABLE]
+
+
 def _most_frequent(bits: NDArray[np.unsignedinteger], most: int) -> NDArray[np.unsignedinteger]:
     patterns, counts = np.unique(bits, return_counts=True)
     order = np.argsort(-counts, kind="stable")

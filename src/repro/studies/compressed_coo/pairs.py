@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.problems.matrix import Matrix
-from repro.sparse.pairs import SLICE, Pairs, find_pairs
-from repro.sparse.symmetry import Symmetry
+from repro.sparse.pairs import SLICE, Pairs
 from repro.studies.compressed_coo.balanced import interleave
-from repro.studies.compressed_coo.compressed import TABLE, UNIT, UNSIGNED, Lookup, frequent_values
+from repro.studies.compressed_coo.compressed import UNIT, UNSIGNED, Lookup, frequent_with_zero
 
 #: How a tile's codes and values are spelt: no row offsets, codes of 16 bits.
 PLAIN, TABLED = "none/16/plain", "none/16/table"
@@ -72,46 +70,29 @@ class SymmetricPairs:
         return {name: count for name, count in counts.items() if count}
 
 
-def store_pairs(
-    problem: Matrix,
-    values: NDArray[np.floating],
-    symmetry: Symmetry,
-    tile_rows: int,
-    entries: int,
-    rows: NDArray[np.int64] | None = None,
-) -> SymmetricPairs:
+def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entries: int) -> SymmetricPairs:
     """Store each pair of a symmetric matrix of real numbers once.
 
     Parameters
     ----------
-    problem
-        The pattern.
+    pairs
+        Where its entries lie, in tiles of `tile_rows` and runs of `entries`.
     values
         `(nnz,)` in the working precision.
-    symmetry
-        What `repro.sparse.symmetry.symmetry_of` says of these.
     tile_rows
         Rows of a tile.
     entries
         Entries of a row that a thread loads at once.
-    rows
-        The order that tiles are cut from, `(n,)`. None: that of the matrix.
-
-    Raises
-    ------
-    Unsupported
-        The matrix is not symmetric, or too large for what codes or indices can say.
     """
-    pairs = find_pairs(problem, symmetry, tile_rows, rows, entries)
     coded = np.zeros(pairs.slots, values.dtype)
     coded[pairs.position] = values[pairs.entries]
     diagonal = np.where(pairs.diagonal < 0, 0, values[pairs.diagonal])
-    count = -(-problem.n // tile_rows)
+    count = len(diagonal) // tile_rows
     first_codes = pairs.index[: count * tile_rows // SLICE + 1 : tile_rows // SLICE]
     codes_of_tiles = np.diff(first_codes)
 
     bits = UNSIGNED[values.itemsize]
-    lookup = Lookup(_with_zero(frequent_values(values.view(bits))))
+    lookup = Lookup(frequent_with_zero(values.view(bits)))
     missed = np.asarray(~lookup.holds(diagonal.view(bits)).reshape(count, tile_rows).all(axis=1))
     tile_of_code = np.repeat(np.arange(count), codes_of_tiles)
     missed[tile_of_code[~lookup.holds(coded.view(bits))]] = True
@@ -133,8 +114,3 @@ def store_pairs(
         numbers[np.add.outer(first, np.arange(tile_rows)).ravel()[of_rows]] = rows_of_kind
         numbers[(first[tile_of_code] + number_of_code)[of_codes]] = interleave(codes_of_kind, SLICE, entries)
     return SymmetricPairs(pairs, tiles, blob, lookup.table.view(values.dtype))
-
-
-def _with_zero(frequent: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
-    """Return the most frequent bit patterns and, before them, zero, which fills up what is stored; at most 256."""
-    return np.concatenate([np.zeros(1, frequent.dtype), frequent[frequent != 0]])[:TABLE]

@@ -13,7 +13,7 @@ from repro.bench.runnable import Unsupported
 from repro.bench.workspace import Workspace
 from repro.devices.base import Argument, Buffer, Program
 from repro.sparse.operands import operands_of, symmetry_on
-from repro.sparse.pairs import shared_bytes
+from repro.sparse.pairs import find_pairs, shared_bytes
 from repro.studies.compressed_coo.blocking import SPLITS
 from repro.studies.compressed_coo.pairs import store_pairs
 from repro.studies.compressed_coo.variant import MOST_PADDING, Bind, CoordinateVariant, Facts
@@ -55,9 +55,10 @@ class PairsVariant(CoordinateVariant):
         symmetry = symmetry_on(workspace)
         of_clusters = bool(symmetry.kind) and SPLITS[self.layout] == "clustered"
         rows = operands.permutation("bisected") if of_clusters else None
-        held = store_pairs(problem, operands.values.ravel(), symmetry, tile_rows, self.blocking.entries, rows)
-        padded = held.pairs.slots / problem.nnz
+        pairs = find_pairs(problem, symmetry, tile_rows, rows, self.blocking.entries)
+        padded = pairs.slots / problem.nnz  # those within tiles are stored once for two
         if padded > MOST_PADDING:
             raise Unsupported(f"padded to {padded:.1f} times the non-zeros, more than {MOST_PADDING:g}")
-        shared = shared_bytes(held.pairs.shared, tile_rows, operands.dtype.itemsize)
-        return PairsFacts(held.nbytes, len(held.tiles), held.encodings(), 0, shared, held.pairs.leading), held.arrays
+        shared = shared_bytes(pairs.shared, tile_rows, operands.dtype.itemsize)
+        held = store_pairs(pairs, operands.values.ravel(), tile_rows, self.blocking.entries)
+        return PairsFacts(held.nbytes, len(held.tiles), held.encodings(), 0, shared, pairs.leading), held.arrays

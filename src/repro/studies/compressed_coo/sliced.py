@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.bench.runnable import Unsupported
-from repro.studies.compressed_coo.compressed import TABLE, UNSIGNED, Lookup, frequent_values
+from repro.studies.compressed_coo.compressed import UNSIGNED, Lookup, frequent_with_zero
 from repro.studies.compressed_coo.encoding import Groups, code_columns
 from repro.studies.compressed_coo.slices import PIECE, WINDOW, Slices
 from repro.studies.compressed_coo.steps import CODE_BITS, FAR, WIDTHS, WORD, Stretch, deal
@@ -52,7 +52,7 @@ class Sliced:
     values
         uint8: of each slice a value of each row, step by step, or words of four indices as above.
     table
-        `(256,)`: the most frequent values and zero.
+        `(256,)`: zero, and the most frequent values.
     long_rows, first_parts
         int32: the rows of several pieces, and their first parts, with one behind the last.
     steps
@@ -124,7 +124,7 @@ def slice_up(
         raise Unsupported(f"too large for 32-bit indices: {len(indices)} entries in slices of {height} rows")
     lengths = np.diff(indptr).astype(np.int64)
     bits = values.view(UNSIGNED[values.itemsize])
-    lookup = Lookup(_with_zero(frequent_values(bits)))
+    lookup = Lookup(frequent_with_zero(bits))
     pieces = _Pieces.of(slices.apart, indptr)
     missing = np.concatenate([[0], np.cumsum(~lookup.holds(bits))])
     missed = np.append(missing[indptr[1:]] - missing[indptr[:-1]], 0)[slices.rows].sum(axis=1)
@@ -192,11 +192,6 @@ class _Pieces:
         first_parts = np.concatenate([[0], np.cumsum(count[count > 1])]).astype(np.int32)
         ends = np.minimum(begins + PIECE, np.repeat(behind, count))
         return cls(begins, ends, targets, apart[count > 1].astype(np.int32), first_parts)
-
-
-def _with_zero(patterns: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
-    """Return patterns for a table that has zero, the value of a row without an entry."""
-    return patterns if (patterns == 0).any() else np.append(patterns[: TABLE - 1], patterns.dtype.type(0))
 
 
 def _slots(

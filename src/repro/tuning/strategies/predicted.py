@@ -16,7 +16,7 @@ from repro.tuning.strategies import Measure, allowed
 
 Array = NDArray[np.float64]
 
-#: A recorded problem tells of a space if it was searched for at least this share of it.
+#: A recorded problem tells of a space if it was searched for at least this share of it, and has a time there.
 COVERED = 0.5
 #: A problem that differs by so many standard deviations in each feature counts exp(-1/2) of one that is the same …
 ALIKE = 0.7
@@ -83,14 +83,14 @@ def prior(space: Sequence[str], recordings: Sequence[Recording], target: Array, 
     Raises
     ------
     ReproError
-        None of them was searched for most of this space.
+        None of them was searched for most of this space, with a time of any of it.
     """
     covering = [recording for recording in recordings if covers(recording, space)]
     if not covering:
         raise ReproError(
             "no recorded campaign has searched this space",
             expected=f"times of at least half of its {len(space)} variants, from {space[0]} to {space[-1]}",
-            actual=f"{len(recordings)} recorded problems of other spaces, or searched in part",
+            actual=f"{len(recordings)} recorded problems of other spaces, searched in part, or all failed",
             todo="measure a campaign of this space with `search: exhaustive` first",
         )
     losses = np.array([_losses(recording, space, likeness) for recording in covering])
@@ -102,8 +102,9 @@ def prior(space: Sequence[str], recordings: Sequence[Recording], target: Array, 
 
 
 def covers(recording: Recording, space: Sequence[str]) -> bool:
-    """Return whether a recorded problem was searched for enough of a space to tell of it."""
-    return sum(name in recording.seconds for name in space) >= COVERED * len(space)
+    """Return whether a recorded problem was searched for enough of a space to tell of it, and not all of it failed."""
+    tried = [recording.seconds[name] for name in space if name in recording.seconds]
+    return len(tried) >= COVERED * len(space) and any(seconds is not None for seconds in tried)
 
 
 def _losses(recording: Recording, space: Sequence[str], likeness: Likeness) -> Array:

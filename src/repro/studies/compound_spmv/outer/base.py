@@ -27,12 +27,15 @@ class Slots:
         int32, columns of the slots that hold no entry, ascending by slot; None: column 0. A kernel that runs over the
         padding reads x there, so that the columns have to be valid and should be in the cache. Entries without members,
         which have no zero, have the column -1 there instead.
+    step
+        Slots from one entry of a row to the next.
     """
 
     index: NDArray[np.int32]
     position: NDArray[np.int64]
     stride: int = 0
     padding: NDArray[np.int32] | None = None
+    step: int = 1
 
 
 @dataclass(frozen=True)

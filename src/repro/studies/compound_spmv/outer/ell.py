@@ -26,7 +26,7 @@ def locate(problem: Matrix, warp: int) -> Slots:
     """Put the i-th entries of all rows beside each other; what pads them is never read."""
     rows, within = rows_of_entries(problem)
     distance = stride(problem.n, warp)
-    return Slots(problem.row_lengths, within * distance + rows, distance)
+    return Slots(problem.row_lengths, within * distance + rows, distance, step=distance)
 
 
 ELL = register(Outer("ELL", "ell", count, locate, padded=False))

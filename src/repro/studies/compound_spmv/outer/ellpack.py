@@ -29,7 +29,7 @@ def locate(problem: Matrix, warp: int) -> Slots:
     real = (within < lengths[rows]) & (np.arange(distance) < problem.n)
     last = problem.indices[np.maximum(problem.indptr[rows + 1] - 1, 0)]
     padding = np.broadcast_to(np.where(lengths[rows] > 0, last, rows), real.shape)[~real].astype(np.int32)
-    return Slots(np.zeros(1, np.int32), ell.locate(problem, warp).position, distance, padding)
+    return Slots(np.zeros(1, np.int32), ell.locate(problem, warp).position, distance, padding, distance)
 
 
 ELLPACK = register(Outer("ELLPACK", "ellpack", count, locate, space="extended"))

@@ -28,7 +28,7 @@ def locate(problem: Matrix, warp: int, *, k: int) -> Slots:
     offsets = np.concatenate([[0], np.cumsum(_widths(problem.row_lengths, k) * k)])
     rows, within = rows_of_entries(problem)
     position = offsets[rows // k] + within * k + rows % k
-    return Slots(offsets.astype(np.int32), position, padding=_padding(problem, k, offsets, position))
+    return Slots(offsets.astype(np.int32), position, padding=_padding(problem, k, offsets, position), step=k)
 
 
 def _widths(row_lengths: NDArray[np.int32], k: int) -> NDArray[np.int64]:
