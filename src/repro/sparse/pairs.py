@@ -289,7 +289,7 @@ def _foreign_columns(
 def _led(
     counts: NDArray[np.int64], columns: NDArray[np.int32], leading: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Give so many columns a place in each tile; return all with the others behind, where those start, and their end."""
+    """Give so many columns a place in each tile; return all, the others behind, and where these start and end."""
     tiles = len(counts)
     tile = np.repeat(np.arange(tiles), counts)
     rank = np.arange(len(columns)) - np.repeat(np.cumsum(counts) - counts, counts)

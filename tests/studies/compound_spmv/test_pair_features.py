@@ -61,7 +61,7 @@ def test_counts_are_those_of_what_is_stored(entry: str, kind: str, rows: int) ->
     slices, none = counts.tiles * rows // SLICE, counts.tiles * rows - counts.rows
     none_there = int(np.count_nonzero(pairs.columns == NO_COLUMN))
     beside = 4 * (slices + 1 + 1 + none + none_there) + none * kept * number
-    assert packed.nbytes == counted + beside, "and the slices, and words, diagonal entries and columns where there are none"
+    assert packed.nbytes == counted + beside, "and slices, and words, diagonal entries and columns that are none"
 
 
 def test_the_share_inside_follows_the_order() -> None:
