@@ -15,7 +15,8 @@ from repro.problems.matrix import Matrix
 from repro.sparse.clusters import cluster_rows
 from repro.sparse.operands import csr_bytes
 from repro.sparse.orientation import orient
-from repro.sparse.pairs import LEADING, NO_COLUMN, NO_PAIR, SLICE, Pairs, find_pairs
+from repro.sparse.pair_tiles import LEADING, NO_COLUMN, NO_PAIR
+from repro.sparse.pairs import SLICE, Pairs, find_pairs
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, adjoint_factors, symmetry_of
 from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 

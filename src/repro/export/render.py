@@ -19,7 +19,7 @@ from repro.shipped import shipped
 from repro.sparse import bisection
 from repro.sparse.clusters import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
 from repro.sparse.orientation import ROUNDS
-from repro.sparse.pairs import LEADING, MOST_SLOTS, NO_COLUMN, NO_PAIR
+from repro.sparse.pair_tiles import LEADING, MOST_SLOTS, NO_COLUMN, NO_PAIR
 from repro.sparse.slots import STEPS, STEPS_OF_BLOCK
 from repro.sparse.vectors import padded_size
 from repro.studies.compound_spmv.layout import TILE_ROWS, Layout

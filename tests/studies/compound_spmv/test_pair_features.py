@@ -17,7 +17,8 @@ from repro.sparse.clusters import cluster_rows
 from repro.sparse.operands import csr_bytes
 from repro.sparse.ordering import reorder
 from repro.sparse.pair_counts import count_pairs
-from repro.sparse.pairs import NO_COLUMN, SLICE, find_pairs
+from repro.sparse.pair_tiles import NO_COLUMN
+from repro.sparse.pairs import SLICE, find_pairs
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, kept_on_diagonal, symmetry_of
 from repro.studies.compound_spmv.facts import facts, measure_pairs
 from repro.studies.compound_spmv.features import features, hopeless

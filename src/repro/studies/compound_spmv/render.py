@@ -12,7 +12,8 @@ from repro.codegen.targets import Target
 from repro.codegen.templates import LOAD_BYTES, alignment, render_template
 from repro.entries import Entry, get_entry
 from repro.errors import ReproError
-from repro.sparse.pairs import NO_PAIR, SIGNS, SLICE, shared_entries
+from repro.sparse.pair_tiles import NO_PAIR, SIGNS
+from repro.sparse.pairs import SLICE, shared_entries
 from repro.sparse.symmetry import KINDS, SYMMETRIC, adjoint_members, diagonal_members, kept_on_diagonal
 from repro.sparse.vectors import padded_size
 from repro.studies.compound_spmv.layout import TILE_ROWS, Layout

@@ -13,7 +13,8 @@ from repro.bench.runnable import Unsupported
 from repro.bench.workspace import Workspace
 from repro.devices.base import Argument, Buffer, Program
 from repro.sparse.operands import operands_of, symmetry_on
-from repro.sparse.pairs import find_pairs, shared_bytes
+from repro.sparse.pair_tiles import Tiles, cut_into_tiles
+from repro.sparse.pairs import lay_out, shared_bytes
 from repro.studies.compressed_coo.blocking import SPLITS
 from repro.studies.compressed_coo.pairs import store_pairs
 from repro.studies.compressed_coo.variant import MOST_PADDING, Bind, CoordinateVariant, Facts
@@ -54,8 +55,13 @@ class PairsVariant(CoordinateVariant):
         problem = operands.problem
         symmetry = symmetry_on(workspace)
         of_clusters = bool(symmetry.kind) and SPLITS[self.layout] == "clustered"
-        rows = operands.permutation("bisected") if of_clusters else None
-        pairs = find_pairs(problem, symmetry, tile_rows, rows, self.blocking.entries)
+
+        def cut() -> Tiles:
+            rows = operands.permutation("bisected") if of_clusters else None
+            return cut_into_tiles(problem, symmetry, tile_rows, rows)
+
+        tiles = workspace.fact(("tiles of pairs", tile_rows, of_clusters), cut)
+        pairs = lay_out(tiles, self.blocking.entries)
         padded = pairs.slots / problem.nnz  # those within tiles are stored once for two
         if padded > MOST_PADDING:
             raise Unsupported(f"padded to {padded:.1f} times the non-zeros, more than {MOST_PADDING:g}")

@@ -12,7 +12,8 @@ from repro.codegen.targets import Target
 from repro.codegen.templates import LOAD_BYTES, render_template
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.sparse.pairs import NO_PAIR, SLICE, shared_entries
+from repro.sparse.pair_tiles import NO_PAIR
+from repro.sparse.pairs import SLICE, shared_entries
 from repro.sparse.solvers.render import SOLVERS, render_solver
 from repro.studies.compressed_coo.blocking import HEIGHTS, PAIRS, SPACES, SPLITS, Blocking, blockings
 from repro.studies.compressed_coo.compressed import (
