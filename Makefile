@@ -12,21 +12,23 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
   $$name -c '$(NEW_ENOUGH)' 2>/dev/null && { command -v $$name; break; }; done)
 # a GPU's packages only where a GPU is, since PyCUDA is built against its toolkit
-EXTRAS ?= cpu$(shell nvidia-smi --list-gpus >/dev/null 2>&1 && echo ,cuda)
+ifeq ($(origin EXTRAS),undefined)
+EXTRAS := cpu$(shell nvidia-smi --list-gpus >/dev/null 2>&1 && echo ,cuda)
+endif
 
 # yes: the packages of locks/, by their hashes; no: the newest that pyproject.toml allows
 LOCKED ?= yes
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 comma := ,
-# what of an environment is installed, and whether from the locks: the other way it has to be installed again
-stamps = $(1:%=$(VENV)/installed-%-$(LOCKED))
+# what of an environment is installed, with which extras, and whether from the locks: else it has to be installed again
+stamps = $(1:%=$(VENV)/installed-%-$(EXTRAS)-$(LOCKED))
 
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
 .PHONY: help all test lint environment lock clean
 
 help:  ## Print this.
-	@echo "make TARGET [N=cores] [ARGS='further arguments of the command'] [LOCKED=no]"
+	@echo "make TARGET [N=cores] [ARGS='further arguments of the command'] [EXTRAS=cpu,mesh] [LOCKED=no]"
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
 
 all: $(call stamps,run)  ## Run the campaign of config/config.yaml: snakemake --cores N all.

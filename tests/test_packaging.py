@@ -64,12 +64,16 @@ def test_make_prints_its_targets() -> None:
         assert re.search(rf"^  {target} +\S", said, re.MULTILINE)
 
 
+def make(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run make as from a shell: under `make test` the flags of the outer make would be added."""
+    clean = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    return subprocess.run(["make", *words], cwd=REPOSITORY, env=clean, capture_output=True, text=True, check=False)
+
+
 def dry_make(*words: str) -> str:
     """Return the commands that make would run where there is no environment yet."""
-    # in a recursive make, as under `make test`, the flags of the outer one would be added
-    clean = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    command = ["make", "-n", "VENV=.no-such-venv", "EXTRAS=cpu,mesh", *words]
-    done = subprocess.run(command, cwd=REPOSITORY, env=clean, capture_output=True, text=True, check=True)
+    done = make("-n", "VENV=.no-such-venv", "EXTRAS=cpu,mesh", *words)
+    assert done.returncode == 0, done.stderr
     assert re.search(r"-m venv \.no-such-venv", done.stdout)
     return done.stdout.strip()
 
@@ -97,6 +101,15 @@ def test_make_takes_the_newest_where_it_is_told_so_and_forgets_what_was_locked()
     assert "locks/" not in said
     assert re.search(r"--upgrade --upgrade-strategy eager --editable '\.\[cpu,mesh,dev\]'$", said, re.MULTILINE)
     assert re.search(r"^rm -f \.no-such-venv/installed-\*-yes$", said, re.MULTILINE)
+
+
+def test_make_installs_again_for_other_extras_alone(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    environment = ("environment", f"VENV={tmp_path}")
+    assert make("--touch", *environment, "EXTRAS=cpu").returncode == 0  # as if it were installed
+    assert make("--question", *environment, "EXTRAS=cpu").returncode == 0
+    said = make("--dry-run", *environment, "EXTRAS=cpu,mesh").stdout
+    assert re.findall(r"locks/(\w+)", said) == ["run", "cpu", "mesh"]
 
 
 def test_make_refuses_an_old_python(tmp_path: Path) -> None:
