@@ -15,6 +15,7 @@ from repro.config.models import LONGEST, OwnProblem
 from repro.config.yaml_file import LARGEST, read_yaml
 from repro.errors import ReproError
 from repro.problems.registry import load_registry, problem_names
+from repro.studies import names
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIGURATIONS = {path.name for path in (REPOSITORY / "config").glob("*.yaml")} - {"problems.yaml"}
@@ -290,3 +291,11 @@ def test_the_readme_explains_every_key_with_its_default() -> None:
             if isinstance(default, str) or type(default) in (int, float):
                 printed = f"{default:g}" if isinstance(default, float) else str(default)
                 assert any(f"`{printed}`" in row for row in rows), f"config/README.md: {key} is {printed}"
+
+
+def test_the_readme_has_the_defaults_that_depend_on_the_study() -> None:
+    readme = (REPOSITORY / "config/README.md").read_text()
+    studies = resolve({"studies": {name: {} for name in names()}}).studies
+    for name, settings in studies.items():
+        row = f"| `{name}` | `{settings.problems}` | `[{', '.join(settings.precisions)}]` | `{settings.space}` |"
+        assert row in readme
