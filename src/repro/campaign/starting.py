@@ -6,7 +6,8 @@ import fcntl
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -55,7 +56,7 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
         paths.append(Path(plan.results, "config.yaml"))
     try:
         LOCK.parent.mkdir(parents=True, exist_ok=True)
-        _hold(plan)
+        _held.append(_hold(plan.config.campaign, LOCK))
         if Freshness(plan).stale != stale:
             raise ReproError(
                 "the campaign changed since this run was planned",
@@ -138,29 +139,45 @@ def _not_writable(plan: Plan, actual: object) -> ReproError:
     )
 
 
-def _hold(plan: Plan) -> None:
-    """Take the lock of the folder until this process ends."""
-    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+@contextmanager
+def held_alone(campaign: str, results: Path = RESULTS) -> Iterator[None]:
+    """Keep runs out of a folder of results while the body changes what one of its campaigns has measured.
+
+    Raises
+    ------
+    ReproError
+        A run works in it.
+    """
+    lock = _hold(campaign, results / LOCK.name)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _hold(campaign: str, path: Path) -> int:
+    """Take a lock until what is returned is closed, or this process ends."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
         raise ReproError(
             "another run works in this folder",
-            where=Path.cwd(),
-            actual=_holder(),
+            where=path.absolute().parents[1],
+            actual=_holder(path),
             todo="wait for it to end, or run in another copy of the project; `--dry-run` can be used beside it",
         ) from None
-    me = {"pid": os.getpid(), "user": user_name(), "host": platform.node(), "campaign": plan.config.campaign}
+    me = {"pid": os.getpid(), "user": user_name(), "host": platform.node(), "campaign": campaign}
     os.ftruncate(lock, 0)
     os.write(lock, json.dumps(me | {"since": datetime.now().isoformat(" ", "seconds")}).encode())
-    _held.append(lock)
+    return lock
 
 
-def _holder() -> str:
+def _holder(path: Path) -> str:
     """Say whose lock it is, as far as it can be read."""
     try:
-        holder = json.loads(LOCK.read_text())
+        holder = json.loads(path.read_text())
         return "campaign {campaign}, process {pid} of {user} on {host}, since {since}".format(**holder)
     except (OSError, ValueError, KeyError, TypeError):
-        return f"whoever holds {LOCK}"
+        return f"whoever holds {path}"
