@@ -16,7 +16,7 @@ from repro.campaign.folders import RESULTS
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan, as_yaml, make_plan
 from repro.campaign.receipts import Receipt
-from repro.campaign.steps import receipt_of
+from repro.campaign.steps import CHECK, receipt_of
 from repro.config import load
 from repro.devices.locking import user_name
 from repro.errors import ReproError
@@ -33,7 +33,7 @@ _held: list[int] = []
 
 
 def begin(plan: Plan, stale: Mapping[str, str]) -> None:
-    """Begin a run: keep other runs out of this folder, write the configuration, and take away what it asks for no more.
+    """Begin a run: keep other runs out of this folder, write the configuration, and take away what holds no more.
 
     Jobs read it from a file that is named by its content. `config.yaml` is for whoever asks later what the campaign was
     run with; a replay leaves that of the record as it is. A plan that is only looked at never comes here.
@@ -69,6 +69,8 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
                 write_whole(path, text)
         if not plan.config.replay:
             _take_away_artifacts(plan)
+            if CHECK in stale:  # until it is checked again
+                Path(plan.results, "complete").unlink(missing_ok=True)
     except OSError as error:
         raise _not_writable(plan, error.strerror) from None
     os.environ[RUN] = str(paths[0].resolve())
