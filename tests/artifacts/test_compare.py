@@ -189,6 +189,32 @@ def test_devices_are_kept_apart(tmp_path: Path) -> None:
     assert list(comparison.rows["ratio"]) == pytest.approx([2.0] * len(comparison.rows))
 
 
+def emptied(raw: Path) -> None:
+    """Leave no row that a device has measured."""
+    for step in ("search", "report"):
+        for path in raw.rglob(f"{step}.parquet"):
+            pd.read_parquet(path).assign(status="unavailable", device=None, backend=None).to_parquet(path)
+
+
+def test_a_study_that_one_campaign_did_not_measure_is_of_no_other_device(tmp_path: Path) -> None:
+    """The studies' names put it before the one that is compared."""
+    sides = []
+    for side in "ab":
+        campaign(tmp_path / side)
+        maker = campaign(tmp_path / side, study="compound_spmv")
+        sides.append(maker.raw)
+    emptied(sides[1] / "compound_spmv")
+    comparison = compare(*sides)
+    assert not comparison.across and "nothing measured" not in comparison.devices
+    assert set(comparison.rows["verdict"]) == {"same"}
+
+    for path in sides[1].rglob("made_up/**/*.parquet"):
+        if path.stem in ("search", "report"):
+            pd.read_parquet(path).assign(device="NVIDIA A100").to_parquet(path)
+    with pytest.raises(ReproError, match=r"of different devices(.|\n)*NVIDIA A100"):
+        compare(*sides)
+
+
 def test_changes_of_the_environment_are_named(tmp_path: Path) -> None:
     first, second = raw(tmp_path / "a"), raw(tmp_path / "b")
     path = second / "environment" / "e0.json"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.bench.environment import describe, source_hash
+from repro.bench.environment import describe, record, source_hash
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
 from repro.devices.opencl import OpenClDevice
@@ -40,3 +40,20 @@ def test_the_source_is_another_one_where_a_template_was_edited(tmp_path: Path, m
     template = next((tmp_path / "kernels").rglob("*.j2"))
     template.write_text(template.read_text() + "\n")
     assert source_hash.__wrapped__() != before
+
+
+def test_a_damaged_record_is_deleted_and_one_that_cannot_be_read_now_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, own, damaged = (tmp_path / f"{record({'device': name}, tmp_path)}.json" for name in "abc")
+    damaged.write_text("{}")
+    reading = Path.read_bytes
+
+    def read(path: Path) -> bytes:
+        if path in (kept, own):
+            raise OSError("stale file handle")
+        return reading(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    assert record({"device": "b"}, tmp_path) == own.stem
+    assert sorted(tmp_path.iterdir()) == sorted([kept, own])

@@ -131,3 +131,13 @@ def test_recorded_campaigns_are_records(campaign: str) -> None:
     raw = RESULTS / campaign / "raw"
     assert len(read_problems(raw)) == PROBLEMS[campaign]
     assert all(record["target"] == "sm_90" for record in read_environments(raw).values())
+
+
+def test_a_record_that_is_half_written_is_not_read_yet(tmp_path: Path) -> None:
+    for folder, record in (("problems", PROBLEM), ("environment", ENVIRONMENT)):
+        path = tmp_path / folder / "a.json"
+        path.parent.mkdir()
+        path.write_text(json.dumps(record))
+        path.with_name(".a.json").write_text("{")
+    assert list(read_problems(tmp_path)) == ["fem/nut"]
+    assert list(read_environments(tmp_path)) == ["a"]

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from repro.bench.environment import record
+from repro.bench.records import is_record
 from repro.bench.rows import Row, schema_of
 from repro.bench.store import Store, count_rows, crashed_row, write_rows
 
@@ -230,3 +231,16 @@ def test_parquet_keeps_what_its_rows_depend_on(tmp_path, fingerprint):
     path = write_rows([ROW], OWN, tmp_path / "rows.parquet", fingerprint)
     expected = {b"schema": b"3"} | ({b"fingerprint": fingerprint.encode()} if fingerprint else {})
     assert pq.read_schema(path).metadata == expected
+
+
+def test_the_record_of_an_environment_is_looked_at_once_for_all_its_rows(tmp_path, monkeypatch):
+    name = record({"device": "GPU"}, tmp_path / "environment")
+    path = tmp_path / "rows.jsonl"
+    with Store(path) as store:
+        for number in range(3):
+            store.add(replace(ROW, key=f"k{number}", environment=name))
+    looked = []
+    monkeypatch.setattr("repro.bench.store.is_record", lambda path: looked.append(path) or is_record(path))
+    with Store(path, environments=tmp_path / "environment") as store:
+        assert store.get("k2")
+    assert looked == [tmp_path / "environment" / f"{name}.json"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -19,17 +20,21 @@ import yaml
 from small_case import FILES, LAYOUTS, STUDY, config
 
 from quick_timing import QUICK
+from repro.campaign.building import build_problem
 from repro.campaign.completeness import find_missing_of_case
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.receipts import Receipt, making
 from repro.campaign.steps import building, measuring, until_measured
 from repro.cli.app import build
+from repro.cli.problems import build_or_record
 from repro.codegen.compile import compile_module, manifest_path
 from repro.codegen.targets import CPU
 from repro.config import load
 from repro.config.models import OwnProblem, Timing
 from repro.devices.opencl import OpenClDevice
+from repro.errors import ReproError
+from repro.problems.registry import load_registry
 from repro.studies import get_study
 
 NAMES = ["a", "b", "c"]
@@ -199,6 +204,54 @@ def test_what_fails_is_recorded_and_stops_no_other(configure: Configure, repro: 
     assert "1 of 1: b" in repro("batch", "problems", *NAMES)
     assert "1 of 3 to measure" in repro("batch", CASES, *NAMES)
     assert not Freshness(plan, until_measured(plan)).stale
+
+
+@pytest.mark.parametrize("bug", [MemoryError("no room"), KeyError("rows"), OSError("a file of a library")])
+def test_a_bug_in_building_a_problem_is_recorded_and_stops_no_other(
+    configure: Configure, repro: Command, monkeypatch: pytest.MonkeyPatch, bug: Exception
+) -> None:
+    plan = configure()
+
+    def build_or_break(name: str, *rest: Any) -> Any:
+        if name == "b":
+            raise bug
+        return build_problem(name, *rest)
+
+    monkeypatch.setattr("repro.cli.problems.build_problem", build_or_break)
+    said = repro("batch", "problems", *NAMES, "--output", "results/c/batches/done")
+    assert "Traceback" in said and Path("results/c/batches/done").exists()
+    records = {name: json.loads(Path(f"results/c/raw/problems/{name}.json").read_text()) for name in NAMES}
+    assert [records[name]["status"] for name in NAMES] == ["ok", "unavailable", "ok"]
+    assert records["b"]["reason"].startswith(f"{type(bug).__name__}: ")
+    stale = Freshness(plan, [building(plan, name) for name in NAMES]).stale  # the next run tries it again
+    assert list(stale) == ["problem b"] and "it failed" in stale["problem b"]
+
+
+def test_a_full_disk_is_no_fault_of_a_problem(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure()
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("repro.cli.problems.build_problem", full)
+    assert build(["batch"])(words("batch", "problems", *NAMES), standalone_mode=False)
+    assert not Path("results/c/raw/problems").exists()
+
+
+def test_the_registry_is_not_read_again_for_a_problem_that_cannot_be_had(
+    configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = configure()
+    registry = load_registry(Path(made.config.registry))
+    monkeypatch.setattr("repro.problems.build.load_registry", None)
+
+    def lost(*_: Any) -> None:
+        raise ReproError("nowhere to be had")
+
+    monkeypatch.setattr("repro.cli.problems.build_problem", lost)
+    record = Path("lost.json")
+    assert build_or_record("surfaces/bunny", made.config, Path("lost.npz"), record, None, registry) is None
+    assert json.loads(record.read_text())["status"] == "unavailable"
 
 
 def test_a_batch_that_is_killed_goes_on_where_it_was(configure: Configure, repro: Command) -> None:

@@ -85,7 +85,7 @@ def test_without_batches_everything_is_a_job_of_its_own() -> None:
     batches = Batches(made)
     assert batches.building == batches.measuring == []
     assert batches.alone == made.runs
-    assert batches.matrices == made.matrices
+    assert batches.matrices == [f"{made.results}/problems/{name}.npz" for name in made.problems]
     assert batches.raw("compound_spmv") == made.raw("compound_spmv")
     assert batches.jobs == (len(NAMES), 2 * len(NAMES))
 

@@ -15,7 +15,7 @@ from repro.campaign.completeness import Missing, find_missing, find_missing_of_c
 from repro.campaign.plan import Plan, as_yaml, make_plan
 from repro.campaign.receipts import making
 from repro.campaign.recording import pack
-from repro.campaign.steps import building
+from repro.campaign.steps import building, checking
 from repro.cli.checking import check
 from repro.config import resolve
 from repro.errors import ReproError
@@ -221,6 +221,18 @@ def test_rows_of_another_configuration_are_not_complete(campaign: Plan, capsys: 
         check(Path("campaign.yaml"), Path("complete"))
     assert f"problem {NAME}: seed differs: 1 → 7" in capsys.readouterr().err
     assert not Path("complete").exists()
+
+
+def test_a_file_elsewhere_has_no_receipt(campaign: Plan) -> None:
+    own = Path(campaign.results, "complete")
+    own.write_text("old")
+    receipt = checking(campaign).receipt
+    receipt.unlink(missing_ok=True)
+    check(Path("campaign.yaml"), Path("elsewhere"))
+    assert Path("elsewhere").read_text() == "campaign default is complete\n"
+    assert own.read_text() == "old" and not receipt.exists()
+    check(Path("campaign.yaml"), own.absolute())
+    assert own.read_text() == Path("elsewhere").read_text() and receipt.exists()
 
 
 def test_a_damaged_record_is_an_error(campaign: Plan) -> None:

@@ -14,8 +14,10 @@ import pytest
 import yaml
 
 from repro.bench.recorded import read_rows
+from repro.bench.records import read_problem
 from repro.campaign.estimate import AROUND, ASSUMED_SIZE, BUILT, PREDICTED, RATES, estimate
 from repro.campaign.plan import Plan, make_plan
+from repro.cli.app import build
 from repro.cli.planning import on_a_cluster
 from repro.cli.planning import plan as plan_command
 from repro.codegen.targets import CPU, get_target
@@ -157,6 +159,9 @@ def test_jobs_side_by_side_take_as_long_as_the_longest_at_the_least() -> None:
 
 
 def test_several_gpus_measure_side_by_side_and_a_search_in_part_tries_less() -> None:
+    searched = Path("results/other/raw/compound_spmv/search.parquet")  # to learn from
+    searched.parent.mkdir(parents=True)
+    searched.touch()
     needs, part, few = (
         estimate(plan(problems="papers", search=search, **budget), get_target("sm_90"))
         for search, budget in (("exhaustive", {}), ("predicted", {}), ("predicted", {"budget": 0.001}))
@@ -171,9 +176,26 @@ def test_several_gpus_measure_side_by_side_and_a_search_in_part_tries_less() -> 
     assert "on 2, " in on_a_cluster(needs, 4)
 
 
+def test_the_record_of_a_problem_is_read_once_for_all_its_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    monkeypatch.setattr("repro.campaign.estimate.read_problem", lambda path: read.append(path) or read_problem(path))
+    made = plan(problems=["mhd1280b", "dirac_torus"])
+    record = Path(made.results, "raw/problems/mhd1280b.json")
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"name": "mhd1280b", "n": 10, "nnz": 30}))
+    assert [job.size_from for job in estimate(made, CPU).jobs].count("built") == 2
+    assert len(read) == len(set(read)) == 2
+
+
 def test_building_takes_longer_with_the_size() -> None:
     small, large = (estimate(plan(problems=[name]), CPU).build_seconds for name in ("mhd1280b", "mono_500Hz"))
     assert large[0] - small[0] == pytest.approx((5_033_796 - 22_778) / BUILT)
+
+
+def test_no_cores_are_too_few(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build(["plan"])(["plan", "--cores", "0"])
+    assert "--cores" in capsys.readouterr().err
 
 
 def test_many_cases_have_a_line_for_all_alike(capsys: pytest.CaptureFixture[str]) -> None:

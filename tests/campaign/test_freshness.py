@@ -83,6 +83,11 @@ def test_a_campaign_that_a_predicted_search_learns_from_measures_again() -> None
     assert not Freshness(plan_of(learning)).stale
     recorded.write_text("others")
     assert roots(plan_of(learning)) == {CASE: f"{recorded} changed"}
+    recorded.write_text("rows")
+    half = Path("results/other/raw/problems/.p.json")  # of another campaign that is being measured
+    half.parent.mkdir()
+    half.write_text("{")
+    assert not Freshness(plan_of(learning)).stale
 
 
 def test_keys_that_nothing_depends_on_make_nothing_again(made: Plan) -> None:

@@ -238,7 +238,7 @@ class TestReplay:
         made = plan(campaign="old", replay=True, device="cuda:7")
         assert made.target is None
         assert made.raw("compound_spmv") == [str(raw / "report.parquet")]
-        assert made.all_manifests == made.matrices == []
+        assert made.all_manifests == []
 
     def test_an_unrecorded_campaign_is_an_error(self) -> None:
         with pytest.raises(ReproError, match=r"no such recorded campaign\n  where: results/none/raw"):
@@ -262,6 +262,31 @@ def test_what_stands_beside_a_campaign_is_read_where_tables_are_made(tmp_path: P
         assert rows.relative_to(tmp_path) in step.files
     case = ("compound_spmv", "dirac_torus", "double")
     assert measuring(both, *case) == measuring(alone, *case)
+
+
+def test_a_predicted_search_needs_other_campaigns_to_learn_from(tmp_path: Path) -> None:
+    study = {"problems": ["dirac_torus"], "search": "predicted"}
+    with pytest.raises(ReproError, match="no recorded campaign to learn from"):
+        plan(study)
+    with pytest.raises(ReproError, match="no recorded campaign to learn from"):
+        plan({**study, "training": []})
+    with pytest.raises(ReproError, match=r"no such campaign to learn from(.|\n)*results/other/raw/compound_spmv"):
+        plan({**study, "training": ["other"]})
+    with pytest.raises(ReproError, match="cannot learn from itself"):
+        plan({**study, "training": ["own"]}, campaign="own")
+    rows = tmp_path / "results/other/raw/compound_spmv/dirac_torus/double/search.parquet"
+    rows.parent.mkdir(parents=True)
+    rows.touch()
+    for training in ("all", ["other"]):
+        assert plan({**study, "training": training}).runs
+    with pytest.raises(ReproError, match="no recorded campaign to learn from"):
+        plan(study, campaign="other")  # its own rows alone are there
+
+
+def test_a_campaign_that_learns_from_none_is_planned_without_it() -> None:
+    assert plan({"problems": ["dirac_torus"], "training": ["none"]}).runs
+    Path("results/old/raw").mkdir(parents=True)
+    assert plan({"search": "predicted", "training": ["none"]}, campaign="old", replay=True).runs
 
 
 def test_the_plan_of_a_case_has_the_steps_of_the_whole() -> None:

@@ -6,6 +6,7 @@ from repro.bench.parquet import write_table
 from repro.bench.recorded import read_rows
 from repro.bench.rows import SCHEMA
 from repro.campaign.recording import pack
+from repro.campaign.starting import held_alone
 from repro.cli.recording import record
 from repro.errors import ReproError
 
@@ -106,6 +107,17 @@ def test_packing_leaves_one_file_a_step_and_what_is_no_study(study):
     assert written == [study / "report.parquet", study / "search.parquet"]
     assert files(study) == ["report.parquet", "search.parquet"]
     assert files(study.parent / "problems") == others
+
+
+def test_a_campaign_is_not_recorded_while_a_run_works_in_its_folder(study, tmp_path):
+    before = files(study)
+    with held_alone("other", tmp_path / "results"):
+        with pytest.raises(ReproError, match=r"another run works in this folder(.|\n)*campaign other, process"):
+            record("made", tmp_path / "results")
+        assert files(study) == before
+    for _ in range(2):  # it keeps no lock, nor does it need one that is there
+        record("made", tmp_path / "results")
+    assert files(study) == ["report.parquet", "search.parquet"]
 
 
 def test_a_folder_that_holds_something_else_stays(study):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from made_campaign import make_all
 
 from repro.campaign import starting
 from repro.campaign.freshness import Freshness
@@ -107,6 +108,15 @@ def test_no_table_at_all_is_left_where_none_is_asked_for(held: list[int]) -> Non
             path.write_text("a table")
     start(plan(studies={"compound_spmv": {"artifacts": ["figure-3"]}}))
     assert not any(path.exists() for path in step.outputs)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_stale_campaign_is_not_said_to_be_complete(seed: int) -> None:
+    study = {"problems": ["dirac_torus"], "precisions": ["single"], "layouts": ["CSR-AoS-AoS"], "artifacts": []}
+    made = plan(studies={"compound_spmv": study})
+    make_all(made)
+    start(plan(studies={"compound_spmv": study}, seed=seed))
+    assert Path(made.results, "complete").exists() is (seed == 1)
 
 
 def test_making_a_plan_writes_nothing() -> None:

@@ -14,6 +14,7 @@ from repro.config.load import merge
 from repro.config.models import LONGEST, OwnProblem
 from repro.config.yaml_file import LARGEST, read_yaml
 from repro.errors import ReproError
+from repro.problems.names import LONGEST_NAME
 from repro.problems.registry import load_registry, problem_names
 from repro.studies import names
 
@@ -179,6 +180,14 @@ def test_a_long_value_is_named_in_a_message_that_can_be_read() -> None:
         resolve({"studies": {"compound_spmv": {"problems": [*range(1000)], "layouts": "x" * 10_000}}})
     assert len(failed.value.message) < 5000
     assert "and 981 more" in failed.value.message
+
+
+def test_the_names_of_a_batch_fit_into_one_argument() -> None:
+    most = 500
+    assert resolve({"studies": {"compound_spmv": {}}, "batch": most}).batch == most
+    assert most * (LONGEST_NAME + 1) < (128 << 10) - 2048  # bytes that Linux takes, beside the rest of the command
+    with pytest.raises(ReproError, match=r"batch(.|\n)*less than or equal to 500"):
+        resolve({"studies": {"compound_spmv": {}}, "batch": most + 1})
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -91,6 +91,9 @@ def make_folder(folder: Path) -> None:
     matrices, dated = read_csv(folder / "ssstats.csv")
     file = folder / "config/collections/square.yaml"
     load_collection(REPOSITORY / file.relative_to(folder)).resolve(matrices, "ssstats.csv", dated, "drawn").write(file)
+    for study, settings in read_yaml(CONFIG)["studies"].items():
+        for campaign in settings.get("training", ()):  # no search is taken, so that nothing has to be learnt
+            (folder / "results" / campaign / "raw" / study).mkdir(parents=True)
 
 
 def plan(batch: int | None = None, **compound_spmv: Any) -> Plan:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from repro.bench.recorded import read_rows
 from repro.bench.rows import SCHEMA
 from repro.errors import ReproError
 from repro.sparse.features import features
@@ -98,6 +99,18 @@ def test_a_problem_that_was_measured_again_counts_once(tmp_path):
     old.to_parquet(study / "search.parquet")
     (one,) = load(tmp_path, "cuda", None)
     assert "old/static-64-1" not in one.seconds
+
+
+def test_a_process_reads_a_campaign_once_and_again_where_it_has_changed(tmp_path, monkeypatch):
+    campaign(tmp_path, "first")
+    read = []
+    monkeypatch.setattr("repro.tuning.recordings.read_rows", lambda *where: read.append(where) or read_rows(*where))
+    (before,), (same,) = load(tmp_path, "cuda", None), load(tmp_path, "cuda", ["first"])
+    assert same is before and len(read) == 1
+    record = tmp_path / "first/raw/problems/p.json"
+    record.write_text(json.dumps(RECORD | {"entry": "quaternion"}))
+    (after,) = load(tmp_path, "cuda", None)
+    assert (before.family, after.family, len(read)) == ("complex", "quaternion", 2)
 
 
 def test_rows_of_another_schema_are_one_message(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -157,8 +157,10 @@ def compare(
     if not shared:
         raise ReproError("the campaigns share no study", where=f"{first} and {second}")
     pairs = [(load(first, study), load(second, study)) for study in shared]
-    devices = pairs[0][0].device or "nothing measured", pairs[0][1].device or "nothing measured"
-    across = any((a.backend, a.device) != (b.backend, b.device) for a, b in pairs)
+    measured = [(a, b) for a, b in pairs if a.device and b.device]  # else there is nothing to compare
+    differing = [(a, b) for a, b in measured if (a.backend, a.device) != (b.backend, b.device)]
+    devices = _devices(differing or measured or pairs)
+    across = bool(differing)
     if across and not across_devices:
         raise ReproError(
             "the campaigns are of different devices: a difference says nothing of what changed",
@@ -196,6 +198,12 @@ def compare(
         changes={} if across else _changes(*pairs[0]),
         across=across,
     )
+
+
+def _devices(pairs: Sequence[tuple[Campaign, Campaign]]) -> tuple[str, str]:
+    """Return the device of either side, by the first pair."""
+    one, other = pairs[0]
+    return one.device or "nothing measured", other.device or "nothing measured"
 
 
 def _full(rows: pd.DataFrame) -> pd.DataFrame:

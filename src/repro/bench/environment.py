@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from repro import __version__
-from repro.bench.records import digest_of, is_record
+from repro.bench.records import digest_of
 from repro.bench.workspace import Workspace
 from repro.shipped import PACKED, shipped
 from repro.whole import write_whole
@@ -47,10 +47,15 @@ def _packages() -> dict[str, str]:
 def record(environment: Mapping[str, Any], folder: Path) -> str:
     """Write an environment record to `folder`, named by its hash; return the hash.
 
-    Records that are not what was written are deleted: rows that are linked to them are measured again.
+    Records that are not what was written are deleted: rows that are linked to them are measured again. One that cannot
+    be read now, by a passing fault of a file system say, stays.
     """
     for path in folder.glob("[!.]*.json"):
-        if not is_record(path):
+        try:
+            damaged = digest_of(path.read_bytes()) != path.stem
+        except OSError:
+            continue
+        if damaged:
             path.unlink(missing_ok=True)
     content = json.dumps(environment, indent=1, sort_keys=True, default=str) + "\n"
     digest = digest_of(content.encode())

@@ -124,7 +124,7 @@ def read_problems(raw: Path) -> dict[str, dict[str, Any]]:
     ReproError
         As `read_problem`.
     """
-    records = (read_problem(path) for path in sorted((raw / "problems").rglob("*.json")))
+    records = (read_problem(path) for path in sorted((raw / "problems").rglob("[!.]*.json")))
     return {record["name"]: record for record in records}
 
 
@@ -136,7 +136,7 @@ def read_environments(raw: Path) -> dict[str, dict[str, Any]]:
     ReproError
         As `read_environment`.
     """
-    return {path.stem: read_environment(path) for path in sorted((raw / "environment").glob("*.json"))}
+    return {path.stem: read_environment(path) for path in sorted((raw / "environment").glob("[!.]*.json"))}
 
 
 def _read(path: Path, model: type[M], what: str) -> dict[str, Any]:

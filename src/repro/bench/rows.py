@@ -39,7 +39,6 @@ PHASES = SEARCH, REPORT = ("search", "report")
 CLOCKS = ("event", "graph")
 ALL_CLOCKS = (*CLOCKS, "host")
 QUANTILES = ("min", "q1", "median", "q3", "max", "mean")
-#: Types that a study's column can have.
 #: What a column of a study is; one that there was not always is `str | None`, say, and may be missing in recorded rows.
 ColumnType = type[str] | type[int] | type[float] | type[bool] | UnionType
 NO_COLUMNS: Mapping[str, ColumnType] = MappingProxyType({})

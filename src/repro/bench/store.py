@@ -58,7 +58,7 @@ class Store:
             print(f"another process writes to {self._path}; waiting for it", flush=True)
             self._lock.acquire()
         lines = _read(self._path)
-        recorded = {row.environment for _, row in lines if self._has_record(row.environment)}
+        recorded = {name for name in {row.environment for _, row in lines} if self._has_record(name)}
         self._rows = {
             row.key: row
             for run, row in lines

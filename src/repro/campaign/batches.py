@@ -96,9 +96,6 @@ class Batches:
     def __getitem__(self, name: str) -> Batch:
         return self._named[name]
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._named
-
     @cached_property
     def starting(self) -> frozenset[tuple[str, str, str]]:
         """Every (study, problem, precision) that a job starts with: of a batch the first."""

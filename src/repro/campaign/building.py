@@ -40,15 +40,22 @@ def build_problem(
     return built
 
 
-def record_unavailable(name: str, config: Config, reason: str, path: Path, record: Path | None) -> None:
+def record_unavailable(
+    name: str, config: Config, reason: str, path: Path, record: Path | None, registry: Registry | None = None
+) -> None:
     """Write, in place of a problem, that it could not be had and why.
+
+    Parameters
+    ----------
+    registry
+        As for `build_problem`.
 
     Raises
     ------
     ReproError
         A file cannot be written.
     """
-    item = find(name, config)
+    item = find(name, config, registry)
     kind, entry = item.kind_of_problem, _entry(item, config)
     _save(lambda: save_unavailable(path, name, kind, entry, reason), path)
     if record:

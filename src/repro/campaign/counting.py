@@ -25,6 +25,8 @@ from repro.errors import ReproError
 
 #: What the rows of counters take from the rows of what was launched.
 KEPT = ("study", "problem", "entry", "precision", "kind", "name", "bytes", "device", "environment", "schema")
+#: What counters are of.
+KEY = ("study", "problem", "precision", "name")
 PERMISSION = "ERR_NVGPUCTRPERM"
 #: Lines of a failed run that its message quotes.
 QUOTED = 8
@@ -40,7 +42,7 @@ def count(
     launches: int,
     output: Path | None = None,
 ) -> Path:
-    """Profile runnables and write their counters, a row each; rows of other names in the file stay as they are.
+    """Profile runnables and write their counters, a row each; other rows in the file stay as they are.
 
     Parameters
     ----------
@@ -157,5 +159,9 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _merged(old: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the old rows whose names are not among the new ones, and the new ones after them."""
-    return rows if old.empty else pd.concat([old[~old["name"].isin(rows["name"])], rows], ignore_index=True)
+    """Return the old rows that are not among the new ones, and the new ones after them."""
+    if old.empty:
+        return rows
+    # a file that was named can hold more than one case, with variants of one name
+    again = pd.MultiIndex.from_frame(old[[*KEY]]).isin(pd.MultiIndex.from_frame(rows[[*KEY]]))
+    return pd.concat([old[~again], rows], ignore_index=True)

@@ -167,7 +167,8 @@ def estimate(plan: Plan, target: Target) -> Estimate:
     """Reckon what a campaign needs that is measured on a device of that target."""
     rates = RATES[target.dialect]
     batches = Batches(plan)
-    jobs = tuple(reckon(plan, target, *run, starts=run in batches.starting) for run in plan.runs)
+    found = {name: find_size(plan, problem) for name, problem in plan.problems.items()}
+    jobs = tuple(reckon(plan, target, *run, run in batches.starting, found[run[1]]) for run in plan.runs)
     sizes = {job.problem: job.size for job in jobs}
     manifests = plan.all_manifests
     groups = [plan.manifests_of(group.study, group.keys) for group in plan.module_groups] + [[plan.common_manifest]]
@@ -218,13 +219,23 @@ def building_seconds(size: tuple[int, int]) -> float:
     return PROBLEM + size[1] / BUILT
 
 
-def reckon(plan: Plan, target: Target, study: str, name: str, precision: str, starts: bool = True) -> Job:
+def reckon(
+    plan: Plan,
+    target: Target,
+    study: str,
+    name: str,
+    precision: str,
+    starts: bool = True,
+    found: tuple[tuple[int, int], str] | None = None,
+) -> Job:
     """Reckon what measuring a case needs on a device of that target, by what is known of its size by now.
 
     Parameters
     ----------
     starts
         Whether its job starts with it: of a batch only the first does.
+    found
+        What `find_size` returns of the problem, where it was asked already.
 
     Raises
     ------
@@ -232,7 +243,7 @@ def reckon(plan: Plan, target: Target, study: str, name: str, precision: str, st
         The record of the problem is damaged.
     """
     problem, settings = plan.problems[name], plan.studies[study].settings
-    size, size_from = find_size(plan, problem)
+    size, size_from = found or find_size(plan, problem)
     work = get_study(study).workload(settings, replace(problem, size=size), precision, target)
     pace = get_study(study).paces.get(target.dialect, Pace())
     tried = round(work.variants * (1 if settings.search == "exhaustive" else settings.budget))

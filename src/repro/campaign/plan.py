@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import yaml
 
-from repro.campaign.beside import check_beside, raw_of, recorded
+from repro.campaign.beside import check_beside, check_training, raw_of, recorded
 from repro.campaign.receipts import hash_of
 from repro.codegen.common import COMMON
 from repro.codegen.compile import MODULES, manifest_path
@@ -207,11 +207,6 @@ class Plan:
         """Return the names of the files that measuring a problem of a study writes."""
         return [f"{step}.parquet" for step in get_study(study).outputs]
 
-    @property
-    def matrices(self) -> list[str]:
-        """Every problem's file; none in a replay."""
-        return [] if self.config.replay else [f"{self.results}/problems/{name}.npz" for name in self.problems]
-
     def raw(self, study: str, problems: Collection[str] | None = None) -> list[str]:
         """Return what a study's artifacts read: in a replay what is recorded, else all, or of some problems."""
         if self.config.replay:
@@ -293,11 +288,12 @@ def make_plan(config: Config, registry: Registry | None = None) -> Plan:
     ReproError
         An unknown problem, layout, artifact or baseline, a file of the user's own that is not there or does not say
         what its entries are, a device that is not there, a replay of a campaign that is not recorded, or such a one
-        beside it.
+        beside it or to learn from.
     """
     from repro.devices.open import resolve_device, target_of
 
     check_beside(config)
+    check_training(config)
     registry = registry or load_registry(Path(config.registry))
     problems: dict[str, Outline] = {}
     studies: dict[str, PlannedStudy] = {}

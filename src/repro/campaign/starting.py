@@ -6,7 +6,8 @@ import fcntl
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from repro.campaign.folders import RESULTS
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan, as_yaml, make_plan
 from repro.campaign.receipts import Receipt
-from repro.campaign.steps import receipt_of
+from repro.campaign.steps import CHECK, receipt_of
 from repro.config import load
 from repro.devices.locking import user_name
 from repro.errors import ReproError
@@ -32,7 +33,7 @@ _held: list[int] = []
 
 
 def begin(plan: Plan, stale: Mapping[str, str]) -> None:
-    """Begin a run: keep other runs out of this folder, write the configuration, and take away what it asks for no more.
+    """Begin a run: keep other runs out of this folder, write the configuration, and take away what holds no more.
 
     Jobs read it from a file that is named by its content. `config.yaml` is for whoever asks later what the campaign was
     run with; a replay leaves that of the record as it is. A plan that is only looked at never comes here.
@@ -55,7 +56,7 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
         paths.append(Path(plan.results, "config.yaml"))
     try:
         LOCK.parent.mkdir(parents=True, exist_ok=True)
-        _hold(plan)
+        _held.append(_hold(plan.config.campaign, LOCK))
         if Freshness(plan).stale != stale:
             raise ReproError(
                 "the campaign changed since this run was planned",
@@ -68,6 +69,8 @@ def begin(plan: Plan, stale: Mapping[str, str]) -> None:
                 write_whole(path, text)
         if not plan.config.replay:
             _take_away_artifacts(plan)
+            if CHECK in stale:  # until it is checked again
+                Path(plan.results, "complete").unlink(missing_ok=True)
     except OSError as error:
         raise _not_writable(plan, error.strerror) from None
     os.environ[RUN] = str(paths[0].resolve())
@@ -138,29 +141,45 @@ def _not_writable(plan: Plan, actual: object) -> ReproError:
     )
 
 
-def _hold(plan: Plan) -> None:
-    """Take the lock of the folder until this process ends."""
-    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+@contextmanager
+def held_alone(campaign: str, results: Path = RESULTS) -> Iterator[None]:
+    """Keep runs out of a folder of results while the body changes what one of its campaigns has measured.
+
+    Raises
+    ------
+    ReproError
+        A run works in it.
+    """
+    lock = _hold(campaign, results / LOCK.name)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _hold(campaign: str, path: Path) -> int:
+    """Take a lock until what is returned is closed, or this process ends."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
         raise ReproError(
             "another run works in this folder",
-            where=Path.cwd(),
-            actual=_holder(),
+            where=path.absolute().parents[1],
+            actual=_holder(path),
             todo="wait for it to end, or run in another copy of the project; `--dry-run` can be used beside it",
         ) from None
-    me = {"pid": os.getpid(), "user": user_name(), "host": platform.node(), "campaign": plan.config.campaign}
+    me = {"pid": os.getpid(), "user": user_name(), "host": platform.node(), "campaign": campaign}
     os.ftruncate(lock, 0)
     os.write(lock, json.dumps(me | {"since": datetime.now().isoformat(" ", "seconds")}).encode())
-    _held.append(lock)
+    return lock
 
 
-def _holder() -> str:
+def _holder(path: Path) -> str:
     """Say whose lock it is, as far as it can be read."""
     try:
-        holder = json.loads(LOCK.read_text())
+        holder = json.loads(path.read_text())
         return "campaign {campaign}, process {pid} of {user} on {host}, since {since}".format(**holder)
     except (OSError, ValueError, KeyError, TypeError):
-        return f"whoever holds {LOCK}"
+        return f"whoever holds {path}"

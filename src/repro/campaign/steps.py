@@ -228,7 +228,7 @@ def _training(plan: Plan, study: str) -> tuple[Path, ...]:
         file
         for path in campaigns
         for folder in ("problems", "environment")
-        for file in (path / "raw" / folder).rglob("*.json")
+        for file in (path / "raw" / folder).rglob("[!.]*.json")
     )
     return tuple(sorted([*searches, *records]))
 

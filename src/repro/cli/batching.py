@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import traceback
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -70,7 +69,6 @@ def _build(names: Sequence[str], config: Path) -> None:
     from repro.campaign.steps import building
     from repro.cli.problems import build_or_record
     from repro.config import load
-    from repro.errors import ReproError
     from repro.problems.registry import load_registry
 
     settings = load(config)
@@ -78,20 +76,11 @@ def _build(names: Sequence[str], config: Path) -> None:
     plan = plan_of_cases(settings, names, registry=registry)
     results = RESULTS / settings.campaign
     stale = stale_problems(plan, names)
-    broken = []
     for number, name in enumerate(stale, 1):
         path, record = results / "problems" / f"{name}.npz", results / "raw" / "problems" / f"{name}.json"
-        try:
-            with making(building(plan, name)) as made:
-                build_or_record(name, settings, path, record, made, registry)
-        except (ReproError, OSError):
-            raise  # what could not even be recorded: a disk that is full
-        except Exception:
-            traceback.print_exc()
-            broken.append(name)
+        with making(building(plan, name)) as made:
+            build_or_record(name, settings, path, record, made, registry)
         typer.echo(f"{number} of {len(stale)}: {name}")
-    if broken:
-        raise ReproError(f"not built: {len(broken)} of {len(stale)}", actual=", ".join(broken), todo="see above")
 
 
 def _parts(what: str) -> tuple[str, str]:

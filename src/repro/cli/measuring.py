@@ -157,21 +157,34 @@ def recorded(
     """Where it is wanted, print and record a failure of the body, which other problems go on without."""
     from repro.bench.watchdog import ContextLost
     from repro.campaign.measuring import record_failure
-    from repro.cli.app import explain
-    from repro.errors import ReproError
 
     try:
         yield
     except ContextLost:
         raise
     except Exception as failure:
-        # nothing can be recorded on a full disk, nor be told where nobody listens
-        if not wanted or (isinstance(failure, OSError) and (explain(failure) or failure.errno == errno.EPIPE)):
+        if not wanted:
             raise
-        explained = isinstance(failure, ReproError)
-        if not explained:
-            traceback.print_exc()
-        reason = str(failure) if explained else f"{type(failure).__name__}: {failure}"
+        reason = reason_of(failure)
         typer.echo(f"error: {reason}", err=True)
         for path in record_failure(config, study, problem, precision, reason, fingerprint):
             typer.echo(f"wrote {path}, which says so")
+
+
+def reason_of(failure: Exception) -> str:
+    """Return what is recorded of a failure; print the traceback of one that does not explain itself.
+
+    Raises
+    ------
+    OSError
+        The failure, where nothing can be recorded, as on a full disk, nor be told, because nobody listens.
+    """
+    from repro.cli.app import explain
+    from repro.errors import ReproError
+
+    if isinstance(failure, OSError) and (explain(failure) or failure.errno == errno.EPIPE):
+        raise failure
+    if isinstance(failure, ReproError):
+        return str(failure)
+    traceback.print_exception(failure)
+    return f"{type(failure).__name__}: {failure}"

@@ -25,7 +25,9 @@ def plan(
             "--config", help="A configuration file in place of config/config.yaml; see `repro config --help`."
         ),
     ] = None,
-    cores: Annotated[int | None, typer.Option(help="Cores to compile on; all of this machine's by default.")] = None,
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="Cores to compile on; all of this machine's by default.")
+    ] = None,
     each: Annotated[
         bool | None,
         typer.Option(

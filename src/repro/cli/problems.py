@@ -17,6 +17,7 @@ from repro.campaign.building import record_unavailable as write_unavailable
 from repro.campaign.plan import plan_of_cases
 from repro.campaign.receipts import Making, making
 from repro.campaign.steps import building
+from repro.cli.measuring import reason_of
 from repro.cli.options import Receipt
 from repro.config import Config, load
 from repro.config.models import OwnProblem
@@ -177,18 +178,29 @@ def build_or_record(
 ) -> Problem | None:
     """Build a problem; where it cannot be had, write a file that says why, and say so to its step.
 
+    Parameters
+    ----------
+    registry
+        The configuration's, where it was read already.
+
     Returns
     -------
     Problem or None
         None where it cannot be had.
+
+    Raises
+    ------
+    ReproError or OSError
+        Not even that can be written: a disk that is full.
     """
     try:
         return build_problem(name, config, path, record, registry)
-    except ReproError as error:
-        write_unavailable(name, config, str(error), path, record)
+    except Exception as failure:  # a bug in what makes one problem, or a lack of memory, is no end of all others
+        reason = reason_of(failure)
+        write_unavailable(name, config, reason, path, record, registry)
         if made:
-            made.failed(str(error))
-        _err.print(f"warning: {name} is unavailable\n{error}", markup=False)
+            made.failed(reason)
+        _err.print(f"warning: {name} is unavailable\n{reason}", markup=False)
         return None
 
 

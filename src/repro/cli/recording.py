@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -18,19 +19,22 @@ def record(
 
     The rows of all problems go to results/<campaign>/raw/<study>/<step>.parquet, and the files of single problems are
     deleted. Tables, figures, report and comparison read either. A problem that is measured again later is merged by the
-    same command.
+    same command. It is refused while a run works in the folder.
 
     Example:
 
         repro record h200
     """
     from repro.campaign.recording import pack
+    from repro.campaign.starting import held_alone
 
     raw = results / campaign / "raw"
-    before = _sizes(raw)
-    for path in pack(raw):
-        typer.echo(f"{path}: {_mib(path.stat().st_size)}")
-    after = _sizes(raw)
+    # what a run writes between reading and deleting would be lost; where there is nothing, `pack` says so
+    with held_alone(campaign, results) if raw.is_dir() else nullcontext():
+        before = _sizes(raw)
+        for path in pack(raw):
+            typer.echo(f"{path}: {_mib(path.stat().st_size)}")
+        after = _sizes(raw)
     typer.echo(f"{len(before)} files of {_mib(sum(before))} before, {len(after)} of {_mib(sum(after))} now")
 
 

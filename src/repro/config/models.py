@@ -325,7 +325,7 @@ class Config(Model):
     batch: int = Field(
         1,
         ge=1,
-        le=10_000,
+        le=500,  # their names are one argument of the shell's, which takes 128 KiB
         description="Small problems that one job builds, or measures, at the most; 1: each is a job of its own.",
     )
     seed: int = Field(

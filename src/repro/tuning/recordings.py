@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -205,11 +205,28 @@ def load_recordings(
     return recorded
 
 
-def _campaign(raw: Path, study: str, features_of: FeaturesOf, hopeless: Hopeless) -> list[Recording]:
+def _campaign(raw: Path, study: str, features_of: FeaturesOf, hopeless: Hopeless) -> tuple[Recording, ...]:
+    """Return what a campaign has recorded; a process reads it once, for all the cases of a batch, while it stays."""
+    searches = (raw / study).rglob("search.parquet")
+    records = (path for folder in ("problems", "environment") for path in (raw / folder).rglob("[!.]*.json"))
+    stats = ((path, path.stat()) for path in (*searches, *records))
+    return _read(
+        raw,
+        study,
+        features_of,
+        hopeless,
+        frozenset((path, at.st_size, at.st_ino, at.st_mtime_ns) for path, at in stats),
+    )
+
+
+@lru_cache(maxsize=16)
+def _read(
+    raw: Path, study: str, features_of: FeaturesOf, hopeless: Hopeless, _files: frozenset[tuple[Path, int, int, int]]
+) -> tuple[Recording, ...]:
     rows = read_rows(raw / study, "search")
     if not rows.num_rows:
-        return []
+        return ()
     if missing := [name for name in COLUMNS if name not in rows.column_names]:
         raise ReproError("rows of another schema", where=raw / study, expected=f"columns {', '.join(missing)}")
     search = rows.select(list(COLUMNS)).to_pandas()
-    return recordings(search, read_problems(raw), read_environments(raw), features_of, hopeless)
+    return tuple(recordings(search, read_problems(raw), read_environments(raw), features_of, hopeless))
