@@ -30,18 +30,18 @@ def unpacked(
 
     Products go where a kernel puts them: each slot of shared memory has to be written once, for the row that reads it.
     """
-    n, members, columns = problem.n, problem.values.shape[1], pairs.columns
+    n, members, columns = problem.n, problem.values.shape[1], pairs.tiles.columns
     tiles = -(-n // size)
-    assert len(np.unique(pairs.position)) == len(pairs.entries), "two entries in a slot"
+    assert len(np.unique(pairs.position)) == len(pairs.tiles.entries), "two entries in a slot"
     values = np.zeros((pairs.slots, members), given.dtype)
-    values[pairs.position] = given[pairs.entries]
+    values[pairs.position] = given[pairs.tiles.entries]
     ends = np.cumsum([tiles * size // SLICE + 1, tiles + 1, tiles * size])
     slices, first_further, words, order = np.split(pairs.index, ends)
     assert len(order) == (n if clustered else 0)
     if not clustered:
         order = np.arange(n)
     words = words.view(np.uint32).astype(int)
-    plain = (problem.entry, pairs.sign) == ("complex", 1)
+    plain = (problem.entry, pairs.tiles.sign) == ("complex", 1)
     factors = np.eye(members) if plain else adjoint_factors(problem.entry)
     found: dict[tuple[int, int], np.ndarray] = {}
     used = 0
@@ -52,15 +52,15 @@ def unpacked(
         slots_of = {
             row: range(first, first + count) for row, first, count in zip(numbers, first_slot, counts, strict=True)
         }
-        rows, leading = order[tile * size :][:size], columns[tile * pairs.leading :][: pairs.leading]
+        rows, leading = order[tile * size :][:size], columns[tile * pairs.tiles.leading :][: pairs.tiles.leading]
         foreign = np.concatenate([leading, columns[first_further[tile] : first_further[tile + 1]]])
         count = np.count_nonzero(foreign != NO_COLUMN)
         assert (foreign[:count] != NO_COLUMN).all() and len(set(foreign[:count])) == count
-        assert size + len(foreign) + sum(counts) <= pairs.shared
+        assert size + len(foreign) + sum(counts) <= pairs.tiles.shared
         written = []
         for place, number in enumerate(numbers, tile * size):
-            if pairs.diagonal[place] >= 0:
-                found[int(rows[number]), int(rows[number])] = given[pairs.diagonal[place]]
+            if pairs.tiles.diagonal[place] >= 0:
+                found[int(rows[number]), int(rows[number])] = given[pairs.tiles.diagonal[place]]
                 used += 1
             first, end = slices[place // SLICE], slices[place // SLICE + 1]
             assert (end - first) % (SLICE * run) == 0
@@ -102,7 +102,7 @@ def check(problem: Matrix, size: int, *, clustered: bool = False, dtype: type = 
 @pytest.mark.parametrize(("entry", "kind"), KINDS)
 def test_the_matrix_can_be_had_again(entry: str, kind: str, size: int, clustered: bool) -> None:
     pairs = check(symmetric_problem(entry, kind), size, clustered=clustered)
-    assert pairs.sign == (-1 if kind == HERMITIAN else 1)
+    assert pairs.tiles.sign == (-1 if kind == HERMITIAN else 1)
 
 
 @settings(max_examples=25, deadline=None)
@@ -119,7 +119,7 @@ def test_matrices_of_any_size(n: int, reach: int, diagonal: bool, clustered: boo
 
 
 def test_one_tile_has_no_foreign_columns() -> None:
-    assert len(check(symmetric_problem("real", SYMMETRIC, 64), 64).columns) == 0
+    assert len(check(symmetric_problem("real", SYMMETRIC, 64), 64).tiles.columns) == 0
 
 
 def test_a_tile_that_reads_many_columns_has_the_further_ones_behind_those_of_all() -> None:
@@ -130,9 +130,9 @@ def test_a_tile_that_reads_many_columns_has_the_further_ones_behind_those_of_all
         tile = np.repeat(np.arange(problem.n), problem.row_lengths) // 64
         read = np.unique(tile * problem.n + problem.indices)
         counts = np.bincount((read // problem.n)[read // problem.n != read % problem.n // 64], minlength=20)
-        assert pairs.leading == min(counts.max(), int(LEADING * counts.mean()))
-        assert len(pairs.columns) == 20 * pairs.leading + np.maximum(counts - pairs.leading, 0).sum()
-        further.append(len(pairs.columns) - 20 * pairs.leading)
+        assert pairs.tiles.leading == min(counts.max(), int(LEADING * counts.mean()))
+        assert len(pairs.tiles.columns) == 20 * pairs.tiles.leading + np.maximum(counts - pairs.tiles.leading, 0).sum()
+        further.append(len(pairs.tiles.columns) - 20 * pairs.tiles.leading)
     assert further[1] > 500 > further[0]
 
 
@@ -227,7 +227,7 @@ def test_bytes_are_fewer_than_those_of_csr(name: str, precision: type, most: flo
     )
     values = problem.values.astype(precision)
     pairs = find_pairs(problem, symmetry_of(problem, values), 128, cluster_rows(problem))
-    stored = pairs.slots * values[0].nbytes + pairs.index.nbytes + pairs.codes.nbytes + pairs.columns.nbytes
+    stored = pairs.slots * values[0].nbytes + pairs.index.nbytes + pairs.codes.nbytes + pairs.tiles.columns.nbytes
     assert stored < most * csr_bytes(problem, values.itemsize)
 
 

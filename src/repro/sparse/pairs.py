@@ -35,43 +35,25 @@ class Pairs:
 
     Attributes
     ----------
+    tiles
+        Which entries are stored, and what else a kernel is told of the tiles.
     index
         int32: the first slot of each slice, and one more; the first of each tile's further columns, and one more; a
         word for each place, of the number in the tile (8 bits), the first slot for what the row receives (16) and their
         count (8); and the rows at all places, if they are in another order.
     codes
         uint16, of each slot.
-    columns
-        int32, the foreign columns, `leading` of each tile and the further ones of all.
-    leading
-        How many have a place in each tile.
-    diagonal
-        Which of the matrix's entries is the diagonal one of the row at each place, -1 where there is none; of all
-        places of all tiles, `(places,)`.
-    entries, position
-        Which of the others are stored, in CSR's order, and the slot of each; `(stored,)`.
+    position
+        The slot of each stored entry, `(stored,)`.
     slots
         How many there are, padding included.
-    sign
-        -1 where the matrix is Hermitian, or 1.
-    shared
-        Vector entries that a block keeps in shared memory, at the most: of x its tile's own and the foreign ones, and
-        the products that its rows receive.
-    shared_gathering
-        The same of a kernel that gathers the foreign ones from global memory.
     """
 
+    tiles: Tiles
     index: NDArray[np.int32]
     codes: NDArray[np.uint16]
-    columns: NDArray[np.int32]
-    leading: int
-    diagonal: NDArray[np.int64]
-    entries: NDArray[np.int64]
     position: NDArray[np.int64]
     slots: int
-    sign: int
-    shared: int
-    shared_gathering: int
 
 
 def find_pairs(
@@ -110,19 +92,8 @@ def lay_out(tiles: Tiles, run: int) -> Pairs:
     codes = _padding(tiles.words & (tiles.tile_rows - 1), starts, run)
     codes[position] = tiles.codes
     orders = [] if tiles.order is None else [tiles.order]
-    return Pairs(
-        np.concatenate([starts, tiles.first_further, tiles.words.view(np.int32), *orders]).astype(np.int32),
-        codes,
-        tiles.columns,
-        tiles.leading,
-        tiles.diagonal,
-        tiles.entries,
-        position,
-        slots,
-        tiles.sign,
-        tiles.shared,
-        tiles.shared_gathering,
-    )
+    index = np.concatenate([starts, tiles.first_further, tiles.words.view(np.int32), *orders]).astype(np.int32)
+    return Pairs(tiles, index, codes, position, slots)
 
 
 def shared_entries(tile_rows: int, entry_bytes: int) -> int:

@@ -49,8 +49,8 @@ def test_counts_are_those_of_what_is_stored(entry: str, kind: str, rows: int) ->
     counts, pairs = count_pairs(problem, rows), find_pairs(problem, symmetry_of(problem, problem.values), rows)
     row = np.repeat(np.arange(problem.n), problem.row_lengths)
     diagonal = int((row == problem.indices).sum())
-    assert counts.within // 2 + counts.across == len(pairs.entries)
-    assert counts.foreign == np.count_nonzero(pairs.columns != NO_COLUMN)
+    assert counts.within // 2 + counts.across == len(pairs.tiles.entries)
+    assert counts.foreign == np.count_nonzero(pairs.tiles.columns != NO_COLUMN)
     assert counts.within + counts.across + diagonal == problem.nnz
     # padded, what is stored takes so much more
     layout, members, number = Layout(f"Pairs-{rows}", "AoS", ""), problem.values.shape[1], problem.values.itemsize
@@ -60,7 +60,7 @@ def test_counts_are_those_of_what_is_stored(entry: str, kind: str, rows: int) ->
     kept = len(kept_on_diagonal(entry))
     counted = counts.nbytes(members, kept, number) + more * (members * number + 2)
     slices, none = counts.tiles * rows // SLICE, counts.tiles * rows - counts.rows
-    none_there = int(np.count_nonzero(pairs.columns == NO_COLUMN))
+    none_there = int(np.count_nonzero(pairs.tiles.columns == NO_COLUMN))
     beside = 4 * (slices + 1 + 1 + none + none_there) + none * kept * number
     assert packed.nbytes == counted + beside, "and slices, and words, diagonal entries and columns that are none"
 

@@ -98,10 +98,10 @@ def test_every_value_is_in_its_slot(values: str, encodings: set[str], entries: i
     given = problem.values.astype(dtype)
     stored = stored_of(problem, dtype, 64, entries)
     assert stored.encodings().keys() == encodings
-    places = len(stored.pairs.diagonal)
+    places = len(stored.pairs.tiles.diagonal)
     expected = np.zeros(places + stored.pairs.slots, dtype)
-    expected[:places] = np.where(stored.pairs.diagonal >= 0, given.ravel()[stored.pairs.diagonal], 0)
-    expected[places + stored.pairs.position] = given.ravel()[stored.pairs.entries]
+    expected[:places] = np.where(stored.pairs.tiles.diagonal >= 0, given.ravel()[stored.pairs.tiles.diagonal], 0)
+    expected[places + stored.pairs.position] = given.ravel()[stored.pairs.tiles.entries]
     np.testing.assert_array_equal(values_stored(stored, dtype, 64, entries), expected)
     assert stored.nbytes == sum(array.nbytes for array in stored.arrays.values())
 
@@ -109,7 +109,7 @@ def test_every_value_is_in_its_slot(values: str, encodings: set[str], entries: i
 def test_values_that_repeat_take_a_byte() -> None:
     many, few = (problem_of(values, 3000) for values in ("distinct", "repeat"))
     bytes_of = [stored_of(problem, np.float64, 128, 2) for problem in (many, few)]
-    slots = bytes_of[0].pairs.slots + len(bytes_of[0].pairs.diagonal)
+    slots = bytes_of[0].pairs.slots + len(bytes_of[0].pairs.tiles.diagonal)
     assert 7 * slots <= bytes_of[0].nbytes - bytes_of[1].nbytes <= 7 * (slots + 128)
 
 

@@ -157,17 +157,18 @@ def pack_pairs(
     """
     tile_rows = TILE_ROWS[layout.outer]
     pairs = find_pairs(problem, symmetry, tile_rows, rows)
+    tiles = pairs.tiles
     kept = values[:, kept_on_diagonal(problem.entry)]
-    diagonal = np.where(pairs.diagonal[:, None] < 0, 0, kept[pairs.diagonal]).reshape(-1, tile_rows, kept.shape[1])
-    stored = put_values(values[pairs.entries], pairs.position, pairs.slots, layout.inner)
+    diagonal = np.where(tiles.diagonal[:, None] < 0, 0, kept[tiles.diagonal]).reshape(-1, tile_rows, kept.shape[1])
+    stored = put_values(values[tiles.entries], pairs.position, pairs.slots, layout.inner)
     arrays: Mapping[str, NDArray[Any]] = {
         "index": pairs.index,
         "codes": pairs.codes,
-        "columns": pairs.columns,
+        "columns": tiles.columns,
         "diagonal": diagonal.transpose(0, 2, 1).ravel(),
         "values": stored,
     }
-    return Packed(arrays, pairs.slots, pairs.sign, pairs.shared, pairs.shared_gathering, pairs.leading)
+    return Packed(arrays, pairs.slots, tiles.sign, tiles.shared, tiles.shared_gathering, tiles.leading)
 
 
 def put_values(

@@ -52,7 +52,7 @@ class SymmetricPairs:
         return {
             "index": self.pairs.index,
             "codes": self.pairs.codes,
-            "columns": self.pairs.columns,
+            "columns": self.pairs.tiles.columns,
             "tiles": self.tiles,
             "values": self.values,
             "table": self.table,
@@ -85,8 +85,8 @@ def store_pairs(pairs: Pairs, values: NDArray[np.floating], tile_rows: int, entr
         Entries of a row that a thread loads at once.
     """
     coded = np.zeros(pairs.slots, values.dtype)
-    coded[pairs.position] = values[pairs.entries]
-    diagonal = np.where(pairs.diagonal < 0, 0, values[pairs.diagonal])
+    coded[pairs.position] = values[pairs.tiles.entries]
+    diagonal = np.where(pairs.tiles.diagonal < 0, 0, values[pairs.tiles.diagonal])
     count = len(diagonal) // tile_rows
     first_codes = pairs.index[: count * tile_rows // SLICE + 1 : tile_rows // SLICE]
     codes_of_tiles = np.diff(first_codes)

@@ -65,6 +65,6 @@ class PairsVariant(CoordinateVariant):
         padded = pairs.slots / problem.nnz  # those within tiles are stored once for two
         if padded > MOST_PADDING:
             raise Unsupported(f"padded to {padded:.1f} times the non-zeros, more than {MOST_PADDING:g}")
-        shared = shared_bytes(pairs.shared, tile_rows, operands.dtype.itemsize)
+        shared = shared_bytes(tiles.shared, tile_rows, operands.dtype.itemsize)
         held = store_pairs(pairs, operands.values.ravel(), tile_rows, self.blocking.entries)
-        return PairsFacts(held.nbytes, len(held.tiles), held.encodings(), 0, shared, pairs.leading), held.arrays
+        return PairsFacts(held.nbytes, len(held.tiles), held.encodings(), 0, shared, tiles.leading), held.arrays
