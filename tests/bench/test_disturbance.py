@@ -257,7 +257,7 @@ def test_a_disturbed_row_is_no_time_to_choose_by(make_bench, small_problem, monk
 def test_other_processes_are_looked_for_during_a_run_and_each_is_told_of_once(monkeypatch, capsys):
     clock, there = [100.0], []
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    neighbours = Neighbours([SimpleNamespace(other_processes=lambda: list(there))])
+    neighbours = Neighbours([SimpleNamespace(other_processes=lambda idle: list(there))])
     neighbours.look_at_times()
     there.append("process 42 (train.py, 500 MiB)")
     neighbours.look_at_times()

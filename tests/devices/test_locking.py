@@ -238,6 +238,8 @@ def test_a_measurement_holds_its_device_and_says_for_what(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Opened(list):  # type: ignore[type-arg]
+        backend = "cuda"
+
         def close(self) -> None:
             print(json.loads(lock_path("GPU-1").read_text())["work"])
 
@@ -261,3 +263,40 @@ def test_a_lock_whose_file_is_deleted_while_somebody_waits_is_not_taken_for_one(
             assert json.loads(lock_path("GPU-1").read_text())["work"] == "second"
     with hold(["GPU-1"], "third"):
         assert json.loads(lock_path("GPU-1").read_text())["work"] == "third"
+
+
+def test_a_device_is_lent_and_taken_back_when_the_other_is_done(place: Path, start: Start) -> None:
+    path = lock_path("GPU-1")
+    with hold(["GPU-1", "GPU-2"], "mine") as held:
+        with held.lent():
+            assert json.loads(path.read_text()) == {"lenders": [os.getpid()]}
+            other = start("GPU-1", "theirs", place)
+            assert line(other) == "held\n"  # at once, and without a word
+            assert json.loads(path.read_text())["lenders"] == [os.getpid()]
+            with pytest.raises(BlockingIOError), path.open() as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            assert end(other) == ""
+            assert json.loads(path.read_text()) == {"lenders": [os.getpid()]}
+        assert json.loads(path.read_text())["work"] == "mine"
+        assert json.loads(path.read_text())["lenders"] == []
+        assert held.lenders == set()
+    assert path.read_text() == lock_path("GPU-2").read_text() == ""
+
+
+def test_who_lends_a_device_is_told_to_whoever_takes_it(place: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    lock_path("GPU-1").write_text(json.dumps({"lenders": [os.getppid(), ended.pid]}))
+    with hold(["GPU-1"], "mine") as held:
+        assert held.lenders == {os.getppid()}
+    assert json.loads(lock_path("GPU-1").read_text()) == {"lenders": [os.getppid()]}
+
+
+@pytest.mark.parametrize(("error", "held_again"), [(ZeroDivisionError, True), (KeyboardInterrupt, False)])
+def test_a_failure_takes_a_lent_device_back_and_an_interrupt_does_not_wait_for_it(
+    place: Path, error: type[BaseException], held_again: bool
+) -> None:
+    with hold(["GPU-1"], "mine") as held:
+        with pytest.raises(error), held.lent():
+            raise error
+        assert ("work" in json.loads(lock_path("GPU-1").read_text())) == held_again

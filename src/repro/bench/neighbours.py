@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection
 
 from repro.devices.several import Devices
 
@@ -17,17 +18,20 @@ class Neighbours:
     ----------
     devices
         Which ones.
+    idle
+        Returns the processes that are on the devices and do nothing there, since they have lent them.
     """
 
-    def __init__(self, devices: Devices) -> None:
-        self._devices = devices
+    def __init__(self, devices: Devices, idle: Callable[[], Collection[int]] = tuple) -> None:
+        self._devices, self._idle = devices, idle
         self._told: set[str] = set()
         self._next = 0.0
 
     def look(self) -> list[str]:
         """Return who else uses a device now, a line each; print a warning of whom was not seen before."""
         self._next = time.monotonic() + INTERVAL
-        there = list(dict.fromkeys(line for device in self._devices for line in device.other_processes()))
+        idle = self._idle()
+        there = list(dict.fromkeys(line for device in self._devices for line in device.other_processes(idle)))
         for line in there:
             who = line.partition(" (")[0]  # what follows changes: the memory that it uses
             if who not in self._told:

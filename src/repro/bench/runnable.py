@@ -56,7 +56,7 @@ class UnstableError(Exception):
 class Runnable:
     """One thing to run, the base of all that there are.
 
-    Its life: `prepare`, then any number of times `before`, `launch` and `result`, then `release`.
+    Its life: `pack`, `prepare`, then any number of times `before`, `launch` and `result`, then `release`.
 
     Attributes
     ----------
@@ -102,6 +102,12 @@ class Runnable:
     def identity(self) -> str:
         """What tells it from anything else of that name: the hash of a module, the version of a library."""
         return self.name
+
+    def pack(self, workspace: Workspace) -> None:
+        """Do on the host, by `Workspace.pack`, what of `prepare` takes long there; others may use the device meanwhile.
+
+        `prepare` does without, and what cannot be packed is for it to say.
+        """
 
     def prepare(self, workspace: Workspace) -> None:
         """Bring what it needs to the device and do a library's own analysis.

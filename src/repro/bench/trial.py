@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -53,6 +53,8 @@ class Bench:
         What a time depends on beside the device's model.
     code
         Returns the hash of all code behind a module of that name: that packs an operand, and runs and times.
+    idle
+        Returns the processes that are on the devices and do nothing there.
 
     Attributes
     ----------
@@ -75,13 +77,14 @@ class Bench:
         code: Callable[[str], str],
         own: Mapping[str, ColumnType] = NO_COLUMNS,
         timed: dict[str, Timed] | None = None,
+        idle: Callable[[], Collection[int]] = tuple,
     ) -> None:
         self.workspace = workspace
         self.devices, self.device, self.operands = workspace.devices, workspace.device, workspace.operands
         self.timing = timing
         self.own = own
         self.lost = False
-        self.neighbours = Neighbours(self.devices)
+        self.neighbours = Neighbours(self.devices, idle)
         self._of_device = OfDevice(timed)
         operands, device = self.operands, self.device
         self._code = code
@@ -143,15 +146,15 @@ class Bench:
         return self.measured(runnable, phase, effort, samples, error=error, preprocess=preprocess)
 
     def prepare(self, runnable: Runnable) -> float:
-        """Prepare a runnable; return the seconds it took."""
+        """Prepare a runnable; return the seconds it took, with those of what it packed before."""
         seconds = self._of_device.spare(runnable)
         return self._prepare(runnable) if seconds is None else seconds
 
     def _prepare(self, runnable: Runnable) -> float:
-        start = time.perf_counter()
+        start, packed = time.perf_counter(), self.workspace.packed_seconds
         runnable.prepare(self.workspace)
         self.devices.synchronize()
-        seconds = time.perf_counter() - start
+        seconds = time.perf_counter() - start + self.workspace.packed_seconds - packed
         self._of_device.prepared(runnable, seconds)
         return seconds
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +36,16 @@ class Common:
     flags: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Packed:
+    """A packed operand on the host, and the seconds that it took."""
+
+    packing: Hashable
+    facts: Any
+    arrays: Mapping[str, NDArray[Any]]
+    seconds: float
+
+
 class Workspace:
     """Operands with what runnables share of them on a device: packed arrays, loaded programs, buffers.
 
@@ -50,6 +62,8 @@ class Workspace:
         attribute of that name is set before more are needed.
     say
         Told, a line at a time, what took seconds on the host beside what is measured.
+    lend
+        Lets others measure on the devices for as long as its body works on the host.
 
     Attributes
     ----------
@@ -58,6 +72,8 @@ class Workspace:
     packing_bytes
         Bytes that packings may take together; one that is larger is held alone. Set by a search, which prepares one
         runnable at a time, so that all other packings may give way. None: they may be in use, and their number counts.
+    packed_seconds
+        Seconds that packings took which `pack` made and `hold` then brought to the device.
     """
 
     def __init__(
@@ -67,14 +83,18 @@ class Workspace:
         modules: Path = MODULES,
         resident: int = 1,
         say: Callable[[str], None] = lambda line: None,
+        lend: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.devices = devices
         self.operands = operands
         self.resident = resident
         self.say = say
         self.packing_bytes: int | None = None
+        self.packed_seconds = 0.0
         self.guards = Guards(devices.first)
         self._modules = modules
+        self._lend = lend
+        self._packed: _Packed | None = None
         self._packings: OrderedDict[Hashable, tuple[Any, dict[str, Buffer]]] = OrderedDict()
         self._refused: dict[Hashable, str] = {}
         self._programs: OrderedDict[tuple[int, Path], Program] = OrderedDict()
@@ -113,10 +133,33 @@ class Workspace:
             ) from None
         return Common(self.device.load(binary), binary, module.hash, module.compiler, module.flags)
 
+    def pack(self, packing: Hashable, pack: Callable[[], tuple[Any, Mapping[str, NDArray[Any]]]]) -> None:
+        """Pack an operand on the host for `hold` to bring to the device next, unless it is resident.
+
+        Others may measure on the devices meanwhile. What is refused is remembered, for `hold` to say; where the host
+        has no memory for it, `hold` will find that out.
+
+        Parameters
+        ----------
+        packing, pack
+            As for `hold`.
+        """
+        if packing in self._refused or packing in self._packings or (self._packed and self._packed.packing == packing):
+            return
+        self._packed = None  # of what is packed here no more than one is kept
+        with self._lend(), suppress(MemoryError):
+            start = time.perf_counter()
+            try:
+                facts, arrays = pack()
+            except Unsupported as refusal:
+                self._refused[packing] = str(refusal)
+            else:
+                self._packed = _Packed(packing, facts, arrays, time.perf_counter() - start)
+
     def hold(
         self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
     ) -> tuple[T, dict[str, Buffer]]:
-        """Return a packed operand with its arrays on the device, packed now unless it is resident.
+        """Return a packed operand with its arrays on the device, packed now unless it is, or is resident.
 
         Those that are longest out of use give way to a new one, once it is packed. A refusal is remembered: all
         schedules of a layout would pack for it again.
@@ -137,15 +180,28 @@ class Workspace:
         if packing in self._refused:
             raise Unsupported(self._refused[packing])
         if packing not in self._packings:
-            try:
-                facts, arrays = pack()
-            except Unsupported as refusal:
-                self._refused[packing] = str(refusal)
-                raise
+            facts, arrays = self._taken(packing) or self._packed_now(packing, pack)
             self._make_room(sum(array.nbytes for array in arrays.values()))
             self._packings[packing] = facts, self._on_device(arrays)
         self._packings.move_to_end(packing)
         return self._packings[packing]
+
+    def _taken(self, packing: Hashable) -> tuple[Any, Mapping[str, NDArray[Any]]] | None:
+        """Return what is packed already, which is not kept any longer; None where that is another operand."""
+        packed, self._packed = self._packed, None
+        if packed is None or packed.packing != packing:
+            return None
+        self.packed_seconds += packed.seconds
+        return packed.facts, packed.arrays
+
+    def _packed_now(
+        self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
+    ) -> tuple[T, Mapping[str, NDArray[Any]]]:
+        try:
+            return pack()
+        except Unsupported as refusal:
+            self._refused[packing] = str(refusal)
+            raise
 
     def _make_room(self, nbytes: int) -> None:
         """Give packings back, the one longest out of use first, until there is room for one of so many bytes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -17,7 +17,7 @@ from repro.campaign.dependencies import code_hash
 from repro.campaign.folders import Folders
 from repro.config.models import Config
 from repro.devices.base import LaunchError
-from repro.devices.locking import hold
+from repro.devices.locking import Held, hold
 from repro.devices.open import identities, open_devices, resolve_device
 from repro.devices.several import Devices
 from repro.errors import ReproError
@@ -26,14 +26,15 @@ from repro.studies import Study
 
 @dataclass(frozen=True)
 class Opened:
-    """Devices that stay open for the cases of a batch, and what is known of them, which is not timed again."""
+    """Devices that are held and open, and what is known of them, which the cases of a batch do not time again."""
 
     devices: Devices
+    held: Held
     timed: dict[str, Timed] = field(default_factory=dict)
 
 
 @contextmanager
-def opened(config: Config, work: str) -> Iterator[Devices]:
+def opened(config: Config, work: str) -> Iterator[Opened]:
     """Open the devices, each of them alone.
 
     Parameters
@@ -47,10 +48,10 @@ def opened(config: Config, work: str) -> Iterator[Devices]:
         A device is not there or what drives it is missing.
     """
     resolved = resolve_device(config.device)
-    with hold(identities(resolved), f"campaign {config.campaign}: {work}"):
+    with hold(identities(resolved), f"campaign {config.campaign}: {work}") as held:
         devices = open_devices(resolved)
         try:
-            yield devices
+            yield Opened(devices, held)
         finally:
             devices.close()
 
@@ -59,7 +60,7 @@ def opened(config: Config, work: str) -> Iterator[Devices]:
 def opened_once(config: Config, work: str) -> Iterator[Callable[[], Opened]]:
     """Give what opens the devices when it is called first, and returns the same after that, for a batch of cases."""
     with ExitStack() as stack:
-        yield cache(lambda: Opened(stack.enter_context(opened(config, work))))
+        yield cache(lambda: stack.enter_context(opened(config, work)))
 
 
 @contextmanager
@@ -85,9 +86,10 @@ def open_bench(
     """
     with ExitStack() as stack:
         alone = opened(config, f"{study.name} {problem} {operands.precision}")
-        shared = batch() if batch else None
-        devices = shared.devices if shared else stack.enter_context(alone)
-        workspace = Workspace(devices, operands, say=partial(print, flush=True))
+        place = batch() if batch else stack.enter_context(alone)
+        # on a CPU, whoever packs disturbs what others measure
+        lend = place.held.lent if place.devices.backend == "cuda" else nullcontext
+        workspace = Workspace(place.devices, operands, say=partial(print, flush=True), lend=lend)
         _load_common(workspace, config.device)
         environment: Mapping[str, Any] = describe(workspace)
         bench = Bench(
@@ -100,7 +102,8 @@ def open_bench(
             environment=record(environment, folders.environments),
             driver=str(environment.get("driver")),
             code=code_hash,
-            timed=shared.timed if shared else None,
+            timed=place.timed if batch else None,
+            idle=lambda: place.held.lenders,
         )
         stack.callback(bench.release)
         bench.neighbours.look()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -240,8 +240,8 @@ class Device(Clock, Queue, Protocol):
     def free_bytes(self) -> int:
         """Return the memory that can be allocated."""
 
-    def other_processes(self) -> list[str]:
-        """Return who else uses the device, a line each."""
+    def other_processes(self, idle: Collection[int] = ()) -> list[str]:
+        """Return who else uses the device, a line each, but for the processes that are there and do nothing."""
 
     def load(self, binary: Path) -> Program:
         """Load a compiled module, eagerly."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, ParamSpec, TypeVar
@@ -170,9 +170,9 @@ class CudaDevice:
             "blocking": may_block(os.environ),
         }
 
-    def other_processes(self) -> list[str]:
-        """Return the other processes that compute on the GPU, a line each."""
-        return self.monitor.other_processes()
+    def other_processes(self, idle: Collection[int] = ()) -> list[str]:
+        """Return the other processes that compute on the GPU, a line each, but for those that do nothing there."""
+        return self.monitor.other_processes(idle)
 
     def free_bytes(self) -> int:
         """Return the free memory."""

@@ -1,7 +1,8 @@
 """Measuring alone: a lock for each device that all users and processes of the machine agree on.
 
 The lock is `flock` on a file that is never deleted: it is freed by the system when its process ends, however it ends,
-and a file left behind locks nothing. The file says who holds it, for those who wait.
+and a file left behind locks nothing. The file says who holds it, for those who wait, and who has lent it: a process
+that works on the host for a while lets others measure, and stays on the device, where it does nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import platform
 import pwd
 import stat
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from repro.errors import ReproError
 
@@ -31,8 +34,59 @@ LONGEST = 4096  # bytes that are read of what another process wrote
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
+class Held:
+    """Devices that are one process's alone, but while it lends them.
+
+    Attributes
+    ----------
+    lenders
+        Other processes on the devices that have lent them.
+    """
+
+    def __init__(self, devices: Iterable[str], work: str) -> None:
+        self._devices, self._work = sorted(set(devices)), work
+        self._files: list[int] = []
+        self.lenders: set[int] = set()
+
+    def take(self, *, say: bool = True) -> None:
+        """Wait until no other measurement runs on any of the devices, in one order; say for whom, if that is wanted."""
+        self.lenders = set()
+        try:
+            for device in self._devices:
+                file = _locked(device, say=say)
+                self._files.append(file)
+                lenders = _lenders(file) - {os.getpid()}
+                _write(file, {**_self(self._work), "lenders": sorted(lenders)})
+                self.lenders |= lenders
+        except BaseException:
+            self.free()
+            raise
+
+    def free(self, *, lend: bool = False) -> None:
+        """Let others take the devices; who lends them is noted as one who comes back."""
+        lenders = sorted(self.lenders | {os.getpid()}) if lend else sorted(self.lenders)
+        while self._files:
+            file = self._files.pop()
+            _write(file, {"lenders": lenders} if lenders else None)
+            os.close(file)  # frees it
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Let others measure on the devices while the body works on the host; then wait until they are free again.
+
+        What interrupts the body is not kept waiting, and leaves the devices to the others.
+        """
+        self.free(lend=True)
+        try:
+            yield
+        except Exception:
+            self.take(say=False)
+            raise
+        self.take(say=False)
+
+
 @contextmanager
-def hold(devices: Iterable[str], work: str) -> Iterator[None]:
+def hold(devices: Iterable[str], work: str) -> Iterator[Held]:
     """Wait until no other measurement runs on any of the devices, and keep others away meanwhile.
 
     Locks are taken in one order, whoever asks: no two measurements wait for each other. Whoever has to wait says for
@@ -50,26 +104,15 @@ def hold(devices: Iterable[str], work: str) -> Iterator[None]:
     ReproError
         A lock's file cannot be opened, or is no file of its own.
     """
-    with ExitStack() as held:
-        for device in sorted(set(devices)):
-            held.enter_context(_hold(device, work))
-        yield
-
-
-@contextmanager
-def _hold(device: str, work: str) -> Iterator[None]:
-    file = _locked(device)
+    held = Held(devices, work)
+    held.take()
     try:
-        _write(file, json.dumps(_self(work)) + "\n")
-        try:
-            yield
-        finally:
-            _write(file, "")
+        yield held
     finally:
-        os.close(file)  # frees it
+        held.free()
 
 
-def _locked(device: str) -> int:
+def _locked(device: str, *, say: bool) -> int:
     """Return a device's lock, open and held; one that somebody deleted meanwhile keeps nobody away, so not that."""
     path = lock_path(device)
     while True:
@@ -77,10 +120,12 @@ def _locked(device: str) -> int:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"the device {device} is held by {_holder(file)}; waiting", flush=True)
+            if say:
+                print(f"the device {device} is held by {_holder(file)}; waiting", flush=True)
             start = time.monotonic()
             fcntl.flock(file, fcntl.LOCK_EX)
-            print(f"the device {device} is free: went on after {time.monotonic() - start:.0f} s", flush=True)
+            if say:
+                print(f"the device {device} is free: went on after {time.monotonic() - start:.0f} s", flush=True)
         try:
             if os.path.samestat(os.fstat(file), path.stat()):
                 return file
@@ -161,13 +206,22 @@ def user_name() -> str:
         return f"user {os.getuid()}"
 
 
-def _write(file: int, text: str) -> None:
+def _write(file: int, content: Mapping[str, Any] | None) -> None:
     """Say who holds the lock; a file of another user's that can only be read locks as well, and says nothing."""
     try:
         os.ftruncate(file, 0)
-        os.pwrite(file, text.encode(), 0)
+        os.pwrite(file, f"{json.dumps(content)}\n".encode() if content else b"", 0)
     except OSError:  # a full disk does not keep anyone from measuring either
         pass
+
+
+def _lenders(file: int) -> set[int]:
+    """Return the processes that have lent a device and live, as the last holder noted them."""
+    try:
+        lenders = json.loads(os.pread(file, LONGEST, 0))["lenders"]
+        return {pid for pid in map(int, lenders) if psutil.pid_exists(pid)}
+    except (OSError, ValueError, KeyError, TypeError):  # nobody has, or it is not ours to read
+        return set()
 
 
 def _holder(file: int) -> str:

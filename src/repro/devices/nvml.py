@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -136,10 +136,10 @@ class Monitor:
         links = self._ask(lambda n: n.NVML_NVLINK_MAX_LINKS)
         return None if links is None else sum(map(is_active, range(links)))
 
-    def other_processes(self) -> list[str]:
-        """Return the other processes that compute on the GPU, a line each."""
+    def other_processes(self, idle: Collection[int] = ()) -> list[str]:
+        """Return the other processes that compute on the GPU, a line each, but for those that do nothing there."""
         running = self._of_device(lambda n, h: n.nvmlDeviceGetComputeRunningProcesses(h)) or []
-        return [self._describe(process) for process in running if process.pid != os.getpid()]
+        return [self._describe(process) for process in running if process.pid not in (os.getpid(), *idle)]
 
     def _describe(self, process: Any) -> str:
         name = _text(self._ask(lambda n: n.nvmlSystemGetProcessName(process.pid)))

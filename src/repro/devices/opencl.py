@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import warnings
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass
@@ -152,7 +152,7 @@ class OpenClDevice:
             "system": platform.platform(),
         }
 
-    def other_processes(self) -> list[str]:
+    def other_processes(self, idle: Collection[int] = ()) -> list[str]:
         """Return nothing: on a CPU there always are others."""
         return []
 

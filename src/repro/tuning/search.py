@@ -105,7 +105,8 @@ def attempt(
     """Try a runnable in the body, which may hang or crash: what ends the process is stored as a row of the runnable.
 
     Where it takes longer than a variant may, that is stored, and a new process goes on. What is to be stored should the
-    process not survive is noted first; see `repro.bench.store.crashed_row`.
+    process not survive is noted first; see `repro.bench.store.crashed_row`. Packing comes before the body, and waiting
+    until others are done with the devices: neither counts.
     """
 
     def expired() -> None:
@@ -116,8 +117,10 @@ def attempt(
             reason = f"{reason}, which cannot be stored: {error}"
         restart(reason)
 
-    with store.in_flight(bench.row(runnable, phase, effort, "launch_error")), watchdog.guard(expired):
-        yield
+    with store.in_flight(bench.row(runnable, phase, effort, "launch_error")):
+        runnable.pack(bench.workspace)
+        with watchdog.guard(expired):
+            yield
 
 
 def within_reach(rows: Iterable[Row], groups: Mapping[str, Hashable], timing: Timing) -> set[str]:

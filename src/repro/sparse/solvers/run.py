@@ -86,6 +86,10 @@ class SolverRun(Runnable):
         self._solver: BiCGSTAB | None = None
         self._error: float | None = None
 
+    def pack(self, workspace: Workspace) -> None:
+        """Pack what its product multiplies by."""
+        self._product.pack(workspace)
+
     @property
     def identity(self) -> str:
         """The product's, and the hash of the solver's module."""

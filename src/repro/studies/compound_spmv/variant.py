@@ -89,6 +89,12 @@ class Variant(Multiplies, Candidate):
             "spills": self._kernel_resources.get("spills"),
         }
 
+    def pack(self, workspace: Workspace) -> None:
+        """Pack the matrix, unless it is refused."""
+        operands = operands_of(workspace)
+        if self.module.binary is not None and self._padding(workspace) <= MOST_PADDING:
+            workspace.pack(self.packing, _packer(workspace, operands, self.layout))
+
     def prepare(self, workspace: Workspace) -> None:
         """Pack and upload the matrix, load the module, bind the kernel to its arguments.
 
@@ -121,13 +127,9 @@ class Variant(Multiplies, Candidate):
         if self.module.binary is None:
             raise ModuleError(self.module.message)
         device, operands = workspace.device, operands_of(workspace)
-        warp = device.target.warp
-        if self.space == "extended" and not self.layout.of_pairs:
-            key = "padding", self.layout.outer
-            padded = workspace.fact(key, lambda: padding(operands.problem, self.layout.outer, warp))
-            if padded > MOST_PADDING:
-                raise Unsupported(f"padded to {padded:.1f} times the entries, more than {MOST_PADDING}")
-        packed, buffers = _matrix_on(workspace, operands, self.layout)
+        if (padded := self._padding(workspace)) > MOST_PADDING:
+            raise Unsupported(f"padded to {padded:.1f} times the entries, more than {MOST_PADDING}")
+        packed, buffers = workspace.hold(self.packing, _packer(workspace, operands, self.layout))
         shared = self._shared_bytes(packed, operands)
         self.matrix_bytes = packed.nbytes
         name = kernel_name(self.schedule, device.target)
@@ -147,6 +149,13 @@ class Variant(Multiplies, Candidate):
             return run if self.schedule.kind != "dynamic" else in_turn(lambda: device.fill(counter, 0), run)
 
         self._bind = bind
+
+    def _padding(self, workspace: Workspace) -> float:
+        """Return the slots for each entry of a layout of ours, but for pairs, which may be padded as they will be."""
+        if self.space != "extended" or self.layout.of_pairs:
+            return 1.0
+        matrix, warp = operands_of(workspace).problem, workspace.device.target.warp
+        return workspace.fact(("padding", self.layout.outer), lambda: padding(matrix, self.layout.outer, warp))
 
     def _kept_slots(self, packed: Facts, device: Device) -> list[np.int32]:
         """Return what a kernel that keeps a share of the matrix in L2 is given beside the others: how many slots.
@@ -208,8 +217,10 @@ def padding(matrix: Matrix, outer: str, warp: int) -> float:
     return slots / matrix.nnz
 
 
-def _matrix_on(workspace: Workspace, operands: ProductOperands, layout: Layout) -> tuple[Facts, dict[str, Buffer]]:
-    """Return the matrix packed in a layout, with its arrays on the device."""
+def _packer(
+    workspace: Workspace, operands: ProductOperands, layout: Layout
+) -> Callable[[], tuple[Facts, Mapping[str, NDArray[Any]]]]:
+    """Return what packs the matrix in a layout."""
     make = _packed_pairs if layout.of_pairs else _packed
 
     def packed() -> tuple[Facts, Mapping[str, NDArray[Any]]]:
@@ -217,7 +228,7 @@ def _matrix_on(workspace: Workspace, operands: ProductOperands, layout: Layout) 
         held = make(workspace, operands, matrix, matrix.values.astype(operands.dtype, copy=False), layout)
         return held.facts, held.arrays
 
-    return workspace.hold(replace(layout, vector=""), packed)
+    return packed
 
 
 def _packed(

@@ -17,7 +17,7 @@ from repro.sparse.pair_tiles import Tiles, cut_into_tiles
 from repro.sparse.pairs import lay_out, shared_bytes
 from repro.studies.compressed_coo.blocking import SPLITS
 from repro.studies.compressed_coo.pairs import store_pairs
-from repro.studies.compressed_coo.variant import MOST_PADDING, Bind, CoordinateVariant, Facts
+from repro.studies.compressed_coo.variant import Bind, CoordinateVariant, Facts, too_padded
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class PairsVariant(CoordinateVariant):
     def _hold(self, workspace: Workspace, program: Program) -> tuple[PairsFacts, Bind]:
         """Pack and upload the matrix; return what is known of it, and what binds the kernel to vectors."""
         device, n, tile_rows = workspace.device, operands_of(workspace).problem.n, self.blocking.threads
-        matrix, buffers = workspace.hold(self.packing, lambda: self._pack_pairs(workspace))
+        matrix, buffers = workspace.hold(self.packing, lambda: self._pack(workspace))
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
             kernel = program.kernel(self.blocking.kernel, matrix.shared)  # one each: OpenCL's hold their arguments
@@ -43,7 +43,11 @@ class PairsVariant(CoordinateVariant):
 
         return matrix, bind
 
-    def _pack_pairs(self, workspace: Workspace) -> tuple[PairsFacts, Mapping[str, NDArray[Any]]]:
+    def _refusal(self, workspace: Workspace) -> str | None:
+        """Return None: what speaks against pairs is seen while they are packed."""
+        return None
+
+    def _pack(self, workspace: Workspace) -> tuple[PairsFacts, Mapping[str, NDArray[Any]]]:
         """Return the matrix as a kernel takes it.
 
         Raises
@@ -62,9 +66,8 @@ class PairsVariant(CoordinateVariant):
 
         tiles = workspace.fact(("tiles of pairs", tile_rows, of_clusters), cut)
         pairs = lay_out(tiles, self.blocking.entries)
-        padded = pairs.slots / problem.nnz  # those within tiles are stored once for two
-        if padded > MOST_PADDING:
-            raise Unsupported(f"padded to {padded:.1f} times the non-zeros, more than {MOST_PADDING:g}")
+        if why := too_padded(pairs.slots, problem.nnz):  # those within tiles are stored once for two
+            raise Unsupported(why)
         shared = shared_bytes(tiles.shared, tile_rows, operands.dtype.itemsize)
         held = store_pairs(pairs, operands.values.ravel(), tile_rows, self.blocking.entries)
         return PairsFacts(held.nbytes, len(held.tiles), held.encodings(), 0, shared, tiles.leading), held.arrays

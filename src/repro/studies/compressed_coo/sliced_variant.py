@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Unsupported, in_turn
+from repro.bench.runnable import in_turn
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
 from repro.devices.base import Argument, Buffer, Program
-from repro.problems.matrix import Matrix
 from repro.sparse.operands import operands_of
 from repro.studies.compressed_coo.blocking import HEIGHTS
 from repro.studies.compressed_coo.render import CLEAR_N_T
 from repro.studies.compressed_coo.sliced import slice_up
 from repro.studies.compressed_coo.slices import make_slices
-from repro.studies.compressed_coo.variant import MOST_PADDING, Bind, CoordinateVariant, Facts
+from repro.studies.compressed_coo.variant import Bind, CoordinateVariant, Facts, too_padded
 from repro.studies.compressed_coo.variant_id import VariantId
 
 #: What the kernels are given of a matrix.
@@ -54,14 +53,17 @@ class SlicedVariant(CoordinateVariant):
         self.packing = (self.layout,)
         self._parts_bytes = 0
 
+    def _refusal(self, workspace: Workspace) -> str | None:
+        """Return why the matrix is not packed at all; None where it is."""
+        problem = operands_of(workspace).problem
+        lengths = problem.row_lengths
+        slots = workspace.fact(("slots", self.height), lambda: make_slices(lengths, self.height).slots(lengths))
+        return too_padded(slots, problem.nnz)
+
     def _hold(self, workspace: Workspace, program: Program) -> tuple[SlicedFacts, Bind]:
         """Pack and upload the matrix; return what is known of it, and what binds the kernels to vectors."""
-        operands, device = operands_of(workspace), workspace.device
-        problem, values, lengths = operands.problem, operands.values.ravel(), operands.problem.row_lengths
-        slots = workspace.fact(("slots", self.height), lambda: make_slices(lengths, self.height).slots(lengths))
-        if slots > MOST_PADDING * max(problem.nnz, 1):
-            raise Unsupported(f"padded to {slots / problem.nnz:.1f} times the non-zeros, more than {MOST_PADDING:g}")
-        matrix, buffers = workspace.hold(self.packing, lambda: self._pack_slices(problem, values))
+        device = workspace.device
+        matrix, buffers = workspace.hold(self.packing, lambda: self._pack(workspace))
         size = self._parts_bytes = matrix.parts_bytes
         parts = workspace.written(("parts", size), size, "sums of its parts") if size else None
         threads, per_warp, warp = self.blocking.threads, self.blocking.chunks, device.target.warp
@@ -85,9 +87,9 @@ class SlicedVariant(CoordinateVariant):
         super().prepare(workspace)
         self.moved += 2 * self._parts_bytes
 
-    def _pack_slices(
-        self, problem: Matrix, values: NDArray[np.floating]
-    ) -> tuple[SlicedFacts, Mapping[str, NDArray[Any]]]:
+    def _pack(self, workspace: Workspace) -> tuple[SlicedFacts, Mapping[str, NDArray[Any]]]:
+        """Return what is kept on the host of the slices, and what kernels take of them."""
+        problem, values = operands_of(workspace).problem, operands_of(workspace).values.ravel()
         held = slice_up(make_slices(problem.row_lengths, self.height), problem.indptr, problem.indices, values)
         facts = SlicedFacts(
             held.nbytes,

@@ -15,7 +15,6 @@ from repro.bench.runnable import Candidate, ModuleError, Unsupported, in_turn, n
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
 from repro.devices.base import Argument, Buffer, Program
-from repro.problems.matrix import Matrix
 from repro.sparse.operands import Multiplies, operands_of, x_on, y_on
 from repro.studies.compressed_coo.balanced import Chunking, balance, count_slots, interleave
 from repro.studies.compressed_coo.blocking import SPLITS
@@ -105,6 +104,12 @@ class CoordinateVariant(Multiplies, Candidate):
         assert split in ("plain", "padded", "unpadded", "aligned"), "neither slices nor tiles are chunks"
         return Chunking(self.blocking.threads, self.blocking.entries, "padded" if split == "plain" else split)
 
+    def pack(self, workspace: Workspace) -> None:
+        """Pack the matrix, unless it is refused."""
+        real = operands_of(workspace).problem.entry == "real"
+        if self.module.binary is not None and real and not self._refusal(workspace):
+            workspace.pack(self.packing, lambda: self._pack(workspace))
+
     def prepare(self, workspace: Workspace) -> None:
         """Pack and upload the matrix, load the module, bind the kernel to its arguments.
 
@@ -120,6 +125,8 @@ class CoordinateVariant(Multiplies, Candidate):
         entry = operands_of(workspace).problem.entry
         if entry != "real":
             raise Unsupported(f"{self.layout} holds real numbers, not {entry} entries")
+        if why := self._refusal(workspace):
+            raise Unsupported(why)
         facts, self._bind = self._hold(workspace, workspace.program(self._folder / self.module.binary))
         resources = (self.module.resources or {}).get(self.blocking.kernel, {})
         self._packed = {
@@ -132,15 +139,15 @@ class CoordinateVariant(Multiplies, Candidate):
         self.moved = facts.nbytes + 2 * x.nbytes
         self.launch = self.product(x, self._y)
 
+    def _refusal(self, workspace: Workspace) -> str | None:
+        """Return why the matrix is not packed at all; None where it is."""
+        problem = operands_of(workspace).problem
+        slots = workspace.fact(("slots", self.chunking), lambda: count_slots(problem.row_lengths, self.chunking))
+        return too_padded(slots, problem.nnz)
+
     def _hold(self, workspace: Workspace, program: Program) -> tuple[Facts, Bind]:
         """Pack and upload the matrix; return what is known of it, and what binds the kernel to vectors."""
-        operands = operands_of(workspace)
-        problem = operands.problem
-        padded = count_slots(problem.row_lengths, self.chunking) / max(problem.nnz, 1)
-        if padded > MOST_PADDING:
-            raise Unsupported(f"padded to {padded:.1f} times the non-zeros, more than {MOST_PADDING:g}")
-        values = operands.values.ravel()
-        matrix, buffers = workspace.hold(self.packing, lambda: self._pack(problem, values))
+        matrix, buffers = workspace.hold(self.packing, lambda: self._pack(workspace))
         device, per_block = workspace.device, self.blocking.chunks
         taken = PLAIN_ARRAYS if self.plain else COMPRESSED_ARRAYS
         long_rows = buffers.get("long_rows")
@@ -164,7 +171,9 @@ class CoordinateVariant(Multiplies, Candidate):
         """Whether rows, columns and values are stored as they are."""
         return SPLITS[self.layout] == "plain"
 
-    def _pack(self, problem: Matrix, values: NDArray[np.floating]) -> tuple[Facts, Mapping[str, NDArray[Any]]]:
+    def _pack(self, workspace: Workspace) -> tuple[Facts, Mapping[str, NDArray[Any]]]:
+        """Return what is kept on the host of the packed matrix, and what kernels take of it."""
+        problem, values = operands_of(workspace).problem, operands_of(workspace).values.ravel()
         balanced = balance(problem.n, problem.indptr, problem.indices, values, self.chunking)
         if self.plain:
             shape = self.blocking.threads, self.blocking.entries
@@ -196,3 +205,9 @@ class CoordinateVariant(Multiplies, Candidate):
         """Let go of matrix and vectors, which belong to the workspace."""
         self._y = self._bind = None
         self.launch = not_prepared
+
+
+def too_padded(slots: int, nonzeros: int) -> str | None:
+    """Return why a matrix is not packed where so many slots are too many; None where they are not."""
+    padded = slots / max(nonzeros, 1)
+    return f"padded to {padded:.1f} times the non-zeros, more than {MOST_PADDING:g}" if padded > MOST_PADDING else None
