@@ -142,6 +142,21 @@ def test_a_failure_is_a_row_with_its_status_and_no_time(bench, failure, status, 
     assert not bench.lost
 
 
+def test_what_was_packed_before_counts_to_what_it_took_to_prepare(bench):
+    class Packing(Fake):
+        def pack(self, workspace):
+            workspace.pack("matrix", lambda: (time.sleep(0.05), {}))
+
+        def prepare(self, workspace):
+            workspace.hold("matrix", pytest.fail)
+            super().prepare(workspace)
+
+    runnable = Packing("f")
+    runnable.pack(bench.workspace)
+    assert 0.05 < bench.prepare(runnable) < 0.5
+    assert bench.prepare(runnable) < 0.05  # it is resident
+
+
 def test_a_sticky_failure_marks_the_context_as_lost(make_bench, small_problem):
     bench = make_bench(small_problem("real"))
     row = bench.try_once(Fake("fatal", fail=LaunchError("illegal address", sticky=True)), "search", FULL)

@@ -1,5 +1,7 @@
 """Which packings stay on the device."""
 
+import time
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -127,6 +129,72 @@ def test_a_refusal_is_remembered_and_nothing_gives_way_to_it(workspace, hold):
             workspace.hold("refused", pack)
     assert tried == ["packed"]
     assert not hold("a")
+
+
+@pytest.fixture
+def steps(workspace, monkeypatch):
+    """What happens of lending the device, of packing and of uploading, in turn."""
+    steps = []
+
+    @contextmanager
+    def lend():
+        steps.append("lent")
+        yield
+        steps.append("taken back")
+
+    def upload(array):
+        steps.append("uploaded")
+        return SimpleNamespace(nbytes=array.nbytes, release=lambda: None)
+
+    monkeypatch.setattr(workspace, "_lend", lend)
+    monkeypatch.setattr(type(workspace), "device", property(lambda self: SimpleNamespace(upload=upload)))
+    return steps
+
+
+def packs(steps, refusal=None):
+    def pack():
+        steps.append("packed")
+        if refusal:
+            raise refusal
+        return "facts", {"values": np.zeros(4)}
+
+    return pack
+
+
+def test_the_device_is_lent_while_an_operand_is_packed_that_is_then_held(workspace, steps):
+    pack = packs(steps)
+    workspace.pack("a", pack)
+    workspace.pack("a", pack)  # it is packed already
+    assert steps == ["lent", "packed", "taken back"]
+    facts, _ = workspace.hold("a", pack)
+    assert (facts, steps[3:]) == ("facts", ["uploaded"])
+    workspace.pack("a", pack)  # it is resident
+    assert steps[4:] == []
+
+
+def test_the_seconds_of_what_was_packed_before_are_counted_once_it_is_held(workspace, steps):
+    workspace.pack("a", lambda: (time.sleep(0.02), {}))
+    assert workspace.packed_seconds == 0
+    workspace.hold("a", pytest.fail)
+    assert workspace.packed_seconds >= 0.02
+
+
+def test_one_packing_is_kept_on_the_host_at_the_most(workspace, steps):
+    for name in "ab":
+        workspace.pack(name, packs(steps))
+    workspace.hold("a", packs(steps))  # which gave way to b
+    assert steps.count("packed") == 3
+    workspace.hold("b", packs(steps))  # and b to nothing: what is held next is what was packed last, or it is let go
+    assert steps.count("packed") == 4
+
+
+@pytest.mark.parametrize("refusal", [Unsupported("mostly padding"), MemoryError("full")])
+def test_what_cannot_be_packed_is_said_when_it_is_to_be_held(workspace, steps, refusal):
+    pack = packs(steps, refusal)
+    workspace.pack("a", pack)
+    assert steps == ["lent", "packed", "taken back"]
+    with pytest.raises(type(refusal), match=str(refusal)):
+        workspace.hold("a", pack)
 
 
 def test_a_search_holds_as_much_as_half_of_the_device_takes(workspace, session, bench, monkeypatch):

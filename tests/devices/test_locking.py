@@ -108,7 +108,7 @@ def test_a_holder_that_is_killed_frees_the_device(start: Start, place: Path) -> 
     # what the killed one left is overwritten
     assert json.loads(lock_path("GPU-1").read_text())["pid"] == second.pid
     end(second)
-    assert lock_path("GPU-1").read_text() == ""
+    assert json.loads(lock_path("GPU-1").read_text()) == {"idle": [second.pid]}
 
 
 def test_other_devices_are_free(start: Start, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,10 +127,12 @@ def test_a_device_is_free_again_after_a_failure(place: Path) -> None:
         raise ZeroDivisionError
     with hold(["GPU-1"], "again"):
         pass
-    assert lock_path("GPU-1").read_text() == ""
+    assert json.loads(lock_path("GPU-1").read_text()) == {"idle": [os.getpid()]}
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', json.dumps({"pid": 7}), "\0" * 5000])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"pid": "x"}', json.dumps({"pid": 7}), json.dumps({"idle": 7}), "\0" * 5000]
+)
 def test_what_a_file_still_says_locks_nothing(
     place: Path, content: str, start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -269,27 +271,26 @@ def test_a_device_is_lent_and_taken_back_when_the_other_is_done(place: Path, sta
     path = lock_path("GPU-1")
     with hold(["GPU-1", "GPU-2"], "mine") as held:
         with held.lent():
-            assert json.loads(path.read_text()) == {"lenders": [os.getpid()]}
+            assert json.loads(path.read_text()) == {"idle": [os.getpid()]}
             other = start("GPU-1", "theirs", place)
             assert line(other) == "held\n"  # at once, and without a word
-            assert json.loads(path.read_text())["lenders"] == [os.getpid()]
+            assert json.loads(path.read_text())["idle"] == [os.getpid()]
             with pytest.raises(BlockingIOError), path.open() as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             assert end(other) == ""
-            assert json.loads(path.read_text()) == {"lenders": [os.getpid()]}
+            assert json.loads(path.read_text()) == {"idle": sorted([os.getpid(), other.pid])}
         assert json.loads(path.read_text())["work"] == "mine"
-        assert json.loads(path.read_text())["lenders"] == []
-        assert held.lenders == set()
-    assert path.read_text() == lock_path("GPU-2").read_text() == ""
+        assert held.idle == set()  # the other one has ended
+    assert json.loads(path.read_text()) == json.loads(lock_path("GPU-2").read_text()) == {"idle": [os.getpid()]}
 
 
-def test_who_lends_a_device_is_told_to_whoever_takes_it(place: Path) -> None:
+def test_who_is_idle_on_a_device_is_told_to_whoever_takes_it(place: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    lock_path("GPU-1").write_text(json.dumps({"lenders": [os.getppid(), ended.pid]}))
+    lock_path("GPU-1").write_text(json.dumps({"idle": [os.getppid(), ended.pid]}))
     with hold(["GPU-1"], "mine") as held:
-        assert held.lenders == {os.getppid()}
-    assert json.loads(lock_path("GPU-1").read_text()) == {"lenders": [os.getppid()]}
+        assert held.idle == {os.getppid()}
+    assert json.loads(lock_path("GPU-1").read_text()) == {"idle": sorted([os.getppid(), os.getpid()])}
 
 
 @pytest.mark.parametrize(("error", "held_again"), [(ZeroDivisionError, True), (KeyboardInterrupt, False)])
@@ -298,5 +299,6 @@ def test_a_failure_takes_a_lent_device_back_and_an_interrupt_does_not_wait_for_i
 ) -> None:
     with hold(["GPU-1"], "mine") as held:
         with pytest.raises(error), held.lent():
+            assert "work" not in json.loads(lock_path("GPU-1").read_text())
             raise error
         assert ("work" in json.loads(lock_path("GPU-1").read_text())) == held_again

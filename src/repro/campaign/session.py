@@ -103,7 +103,7 @@ def open_bench(
             driver=str(environment.get("driver")),
             code=code_hash,
             timed=place.timed if batch else None,
-            idle=lambda: place.held.lenders,
+            idle=lambda: place.held.idle,
         )
         stack.callback(bench.release)
         bench.neighbours.look()

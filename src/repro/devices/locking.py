@@ -1,8 +1,8 @@
 """Measuring alone: a lock for each device that all users and processes of the machine agree on.
 
 The lock is `flock` on a file that is never deleted: it is freed by the system when its process ends, however it ends,
-and a file left behind locks nothing. The file says who holds it, for those who wait, and who has lent it: a process
-that works on the host for a while lets others measure, and stays on the device, where it does nothing meanwhile.
+and a file left behind locks nothing. The file says who holds it, for those who wait, and who had it before: a process
+that works on the host for a while, or ends, lets others measure, and is on the device still, where it does nothing.
 """
 
 from __future__ import annotations
@@ -39,35 +39,34 @@ class Held:
 
     Attributes
     ----------
-    lenders
-        Other processes on the devices that have lent them.
+    idle
+        Processes that have let the devices go and may be on them still.
     """
 
     def __init__(self, devices: Iterable[str], work: str) -> None:
         self._devices, self._work = sorted(set(devices)), work
         self._files: list[int] = []
-        self.lenders: set[int] = set()
+        self.idle: set[int] = set()
 
     def take(self, *, say: bool = True) -> None:
         """Wait until no other measurement runs on any of the devices, in one order; say for whom, if that is wanted."""
-        self.lenders = set()
+        self.idle = set()
         try:
             for device in self._devices:
                 file = _locked(device, say=say)
                 self._files.append(file)
-                lenders = _lenders(file) - {os.getpid()}
-                _write(file, {**_self(self._work), "lenders": sorted(lenders)})
-                self.lenders |= lenders
+                self.idle |= _idle(file) - {os.getpid()}
+                _write(file, {**_self(self._work), "idle": sorted(self.idle)})
         except BaseException:
             self.free()
             raise
 
-    def free(self, *, lend: bool = False) -> None:
-        """Let others take the devices; who lends them is noted as one who comes back."""
-        lenders = sorted(self.lenders | {os.getpid()}) if lend else sorted(self.lenders)
+    def free(self) -> None:
+        """Let others take the devices."""
         while self._files:
             file = self._files.pop()
-            _write(file, {"lenders": lenders} if lenders else None)
+            # a driver keeps a process on its devices until it ends
+            _write(file, {"idle": sorted(self.idle | {os.getpid()})})
             os.close(file)  # frees it
 
     @contextmanager
@@ -76,7 +75,7 @@ class Held:
 
         What interrupts the body is not kept waiting, and leaves the devices to the others.
         """
-        self.free(lend=True)
+        self.free()
         try:
             yield
         except Exception:
@@ -206,21 +205,21 @@ def user_name() -> str:
         return f"user {os.getuid()}"
 
 
-def _write(file: int, content: Mapping[str, Any] | None) -> None:
+def _write(file: int, content: Mapping[str, Any]) -> None:
     """Say who holds the lock; a file of another user's that can only be read locks as well, and says nothing."""
     try:
         os.ftruncate(file, 0)
-        os.pwrite(file, f"{json.dumps(content)}\n".encode() if content else b"", 0)
+        os.pwrite(file, f"{json.dumps(content)}\n".encode(), 0)
     except OSError:  # a full disk does not keep anyone from measuring either
         pass
 
 
-def _lenders(file: int) -> set[int]:
-    """Return the processes that have lent a device and live, as the last holder noted them."""
+def _idle(file: int) -> set[int]:
+    """Return the processes that have let a device go and live, as the last holder noted them."""
     try:
-        lenders = json.loads(os.pread(file, LONGEST, 0))["lenders"]
-        return {pid for pid in map(int, lenders) if psutil.pid_exists(pid)}
-    except (OSError, ValueError, KeyError, TypeError):  # nobody has, or it is not ours to read
+        noted = json.loads(os.pread(file, LONGEST, 0))["idle"]
+        return {pid for pid in map(int, noted) if psutil.pid_exists(pid)}
+    except (OSError, ValueError, KeyError, TypeError):  # nobody is noted, or not in a way that this understands
         return set()
 
 

@@ -14,7 +14,7 @@ from repro.sparse.vectors import pack_vector
 from repro.studies.compound_spmv import variant
 from repro.studies.compound_spmv.layout import Layout, all_layouts
 from repro.studies.compound_spmv.pack import count_bytes, pack
-from repro.studies.compound_spmv.variant import _matrix_on
+from repro.studies.compound_spmv.variant import _packer
 
 
 def random_problem(lengths: list[int], seed: int = 0) -> Matrix:
@@ -125,7 +125,7 @@ def test_values_that_are_in_the_working_precision_are_not_copied(make_bench, sma
     monkeypatch.setattr(variant, "pack", seen(pack))
     monkeypatch.setattr(operands, "symmetry_of", seen(symmetry_of))
     bench = make_bench(problem, "double")
-    _matrix_on(bench.workspace, bench.operands, Layout("CSR", "AoS", "AoS"))
+    _packer(bench.workspace, bench.operands, Layout("CSR", "AoS", "AoS"))()
     symmetry_on(bench.workspace)
     bench.release()
     assert [np.shares_memory(values, problem.values) for values in given] == [True, True]

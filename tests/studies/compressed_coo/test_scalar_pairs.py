@@ -26,6 +26,7 @@ from repro.sparse.operands import csr_bytes, make_operands
 from repro.sparse.pairs import SLICE, find_pairs
 from repro.sparse.symmetry import SYMMETRIC, symmetry_of
 from repro.studies.compressed_coo import pairs_variant
+from repro.studies.compressed_coo import variant as coordinates
 from repro.studies.compressed_coo.balanced import deinterleave
 from repro.studies.compressed_coo.blocking import LOADS, PAIRS, RUNS, TILES, Blocking, blockings
 from repro.studies.compressed_coo.pairs import PLAIN, TABLED, SymmetricPairs, store_pairs
@@ -154,7 +155,7 @@ def test_every_blocking_is_right(
 @pytest.fixture
 def padded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have matrices run that are mostly padding, as small ones are."""
-    monkeypatch.setattr(pairs_variant, "MOST_PADDING", 20)
+    monkeypatch.setattr(coordinates, "MOST_PADDING", 20)
 
 
 @pytest.mark.usefixtures("padded")
