@@ -1,0 +1,33 @@
+"""The tables of a record are those that its rows give: a replay changes nothing that is kept."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from recorded_campaigns import REPOSITORY, RESULTS, recorded_campaigns
+from repro.cli.artifacts import table
+
+KEPT = ("*.csv", "*.md")
+
+
+def kept(tables: Path) -> dict[str, str]:
+    return {str(path.relative_to(tables)): path.read_text("utf-8") for kind in KEPT for path in tables.rglob(kind)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("campaign", recorded_campaigns(configured=True))
+def test_a_records_tables_are_made_of_its_rows(campaign: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in recorded_campaigns():  # some are held against others
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "raw").symlink_to(RESULTS / name / "raw")
+        if (configured := RESULTS / name / "config.yaml").exists():
+            shutil.copy(configured, folder)
+    monkeypatch.chdir(REPOSITORY)
+    table(all_=True, results=tmp_path, config=Path(f"config/{campaign}.yaml"))
+    made, recorded = (kept(results / campaign / "tables") for results in (tmp_path, RESULTS))
+    assert recorded and sorted(made) == sorted(recorded)
+    assert [name for name in made if made[name] != recorded[name]] == []
