@@ -47,6 +47,8 @@ CASES = [
     (TORUS, "single", "CSR-AoSoA-AoS@clustered/chunk-1024-1-w2-u2"),
     (HUBS, "double", "Sl-8-AoSoA-AoS@clustered/direct-256-4-w4-u2"),
     (HUBS, "single", "CSR-AoSoA-AoS@clustered/chunk-512-2-w4-u2"),
+    (TORUS, "double", "Pairs-128-AoSoA-AoS@clustered/direct-128-4-u2-cs"),
+    (ELASTIC, "single", "Pairs-256-AoSoA-AoS/direct-512-1-w2"),
 ]
 ROUNDS = 3
 #: Seconds of launches before a measurement: the GPU's clocks go down while code is compiled and matrices are built.
