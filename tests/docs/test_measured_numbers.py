@@ -9,7 +9,9 @@ from pages import REPOSITORY
 from repro.errors import ReproError
 
 NAMES = (
-    "results", "performance", "tuning", "multigrid", "products", "dynamic", "siac", "operator", "collection", "inputs",
+    "results", "performance", "performance-coordinates", "performance-dynamic", "performance-products",
+    "performance-filters", "performance-devices", "tuning", "multigrid", "products", "dynamic", "siac", "operator",
+    "collection", "inputs",
 )  # fmt: skip
 PAGES = [REPOSITORY / "README.md", *(REPOSITORY / f"docs/{name}.md" for name in NAMES)]
 #: The part of README.md that states results; what else it has are sizes and settings.
