@@ -188,6 +188,20 @@ def test_one_packing_is_kept_on_the_host_at_the_most(workspace, steps):
     assert steps.count("packed") == 4
 
 
+def test_what_nobody_took_is_let_go_with_the_packings(workspace, steps):
+    workspace.pack("a", packs(steps))
+    workspace.drop_packings()
+    workspace.hold("a", packs(steps))
+    assert steps.count("packed") == 2
+
+
+def test_a_fact_may_be_found_out_while_the_device_is_lent(workspace, steps):
+    assert workspace.fact("slow", lambda: steps.append("computed"), away=True) is None
+    workspace.fact("slow", pytest.fail, away=True)
+    workspace.fact("quick", lambda: steps.append("at once"))
+    assert steps == ["lent", "computed", "taken back", "at once"]
+
+
 @pytest.mark.parametrize("refusal", [Unsupported("mostly padding"), MemoryError("full")])
 def test_what_cannot_be_packed_is_said_when_it_is_to_be_held(workspace, steps, refusal):
     pack = packs(steps, refusal)
@@ -201,6 +215,13 @@ def test_a_search_holds_as_much_as_half_of_the_device_takes(workspace, session, 
     monkeypatch.setattr(bench.device, "free_bytes", lambda: 1000)
     session.hold([SimpleNamespace(packing=name) for name in "abacab"])
     assert (workspace.resident, workspace.packing_bytes) == (3, 500)
+
+
+def test_processes_that_take_turns_share_that_half(workspace, session, bench, monkeypatch):
+    monkeypatch.setattr(bench.device, "free_bytes", lambda: 1200)
+    workspace.turns = 3
+    session.hold([SimpleNamespace(packing="a")])
+    assert workspace.packing_bytes == 200
 
 
 def test_rounds_start_without_what_a_search_held(workspace, session, monkeypatch):

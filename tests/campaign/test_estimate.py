@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
@@ -96,48 +96,66 @@ def test_what_is_compiled_is_not_reckoned_again() -> None:
     assert sum(after.compile_seconds) < sum(before.compile_seconds)
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """One case of a record: seconds as reckoned, and as its rows say; and whether nobody took turns with it."""
+
+    reckoned: float
+    took: float
+    alone: bool
+
+
 @pytest.fixture(scope="module")
-def recorded() -> dict[str, tuple[float, float]]:
-    """By study, seconds of measuring all its cases on an H200: as reckoned, and as the times of its rows say."""
+def recorded() -> dict[str, list[Recorded]]:
+    """By study, all its cases on an H200."""
     config = yaml.safe_load((REPOSITORY / "config/h200.yaml").read_text())
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(REPOSITORY)  # sizes are those of the record
         needs = estimate(make_plan(resolve({**config, "replay": False, "device": "opencl"})), get_target("sm_90"))
-        start = RATES["cuda"].start  # before the first row
-        by_study: dict[str, list[tuple[float, float]]] = {}
-        for job in needs.jobs:
-            took = seconds_between_rows(job.study, job.problem, job.precision)
-            by_study.setdefault(job.study, []).append((job.seconds - start, took))
-    return {study: tuple(map(sum, zip(*pairs, strict=True))) for study, pairs in by_study.items()}
-
-
-def seconds_between_rows(study: str, problem: str, precision: str) -> float:
-    """Add up the seconds from row to row; where minutes lie between, one is of an earlier process (NOTES.md)."""
-    times = [
-        datetime.fromisoformat(row["measured_at"]).timestamp()
-        for step in ("search", "baseline", "report")
-        for row in rows_of_step(study, step).get((problem, precision), [])
-    ]
-    between = np.diff(np.sort(times))
-    return float(between[between < PAUSE].sum())
+    start = RATES["cuda"].start  # before the first row
+    by_study: dict[str, list[Recorded]] = {}
+    for job in needs.jobs:
+        case = times_of_rows(job.study).get((job.problem, job.precision))
+        if case is not None:
+            by_study.setdefault(job.study, []).append(Recorded(job.seconds - start, *case))
+    return by_study
 
 
 @cache
-def rows_of_step(study: str, step: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    rows = read_rows(REPOSITORY / "results/h200/raw" / study, step).select(["problem", "precision", "measured_at"])
-    cases: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in rows.to_pylist():
-        cases.setdefault((row["problem"], row["precision"]), []).append(row)
-    return cases
+def times_of_rows(study: str) -> dict[tuple[str, str], tuple[float, bool]]:
+    """Return by case the seconds from each of its rows to the next of its device, and whether no other's lie between.
+
+    Where that is minutes, one of the two is of an earlier process (NOTES.md).
+    """
+    names = ["problem", "precision", "measured_at", "device_uuid"]
+    steps = [
+        read_rows(REPOSITORY / "results/h200/raw" / study, step).select(names).to_pandas()
+        for step in ("search", "baseline", "report")
+    ]
+    rows = pd.concat(steps).dropna()
+    rows["case"] = list(zip(rows.problem, rows.precision, strict=True))
+    rows["at"] = pd.to_datetime(rows.measured_at).astype("datetime64[ns, UTC]").astype("int64") / 1e9
+    rows = rows.sort_values(["device_uuid", "at"])
+    of_device = rows.groupby("device_uuid")
+    rows["seconds"] = of_device.at.diff()
+    rows["goes_on"] = rows.case == of_device.case.shift()
+    took = rows[rows.goes_on & (rows.seconds < PAUSE)].groupby("case").seconds.sum()
+    turns = rows[~rows.goes_on].groupby(["case", "device_uuid"]).size().groupby("case").max()
+    return {case: (float(seconds), turns[case] == 1) for case, seconds in took.items()}
 
 
 @pytest.mark.parametrize("study", names())
 def test_what_was_recorded_on_an_h200_took_as_long_as_is_reckoned(
-    recorded: dict[str, tuple[float, float]], study: str
+    recorded: dict[str, list[Recorded]], study: str
 ) -> None:
-    reckoned, took = recorded[study]
-    assert took > 300
-    assert reckoned == pytest.approx(took, rel=WITHIN)
+    """Who takes turns with others packs while they measure, so that less time is seen of it than it takes alone."""
+    cases = recorded[study]
+    assert sum(case.took for case in cases) > 300
+    assert sum(case.reckoned for case in cases) > (1 - WITHIN) * sum(case.took for case in cases)
+    alone = [case for case in cases if case.alone]
+    if len(alone) > len(cases) / 4:
+        took = sum(case.took for case in alone)
+        assert sum(case.reckoned for case in alone) == pytest.approx(took, rel=WITHIN)
 
 
 def test_the_default_campaign_takes_as_long_as_is_reckoned() -> None:

@@ -131,8 +131,10 @@ def test_a_device_is_free_again_after_a_failure(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"pid": "x"}', json.dumps({"pid": 7}), json.dumps({"idle": 7}), "\0" * 5000]
-)
+    "content",
+    ["", "{", "[]", '{"pid": "x"}', '{"pid": 7}', '{"idle": 7}', '{"idle": [1e999, "1"]}', f'{{"idle": [{10**23}]}}',
+     '{"pid": ' + "[" * 4000, "\0" * 5000],
+)  # fmt: skip
 def test_what_a_file_still_says_locks_nothing(
     place: Path, content: str, start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,11 +36,15 @@ class Fake(Multiplies):
         self.prepared = self.launched = 0
         self.is_released = True
 
+    def pack(self, workspace):
+        if self._at in ("pack", "both"):
+            raise self._fail
+
     def prepare(self, workspace):
         self.prepared += 1
         self.is_released = False
         self._workspace = workspace
-        if self._at == "prepare":
+        if self._at in ("prepare", "both"):
             raise self._fail
 
     def launch(self):
@@ -101,6 +105,7 @@ def test_rounds_come_to_the_full_protocol(bench):
     [
         (Fake("bad", fail=Unsupported("no such format"), at="prepare"), "unsupported"),
         (Fake("bad", fail=LaunchError("refused"), at="launch", after=30), "launch_error"),
+        (Fake("bad", fail=MemoryError("no room to pack it"), at="both"), "out_of_memory"),
     ],
 )
 def test_what_fails_has_one_row_and_the_others_go_on(bench, store, fake, status):
@@ -112,6 +117,11 @@ def test_what_fails_has_one_row_and_the_others_go_on(bench, store, fake, status)
     ]
     assert rows[0].event_median is None
     assert fake.is_released
+
+
+def test_what_could_not_be_packed_before_is_prepared_all_the_same(bench, store):
+    row, _ = shuffled_rounds(bench, [Fake("good", fail=MemoryError("not now"), at="pack")], store, seed=1)
+    assert row.status == "ok"
 
 
 def test_what_is_stored_is_not_measured_again(bench, store):

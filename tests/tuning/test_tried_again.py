@@ -37,6 +37,11 @@ def test_a_run_tries_again_what_failed_in_another_and_only_that(bench, tmp_path)
     assert [fake.prepared for fake in second] == [0, 1, 0]
 
 
+def test_a_search_goes_on_where_a_variant_cannot_be_packed(bench, tmp_path):
+    fakes = [Fake("large", fail=MemoryError("no room"), at="both"), Fake("good")]
+    assert screened(bench, tmp_path / "rows.jsonl", fakes) == {"large": "out_of_memory", "good": "ok"}
+
+
 def test_another_process_of_the_same_run_does_not_try_it_again(make_bench, small_problem, tmp_path):
     path = tmp_path / "rows.jsonl"
     fatal = Fake("fatal", fail=LaunchError("illegal address", sticky=True), at="launch")

@@ -24,17 +24,19 @@ for study in plan.studies.values():
             **asked_to_measure(
                 lambda problem, precision, study=study.name: requests.measuring(
                     [(study, problem, precision)]
-                )
+                ),
+                study.name,
             ),
         params:
             repro=REPRO,
             config=plan.config_file,
             study=study.name,
+            turns=lambda wildcards, study=study.name: turns_at(plan, study, gpu_limit()),
         message:
             "Measuring {wildcards.problem}, {wildcards.precision}, of {params.study}"
         shell:
             "{params.repro:q} measure {params.study} {wildcards.problem:q} {wildcards.precision}"
-            " --config {params.config:q} --receipt --record-failures > {log:q} 2>&1"
+            " --config {params.config:q} --turns {params.turns} --receipt --record-failures > {log:q} 2>&1"
 
     if batches.measuring:
 
@@ -61,7 +63,8 @@ for study in plan.studies.values():
                 **asked_to_measure(
                     lambda precision, batch, study=study.name: requests.measuring(
                         batches[f"{study}/{precision}/{batch}"].cases
-                    )
+                    ),
+                    study.name,
                 ),
             params:
                 repro=REPRO,

@@ -10,6 +10,7 @@ import tempfile
 from functools import partial
 
 from repro.campaign.deploying import environment_file
+from repro.campaign.turns import claimed, turns_at
 from repro.errors import ReproError
 from snakemake.settings.types import DeploymentMethod
 
@@ -72,10 +73,21 @@ def asked(what):
     }
 
 
-def asked_to_measure(what):
+def gpu_limit():
+    """Return how many GPUs all jobs of this machine may claim; None where nobody says, or on a cluster."""
+    limit = workflow.global_resources.get("gpu") if workflow.local_exec else None
+    # a number, or in newer versions of Snakemake something that has one
+    return getattr(limit, "value", limit)
+
+
+def asked_to_measure(what, study):
     """Return the resources of a job that measures: its GPUs beside; on a CPU, the node alone."""
     alone = {} if plan.on_gpu else {"slurm_extra": "--exclusive"}
-    return {**asked(what), **alone, "gpu": plan.gpus}
+    return {
+        **asked(what),
+        **alone,
+        "gpu": lambda wildcards: claimed(plan, study, gpu_limit()),
+    }
 
 
 if freshness and freshness.outdated:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -64,6 +64,8 @@ class Workspace:
         Told, a line at a time, what took seconds on the host beside what is measured.
     lend
         Lets others measure on the devices for as long as its body works on the host.
+    turns
+        How many processes take turns so, and share the devices' memory.
 
     Attributes
     ----------
@@ -84,11 +86,13 @@ class Workspace:
         resident: int = 1,
         say: Callable[[str], None] = lambda line: None,
         lend: Callable[[], AbstractContextManager[None]] = nullcontext,
+        turns: int = 1,
     ) -> None:
         self.devices = devices
         self.operands = operands
         self.resident = resident
         self.say = say
+        self.turns = turns
         self.packing_bytes: int | None = None
         self.packed_seconds = 0.0
         self.guards = Guards(devices.first)
@@ -147,7 +151,7 @@ class Workspace:
         if packing in self._refused or packing in self._packings or (self._packed and self._packed.packing == packing):
             return
         self._packed = None  # of what is packed here no more than one is kept
-        with self._lend(), suppress(MemoryError):
+        with self._away(), suppress(MemoryError):
             start = time.perf_counter()
             try:
                 facts, arrays = pack()
@@ -155,6 +159,13 @@ class Workspace:
                 self._refused[packing] = str(refusal)
             else:
                 self._packed = _Packed(packing, facts, arrays, time.perf_counter() - start)
+
+    @contextmanager
+    def _away(self) -> Iterator[None]:
+        """Let others measure while the body works on the host; nothing of this process runs in their time."""
+        self.devices.synchronize()
+        with self._lend():
+            yield
 
     def hold(
         self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
@@ -238,6 +249,7 @@ class Workspace:
         for _, buffers in self._packings.values():
             _release(buffers)
         self._packings.clear()
+        self._packed = None
 
     def program(self, binary: Path, at: int = 0) -> Program:
         """Return a module, loaded on the device of that number.
@@ -282,10 +294,17 @@ class Workspace:
             self._written[key] = self.guards.allocate(nbytes, name, self.devices[at])
         return self._written[key]
 
-    def fact(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return what runnables want to know of the operands under a key, computed at first use."""
+    def fact(self, key: Hashable, compute: Callable[[], T], *, away: bool = False) -> T:
+        """Return what runnables want to know of the operands under a key, computed at first use.
+
+        Parameters
+        ----------
+        away
+            Whether others may measure on the devices meanwhile.
+        """
         if key not in self._facts:
-            self._facts[key] = compute()
+            with self._away() if away else nullcontext():
+                self._facts[key] = compute()
         value: T = self._facts[key]
         return value
 

@@ -40,6 +40,7 @@ def measure(
     fingerprint: str | None = None,
     run: str | None = None,
     batch: Callable[[], Opened] | None = None,
+    turns: int = 1,
 ) -> list[Path]:
     """Measure a problem in one precision; return the paths of all that was written, a file a step of the study.
 
@@ -54,7 +55,7 @@ def measure(
         What the files depend on, as a hash; kept in each of them.
     run
         The id of the run that this process is a part of; None where it is all of it.
-    batch
+    batch, turns
         As for `repro.campaign.session.open_bench`.
 
     Raises
@@ -77,7 +78,7 @@ def measure(
     _ = operands.operations, operands.columns
     with (
         Store(store_path(config, study_name, name, precision), run, folders.environments) as store,
-        open_bench(config, study, name, operands, folders, batch) as bench,
+        open_bench(config, study, name, operands, folders, batch, turns) as bench,
     ):
         place = Place(study_name, config.campaign, RESULTS)
         settings = config.studies[study_name]

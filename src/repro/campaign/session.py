@@ -71,6 +71,7 @@ def open_bench(
     operands: Operands,
     folders: Folders,
     batch: Callable[[], Opened] | None = None,
+    turns: int = 1,
 ) -> Iterator[Bench]:
     """Open the devices, unless they are given, and bring operands to them.
 
@@ -78,6 +79,8 @@ def open_bench(
     ----------
     batch
         Returns what the case shares with others, as `opened_once` gives it; None: the devices are opened for it alone.
+    turns
+        How many processes take turns at the devices: with others beside it, this one lends them while it packs.
 
     Raises
     ------
@@ -88,8 +91,8 @@ def open_bench(
         alone = opened(config, f"{study.name} {problem} {operands.precision}")
         place = batch() if batch else stack.enter_context(alone)
         # on a CPU, whoever packs disturbs what others measure
-        lend = place.held.lent if place.devices.backend == "cuda" else nullcontext
-        workspace = Workspace(place.devices, operands, say=partial(print, flush=True), lend=lend)
+        lend = place.held.lent if turns > 1 and place.devices.backend == "cuda" else nullcontext
+        workspace = Workspace(place.devices, operands, say=partial(print, flush=True), lend=lend, turns=turns)
         _load_common(workspace, config.device)
         environment: Mapping[str, Any] = describe(workspace)
         bench = Bench(

@@ -32,6 +32,15 @@ RecordFailures = Annotated[
 ]
 #: Where it is given, this is the process that measures, and another one watches over it.
 Run = Annotated[str | None, typer.Option("--run", hidden=True)]
+Turns = Annotated[
+    int,
+    typer.Option(
+        "--turns",
+        min=1,
+        help="Processes that take turns at a GPU: this one lends it while it packs an operand on the host, and keeps "
+        "to its part of the memory.",
+    ),
+]
 Fingerprint = Annotated[str | None, typer.Option("--fingerprint", hidden=True)]
 DEFAULT_CONFIG = Path("config/config.yaml")
 
@@ -44,6 +53,7 @@ def measure(
     config: ConfigFile = DEFAULT_CONFIG,
     receipt: Receipt = False,
     record_failures: RecordFailures = False,
+    turns: Turns = 1,
     run: Run = None,
     fingerprint: Fingerprint = None,
 ) -> None:
@@ -67,7 +77,7 @@ def measure(
     from repro.bench.worker import signals_held
 
     if run is not None:
-        _measure(study, problem, precision, config, record_failures, run, fingerprint)
+        _measure(study, problem, precision, config, record_failures, turns, run, fingerprint)
         return
     with signals_held():
         from repro.campaign.folders import check_study
@@ -76,7 +86,8 @@ def measure(
         settings = load(config)
         check_study(settings, study)
         with _receipt(settings, study, problem, precision) if receipt else nullcontext() as of_step:
-            words = ["--config", str(config), *(["--fingerprint", of_step] if of_step else [])]
+            fingerprinted = ["--fingerprint", of_step] if of_step else []
+            words = ["--config", str(config), "--turns", str(turns), *fingerprinted]
             code = _supervise(context, settings, study, problem, precision, words, record_failures)
             if code:
                 raise typer.Exit(code)
@@ -128,6 +139,7 @@ def _measure(
     precision: str,
     config: Path,
     record_failures: bool,
+    turns: int,
     run: str,
     fingerprint: str | None,
 ) -> None:
@@ -144,7 +156,7 @@ def _measure(
             recorded(settings, study, problem, precision, record_failures, fingerprint),
             Progress(f"measure {problem} {precision}") as progress,
         ):
-            for path in measuring.measure(settings, study, problem, precision, progress, fingerprint, run):
+            for path in measuring.measure(settings, study, problem, precision, progress, fingerprint, run, turns=turns):
                 typer.echo(f"wrote {path}")
     except ContextLost as lost:
         restart(f"the device's context was lost by {lost}")

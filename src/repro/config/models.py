@@ -155,7 +155,7 @@ class Timing(Model):
     )
     rounds: int = Field(5, ge=2, description="Shuffled rounds in which winners and baselines are timed again.")
     tie: float = Field(0.01, ge=0, description="Times that differ by less than this are a tie.")
-    timeout: float = Field(60.0, gt=0, description="Seconds after which one variant is given up.")
+    timeout: float = Field(60.0, gt=0, description="Seconds after which a variant is given up, packing not counted.")
     noise: float = Field(
         0.25,
         gt=0,

@@ -31,6 +31,8 @@ PLACES = (Path("/run/lock"), Path("/var/lock"), Path("/tmp"))
 SHARED = stat.S_IWOTH | stat.S_ISVTX
 EVERYONE = 0o666
 LONGEST = 4096  # bytes that are read of what another process wrote
+#: What comes of reading JSON that somebody else may have written.
+UNREADABLE = (ValueError, OverflowError, RecursionError)
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -67,7 +69,8 @@ class Held:
             file = self._files.pop()
             # a driver keeps a process on its devices until it ends
             _write(file, {"idle": sorted(self.idle | {os.getpid()})})
-            os.close(file)  # frees it
+            fcntl.flock(file, fcntl.LOCK_UN)  # whoever was forked meanwhile has the file as well
+            os.close(file)
 
     @contextmanager
     def lent(self) -> Iterator[None]:
@@ -218,15 +221,15 @@ def _idle(file: int) -> set[int]:
     """Return the processes that have let a device go and live, as the last holder noted them."""
     try:
         noted = json.loads(os.pread(file, LONGEST, 0))["idle"]
-        return {pid for pid in map(int, noted) if psutil.pid_exists(pid)}
-    except (OSError, ValueError, KeyError, TypeError):  # nobody is noted, or not in a way that this understands
+        return {pid for pid in noted if isinstance(pid, int) and psutil.pid_exists(pid)}
+    except (OSError, KeyError, TypeError, *UNREADABLE):  # nobody is noted, or not in a way that this understands
         return set()
 
 
 def _holder(file: int) -> str:
     """Return who wrote into the file, in words."""
     for _ in range(10):  # it is written a moment after it is locked
-        if content := os.pread(file, LONGEST, 0):
+        if b'"pid"' in (content := os.pread(file, LONGEST, 0)):
             break
         time.sleep(0.02)
     try:
@@ -234,7 +237,7 @@ def _holder(file: int) -> str:
         since = datetime.fromisoformat(holder["since"]).astimezone()
         host = "" if holder["host"] == platform.node() else f" on {holder['host']}"
         who = f"pid {int(holder['pid'])}{host} ({_plain(holder['user'])}, {_plain(holder['work'])})"
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError, *UNREADABLE):
         return "another process, which does not say who it is"
     today = since.date() == datetime.now().astimezone().date()
     return f"{who} since {since:%H:%M}" if today else f"{who} since {since:%Y-%m-%d %H:%M}"

@@ -108,6 +108,8 @@ class Study:
         The study's result in one number: what `repro.artifacts.document.Result` has; empty where it has none.
     paces
         By dialect how long its cases take; see `repro.campaign.estimate`.
+    lends
+        Whether its variants pack operands for so long (`Runnable.pack`) that others are let to measure meanwhile.
     """
 
     name: str
@@ -124,6 +126,7 @@ class Study:
     glance: Mapping[str, str] = {}
     result: Mapping[str, str] = {}
     paces: Mapping[str, Pace] = {}
+    lends: bool = False
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
         """Refuse settings and problems that it cannot take, before anything is written.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from repro.bench.rows import Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
 from repro.bench.timing import Effort, full, screen
-from repro.bench.trial import Bench
+from repro.bench.trial import FAILURES, Bench
 from repro.bench.watchdog import ContextLost, Watchdog, restart
 from repro.config.models import Timing
 from repro.tuning.strategies import Strategy, allowed
@@ -118,7 +118,8 @@ def attempt(
         restart(reason)
 
     with store.in_flight(bench.row(runnable, phase, effort, "launch_error")):
-        runnable.pack(bench.workspace)
+        with suppress(*FAILURES):  # `prepare` meets it again, and says so
+            runnable.pack(bench.workspace)
         with watchdog.guard(expired):
             yield
 

@@ -110,10 +110,13 @@ class Session:
         return self._search.by(strategy, candidates, what, also)
 
     def hold(self, candidates: Sequence[Candidate]) -> None:
-        """Keep as many packings on the device as half of its memory takes: each is needed several times."""
+        """Keep as many packings on the device as half of its memory takes: each is needed several times.
+
+        Processes that take turns have a part each of that half.
+        """
         workspace = self.bench.workspace
         workspace.resident = max(1, len({candidate.packing for candidate in candidates}))
-        workspace.packing_bytes = self.bench.device.free_bytes() // 2
+        workspace.packing_bytes = self.bench.device.free_bytes() // (2 * workspace.turns)
 
     def rounds(self, runnables: Sequence[Runnable]) -> list[Row]:
         """Time runnables side by side in shuffled rounds; return the reported rows."""

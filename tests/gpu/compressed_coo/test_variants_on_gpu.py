@@ -11,7 +11,7 @@ from encoded_problems import ENCODINGS, encoded, possible
 from repro.bench.timing import Effort
 from repro.codegen.compile import compile_module
 from repro.sparse.symmetry import SYMMETRIC
-from repro.studies.compressed_coo import sliced_variant
+from repro.studies.compressed_coo import variant as coordinates
 from repro.studies.compressed_coo.balanced import ENTRIES
 from repro.studies.compressed_coo.blocking import HEIGHTS, PAIRS, SPLITS, TILES, Blocking, blockings
 from repro.studies.compressed_coo.render import render_coo
@@ -108,7 +108,7 @@ def test_every_encoding_is_decoded(modules, make_gpu_bench, encoding, threads, e
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("layout", HEIGHTS)
 def test_every_kind_of_slice_is_read(modules, make_gpu_bench, monkeypatch, layout, name):
-    monkeypatch.setattr(sliced_variant, "MOST_PADDING", 1000)  # a slice has more places than small matrices entries
+    monkeypatch.setattr(coordinates, "MOST_PADDING", 1000)  # a slice has more places than small matrices entries
     for precision in ("single", "double"):
         module, folder = modules[layout, precision]
         bench = make_gpu_bench(PROBLEMS[name], precision, "compressed_coo")

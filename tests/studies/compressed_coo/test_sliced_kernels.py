@@ -16,7 +16,7 @@ from repro.codegen.compile import Module, compile_module
 from repro.codegen.targets import CPU, get_target
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import make_operands
-from repro.studies.compressed_coo import sliced_variant
+from repro.studies.compressed_coo import variant as coordinates
 from repro.studies.compressed_coo.blocking import CHUNKS, HEIGHTS, Blocking, blockings
 from repro.studies.compressed_coo.paper import STUDY
 from repro.studies.compressed_coo.render import render_coo
@@ -60,7 +60,7 @@ def modules(tmp_path_factory, templates):
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("layout", HEIGHTS)
 def test_every_kernel_is_right(modules, make_bench, monkeypatch, layout, name):
-    monkeypatch.setattr(sliced_variant, "MOST_PADDING", 1000)  # a slice has more places than small matrices entries
+    monkeypatch.setattr(coordinates, "MOST_PADDING", 1000)  # a slice has more places than small matrices entries
     problem = PROBLEMS[name]
     for precision in PRECISIONS:
         module, folder = modules[layout, precision]
@@ -144,7 +144,7 @@ def emulated(problem: Matrix, precision: str, id: VariantId, templates: Path, fo
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_as_cuda_on_the_cpu(built_folder: Path, templates: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Kernels and chunks take turns."""
-    monkeypatch.setattr(sliced_variant, "MOST_PADDING", 1000)
+    monkeypatch.setattr(coordinates, "MOST_PADDING", 1000)
     turn = list(PROBLEMS).index(name)
     problem = PROBLEMS[name]
     for number, layout in enumerate(HEIGHTS):

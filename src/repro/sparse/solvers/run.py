@@ -87,8 +87,10 @@ class SolverRun(Runnable):
         self._error: float | None = None
 
     def pack(self, workspace: Workspace) -> None:
-        """Pack what its product multiplies by."""
+        """Pack what its product multiplies by, and solve on the host what a solve is held against."""
         self._product.pack(workspace)
+        if operands_of(workspace).entry.size == 1:
+            expect(workspace, self._iterations, away=True)
 
     @property
     def identity(self) -> str:
@@ -168,9 +170,10 @@ class SolverRun(Runnable):
         self._product.release()
 
 
-def expect(workspace: Workspace, iterations: int) -> Expected:
+def expect(workspace: Workspace, iterations: int, *, away: bool = False) -> Expected:
     """Return what the residual must be; computed once for all solvers of a workspace."""
-    return workspace.fact(("residual", iterations), lambda: expected_residual(operands_of(workspace), iterations))
+    operands = operands_of(workspace)
+    return workspace.fact(("residual", iterations), lambda: expected_residual(operands, iterations), away=away)
 
 
 def expected_residual(operands: ProductOperands, iterations: int) -> Expected:

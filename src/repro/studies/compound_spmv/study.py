@@ -75,6 +75,7 @@ class CompoundSpmv(Study):
         "figure-speedup": "the speedups",
     }
     paces: Mapping[str, Pace] = {"cuda": Pace(launches=2.4), "opencl": Pace(beside=4)}
+    lends = True
     result: Mapping[str, str] = {
         "table": "table-targets",
         "row": "speedup over the fastest routine, graph clock: geometric mean",

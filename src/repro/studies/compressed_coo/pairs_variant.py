@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Unsupported
 from repro.bench.workspace import Workspace
 from repro.devices.base import Argument, Buffer, Program
 from repro.sparse.operands import operands_of, symmetry_on
@@ -17,7 +16,7 @@ from repro.sparse.pair_tiles import Tiles, cut_into_tiles
 from repro.sparse.pairs import lay_out, shared_bytes
 from repro.studies.compressed_coo.blocking import SPLITS
 from repro.studies.compressed_coo.pairs import store_pairs
-from repro.studies.compressed_coo.variant import Bind, CoordinateVariant, Facts, too_padded
+from repro.studies.compressed_coo.variant import Bind, CoordinateVariant, Facts, refuse_padding
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,6 @@ class PairsVariant(CoordinateVariant):
 
         return matrix, bind
 
-    def _refusal(self, workspace: Workspace) -> str | None:
-        """Return None: what speaks against pairs is seen while they are packed."""
-        return None
-
     def _pack(self, workspace: Workspace) -> tuple[PairsFacts, Mapping[str, NDArray[Any]]]:
         """Return the matrix as a kernel takes it.
 
@@ -66,8 +61,7 @@ class PairsVariant(CoordinateVariant):
 
         tiles = workspace.fact(("tiles of pairs", tile_rows, of_clusters), cut)
         pairs = lay_out(tiles, self.blocking.entries)
-        if why := too_padded(pairs.slots, problem.nnz):  # those within tiles are stored once for two
-            raise Unsupported(why)
+        refuse_padding(pairs.slots, problem.nnz)  # those within tiles are stored once for two
         shared = shared_bytes(tiles.shared, tile_rows, operands.dtype.itemsize)
         held = store_pairs(pairs, operands.values.ravel(), tile_rows, self.blocking.entries)
         return PairsFacts(held.nbytes, len(held.tiles), held.encodings(), 0, shared, tiles.leading), held.arrays

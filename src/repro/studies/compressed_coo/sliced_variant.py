@@ -19,7 +19,7 @@ from repro.studies.compressed_coo.blocking import HEIGHTS
 from repro.studies.compressed_coo.render import CLEAR_N_T
 from repro.studies.compressed_coo.sliced import slice_up
 from repro.studies.compressed_coo.slices import make_slices
-from repro.studies.compressed_coo.variant import Bind, CoordinateVariant, Facts, too_padded
+from repro.studies.compressed_coo.variant import Bind, CoordinateVariant, Facts, refuse_padding
 from repro.studies.compressed_coo.variant_id import VariantId
 
 #: What the kernels are given of a matrix.
@@ -53,13 +53,6 @@ class SlicedVariant(CoordinateVariant):
         self.packing = (self.layout,)
         self._parts_bytes = 0
 
-    def _refusal(self, workspace: Workspace) -> str | None:
-        """Return why the matrix is not packed at all; None where it is."""
-        problem = operands_of(workspace).problem
-        lengths = problem.row_lengths
-        slots = workspace.fact(("slots", self.height), lambda: make_slices(lengths, self.height).slots(lengths))
-        return too_padded(slots, problem.nnz)
-
     def _hold(self, workspace: Workspace, program: Program) -> tuple[SlicedFacts, Bind]:
         """Pack and upload the matrix; return what is known of it, and what binds the kernels to vectors."""
         device = workspace.device
@@ -90,7 +83,9 @@ class SlicedVariant(CoordinateVariant):
     def _pack(self, workspace: Workspace) -> tuple[SlicedFacts, Mapping[str, NDArray[Any]]]:
         """Return what is kept on the host of the slices, and what kernels take of them."""
         problem, values = operands_of(workspace).problem, operands_of(workspace).values.ravel()
-        held = slice_up(make_slices(problem.row_lengths, self.height), problem.indptr, problem.indices, values)
+        slices = make_slices(problem.row_lengths, self.height)
+        refuse_padding(slices.slots(problem.row_lengths), problem.nnz)
+        held = slice_up(slices, problem.indptr, problem.indices, values)
         facts = SlicedFacts(
             held.nbytes,
             len(held.slices),

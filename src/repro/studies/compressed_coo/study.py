@@ -76,7 +76,8 @@ class CompressedCoo(Study):
         "says": "the fastest routine of {library} of any format; median of the large problems",
         "clock": "graph",
     }
-    paces: Mapping[str, Pace] = {"cuda": Pace(beside=1.6, launches=2.4), "opencl": Pace(beside=8)}
+    paces: Mapping[str, Pace] = {"cuda": Pace(beside=1.6, launches=4.6), "opencl": Pace(beside=8)}
+    lends = True
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
         """Refuse problems that are no matrices of real numbers, and layouts that there are not."""

@@ -106,8 +106,7 @@ class CoordinateVariant(Multiplies, Candidate):
 
     def pack(self, workspace: Workspace) -> None:
         """Pack the matrix, unless it is refused."""
-        real = operands_of(workspace).problem.entry == "real"
-        if self.module.binary is not None and real and not self._refusal(workspace):
+        if self.module.binary is not None and operands_of(workspace).problem.entry == "real":
             workspace.pack(self.packing, lambda: self._pack(workspace))
 
     def prepare(self, workspace: Workspace) -> None:
@@ -125,8 +124,6 @@ class CoordinateVariant(Multiplies, Candidate):
         entry = operands_of(workspace).problem.entry
         if entry != "real":
             raise Unsupported(f"{self.layout} holds real numbers, not {entry} entries")
-        if why := self._refusal(workspace):
-            raise Unsupported(why)
         facts, self._bind = self._hold(workspace, workspace.program(self._folder / self.module.binary))
         resources = (self.module.resources or {}).get(self.blocking.kernel, {})
         self._packed = {
@@ -138,12 +135,6 @@ class CoordinateVariant(Multiplies, Candidate):
         self.matrix_bytes = facts.nbytes
         self.moved = facts.nbytes + 2 * x.nbytes
         self.launch = self.product(x, self._y)
-
-    def _refusal(self, workspace: Workspace) -> str | None:
-        """Return why the matrix is not packed at all; None where it is."""
-        problem = operands_of(workspace).problem
-        slots = workspace.fact(("slots", self.chunking), lambda: count_slots(problem.row_lengths, self.chunking))
-        return too_padded(slots, problem.nnz)
 
     def _hold(self, workspace: Workspace, program: Program) -> tuple[Facts, Bind]:
         """Pack and upload the matrix; return what is known of it, and what binds the kernel to vectors."""
@@ -172,8 +163,14 @@ class CoordinateVariant(Multiplies, Candidate):
         return SPLITS[self.layout] == "plain"
 
     def _pack(self, workspace: Workspace) -> tuple[Facts, Mapping[str, NDArray[Any]]]:
-        """Return what is kept on the host of the packed matrix, and what kernels take of it."""
+        """Return what is kept on the host of the packed matrix, and what kernels take of it.
+
+        Raises
+        ------
+        Unsupported
+        """
         problem, values = operands_of(workspace).problem, operands_of(workspace).values.ravel()
+        refuse_padding(count_slots(problem.row_lengths, self.chunking), problem.nnz)
         balanced = balance(problem.n, problem.indptr, problem.indices, values, self.chunking)
         if self.plain:
             shape = self.blocking.threads, self.blocking.entries
@@ -207,7 +204,13 @@ class CoordinateVariant(Multiplies, Candidate):
         self.launch = not_prepared
 
 
-def too_padded(slots: int, nonzeros: int) -> str | None:
-    """Return why a matrix is not packed where so many slots are too many; None where they are not."""
+def refuse_padding(slots: int, nonzeros: int) -> None:
+    """Refuse a matrix for which so many slots are too many.
+
+    Raises
+    ------
+    Unsupported
+    """
     padded = slots / max(nonzeros, 1)
-    return f"padded to {padded:.1f} times the non-zeros, more than {MOST_PADDING:g}" if padded > MOST_PADDING else None
+    if padded > MOST_PADDING:
+        raise Unsupported(f"padded to {padded:.1f} times the non-zeros, more than {MOST_PADDING:g}")
