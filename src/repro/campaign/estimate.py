@@ -278,4 +278,5 @@ def _seconds(settings: StudySettings, rates: Rates, pace: Pace, work: Workload, 
     rounds = REPEATED * repeated(rates.finalist) + work.routines * repeated(rates.library)
     launched = moved / rates.host + tried * screened + finalists * full + rounds
     asked = PREDICTED if settings.search == "predicted" else 0.0
-    return rates.start + asked + pace.launches * launched + pace.beside * work.beside
+    packing = work.packing * tried / work.variants
+    return rates.start + asked + packing + pace.launches * launched + pace.beside * work.beside

@@ -46,6 +46,8 @@ class Workload:
         Bytes of the operand, and of a launch at the least.
     beside
         What else there is to do, in parts of `Pace.beside`.
+    packing
+        Seconds that the host takes to pack for all variants what is far more work than the others.
     """
 
     variants: int
@@ -54,6 +56,7 @@ class Workload:
     operand_bytes: int
     moved_bytes: int
     beside: float = 1.0
+    packing: float = 0.0
 
 
 @dataclass(frozen=True)
