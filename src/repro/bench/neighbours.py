@@ -19,7 +19,7 @@ class Neighbours:
     devices
         Which ones.
     idle
-        Returns the processes that are on the devices and do nothing there, since they have lent them.
+        Returns the processes that are on the devices and do nothing there, since they have let them go.
     """
 
     def __init__(self, devices: Devices, idle: Callable[[], Collection[int]] = tuple) -> None:

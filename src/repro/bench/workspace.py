@@ -151,14 +151,10 @@ class Workspace:
         if packing in self._refused or packing in self._packings or (self._packed and self._packed.packing == packing):
             return
         self._packed = None  # of what is packed here no more than one is kept
-        with self._away(), suppress(MemoryError):
+        with self._away(), suppress(Unsupported, MemoryError):
             start = time.perf_counter()
-            try:
-                facts, arrays = pack()
-            except Unsupported as refusal:
-                self._refused[packing] = str(refusal)
-            else:
-                self._packed = _Packed(packing, facts, arrays, time.perf_counter() - start)
+            facts, arrays = self._packed_now(packing, pack)
+            self._packed = _Packed(packing, facts, arrays, time.perf_counter() - start)
 
     @contextmanager
     def _away(self) -> Iterator[None]:
@@ -208,6 +204,7 @@ class Workspace:
     def _packed_now(
         self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
     ) -> tuple[T, Mapping[str, NDArray[Any]]]:
+        """Return what is packed now; a refusal is remembered."""
         try:
             return pack()
         except Unsupported as refusal:
