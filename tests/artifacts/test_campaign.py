@@ -147,9 +147,9 @@ def test_rows_without_a_studys_own_column_are_refused(maker: SmallCampaign) -> N
 
 def test_a_column_that_came_later_is_empty_in_rows_from_before(maker: SmallCampaign) -> None:
     maker.case("grid", "single")
-    rows = Campaign.load(maker.raw, STUDY, {"ahead": str | None, "gather": bool | None}).search
-    assert len(rows) and rows["ahead"].isna().all() and rows["gather"].isna().all()
-    assert (rows["ahead"].dtype, rows["gather"].dtype) == ("string", "boolean")
+    rows = Campaign.load(maker.raw, STUDY, {"ahead": str | None, "exact": bool | None}).search
+    assert len(rows) and rows["ahead"].isna().all() and rows["exact"].isna().all()
+    assert (rows["ahead"].dtype, rows["exact"].dtype) == ("string", "boolean")
 
 
 def test_merged_rows_and_cases_measured_again_lie_side_by_side(maker: SmallCampaign) -> None:

@@ -66,7 +66,7 @@ PAIRS = {
     "hermitian_pairs": ("complex", HERMITIAN, "double", "Pairs-128-AoSoA-AoS@clustered/direct-128-4-u2-cs"),
     "quaternion_pairs": ("quaternion", HERMITIAN, "single", "Pairs-64-AoS-AoS@clustered/direct-128-4-w2"),
     "quaternion_pairs_ahead": ("quaternion", HERMITIAN, "double", "Pairs-64-AoSoA-AoS/direct-64-4-u2-a"),
-    "block3_pairs_gathered": ("block3", SYMMETRIC, "single", "Pairs-128-AoSoA-AoS@clustered/direct-128-4-el-p-g"),
+    "block3_pairs_kept": ("block3", SYMMETRIC, "single", "Pairs-128-AoSoA-AoS@clustered/direct-128-4-el-p"),
     "block3_pairs": ("block3", SYMMETRIC, "double", "Pairs-256-AoSoA-Padded@clustered/direct-256-2-u4"),
 }
 

@@ -21,7 +21,7 @@ def likeness_of(names):
 
 def test_a_name_is_read():
     one = point_of("Sl-8-AoSoA-Padded@rcm/direct-256-4-w4-u2-cs")
-    assert one.words == ("Sl", "AoSoA", "Padded", "rcm", "direct", "cs", "", "")
+    assert one.words == ("Sl", "AoSoA", "Padded", "rcm", "direct", "cs", "")
     assert one.numbers == (3, 8, 2, 2, 1)
     assert point_of("CSR-AoS-SoA/static-32-1").numbers == (0, 5, 0, 0, 0)
 

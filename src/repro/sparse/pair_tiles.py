@@ -69,8 +69,6 @@ class Tiles:
     shared
         Vector entries that a block keeps in shared memory, at the most: of x its tile's own and the foreign ones, and
         the products that its rows receive.
-    shared_gathering
-        The same of a kernel that gathers the foreign ones from global memory.
     """
 
     problem: Matrix
@@ -88,7 +86,6 @@ class Tiles:
     first_further: NDArray[np.int64]
     leading: int
     shared: int
-    shared_gathering: int
 
     @property
     def count(self) -> int:
@@ -194,7 +191,6 @@ def cut_into_tiles(problem: Matrix, symmetry: Symmetry, tile_rows: int, rows: ND
         first_further,
         leading,
         tile_rows + leading + int((products + np.diff(first_further)).max()),
-        tile_rows + int(products.max()),
     )
 
 

@@ -191,7 +191,7 @@ def made_up(number: int) -> Recording:
         if schedule.load == "el" and cached:
             continue
         slow += {"ca": 0.0, "cg": -0.01, "cs": 0.15 - 0.2 * beyond, "el": -0.03}[schedule.load]
-        slow += {"": 0.0, "p": 0.04, "a": 0.02, "f": 0.03}[schedule.ahead] + 0.03 * schedule.gather
+        slow += {"": 0.0, "p": 0.04, "a": 0.02, "f": 0.03}[schedule.ahead]
         seconds[name] = (1.5e-6 + moved / 4e12) * float(np.exp(slow + random.normal(0, 0.01)))
     return Recording(f"p{number}", "quaternion", "single", "cuda", features(record, "single", MACHINE), seconds)
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from emulated_cuda import EmulatedCuda, needs_compiler
@@ -21,9 +20,8 @@ from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.sparse.ordering import UNKNOWNS
-from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, symmetry_of
+from repro.sparse.symmetry import HERMITIAN, SYMMETRIC
 from repro.studies.compound_spmv.layout import INNER, TILE_ROWS, VECTOR, Layout, extended_layouts
-from repro.studies.compound_spmv.pack import pack_pairs
 from repro.studies.compound_spmv.render import kernel_name, render_module
 from repro.studies.compound_spmv.schedules import AHEAD, Schedule, extended_space
 from repro.studies.compound_spmv.variant import Variant
@@ -143,9 +141,7 @@ def test_a_tile_that_does_not_fit_into_shared_memory_is_not_tried(
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    "shape", ["", "-u4-cs", "-w2-u2-cg", "-w4", "-u2-el", "-w2-cs-p", "-u2-p-g", "-u2-cs-a", "-w2-g"]
-)
+@pytest.mark.parametrize("shape", ["", "-u4-cs", "-w2-u2-cg", "-w4", "-u2-el", "-w2-cs-p", "-u2-p", "-u2-cs-a"])
 @pytest.mark.parametrize("outer", TILE_ROWS)
 def test_as_cuda_on_the_cpu(
     built_folder: Path, templates: Path, monkeypatch: pytest.MonkeyPatch, outer: str, shape: str
@@ -166,7 +162,7 @@ def test_as_cuda_on_the_cpu(
     "schedule",
     [
         "direct-128-4-w2-u2",
-        "direct-64-4-u2-p-g",
+        "direct-64-4-u2-p",
         "direct-64-4-a",
         "direct-64-4-u4-f",
         "direct-128-4-w2-f",
@@ -190,13 +186,6 @@ def test_x_is_copied_in_every_order_of_its_members(
     id = VariantId.parse(f"Pairs-64-AoSoA-{vector}/direct-128-4-w2-a")
     for precision in PRECISIONS:
         assert emulated(problem, precision, id, templates, built_folder).max() <= 1
-
-
-def test_a_kernel_that_gathers_needs_less_shared_memory(templates: Path) -> None:
-    problem = symmetric_problem("real", SYMMETRIC, 300)
-    packed = pack_pairs(problem, problem.values, symmetry_of(problem, problem.values), PAIRS_64)
-    further = np.diff(packed.arrays["index"][-5 * 64 - 6 : -5 * 64])
-    assert packed.shared_gathering < packed.shared <= packed.shared_gathering + packed.leading + further.max()
 
 
 @needs_compiler

@@ -37,7 +37,7 @@ def from_columns(columns):
     """Make a variant of nothing but the columns of its row."""
     ordering = "clustered" if columns["clustered"] else columns["ordering"]
     layout = Layout(columns["outer"], columns["inner"], columns["vector"], ordering)
-    shape = (columns[name] for name in ("n_t", "n_b", "width", "unroll", "load", "ahead", "gather"))
+    shape = (columns[name] for name in ("n_t", "n_b", "width", "unroll", "load", "ahead"))
     return VariantId(layout, Schedule(columns["schedule"], *shape))
 
 
@@ -66,7 +66,7 @@ def test_a_variants_row_has_the_columns_of_its_identity():
     assert id.columns == {
         "layout": "Sl-8-AoSoA-Padded@rcm", "ordering": "rcm", "outer": "Sl-8", "inner": "AoSoA", "vector": "Padded",
         "clustered": False, "schedule": "direct", "n_t": 256, "n_b": 4, "width": 4, "unroll": 2, "load": "cs",
-        "ahead": "", "gather": False,
+        "ahead": "",
     }  # fmt: skip
 
 

@@ -37,8 +37,8 @@ class Facts:
         none, the number of long rows, which are its last; of pairs -1 where they are Hermitian, or 1.
     nbytes
         Bytes of all arrays.
-    shared, shared_gathering
-        Vector entries that a block of pairs keeps in shared memory, and one that gathers x of other tiles.
+    shared
+        Vector entries that a block of pairs keeps in shared memory, at the most.
     leading
         Of pairs, the columns of other tiles that have a place in each tile.
     """
@@ -47,7 +47,6 @@ class Facts:
     stride: int
     nbytes: int
     shared: int = 0
-    shared_gathering: int = 0
     leading: int = 0
 
 
@@ -63,7 +62,7 @@ class Packed:
         apart by `slots` (SoA), or in whole tiles of 32 slots (AoSoA, `repro.studies.compound_spmv.tiles`). Pairs have
         `codes` beside them (`repro.sparse.pairs`), and `diagonal`: of each tile what is kept of its rows' diagonal
         entries (`repro.sparse.symmetry.kept_on_diagonal`), member by member.
-    slots, stride, shared, shared_gathering, leading
+    slots, stride, shared, leading
         As of `Facts`.
     """
 
@@ -71,7 +70,6 @@ class Packed:
     slots: int
     stride: int
     shared: int = 0
-    shared_gathering: int = 0
     leading: int = 0
 
     @property
@@ -82,7 +80,7 @@ class Packed:
     @property
     def facts(self) -> Facts:
         """What is to be known once the arrays are on a device."""
-        return Facts(self.slots, self.stride, self.nbytes, self.shared, self.shared_gathering, self.leading)
+        return Facts(self.slots, self.stride, self.nbytes, self.shared, self.leading)
 
 
 def pack(
@@ -168,7 +166,7 @@ def pack_pairs(
         "diagonal": diagonal.transpose(0, 2, 1).ravel(),
         "values": stored,
     }
-    return Packed(arrays, pairs.slots, tiles.sign, tiles.shared, tiles.shared_gathering, tiles.leading)
+    return Packed(arrays, pairs.slots, tiles.sign, tiles.shared, tiles.leading)
 
 
 def put_values(

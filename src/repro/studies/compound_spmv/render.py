@@ -152,7 +152,7 @@ def _render_pairs(
         copies=any(s.ahead == "a" for s in unique.values()),
         halves=halves,
         at_once=COLUMNS_AT_ONCE,
-        loads_vectors=not halves or any(s.gather for s in unique.values()),
+        loads_vectors=not halves,
         stores_vectors=not halves or target.dialect != "cuda",
         room=shared_entries(TILE_ROWS[layout.outer], _vector_numbers(entry, layout) * SCALARS[precision][1]),
         schedules=[{"kernel": name, **asdict(s)} for name, s in unique.items()],

@@ -50,9 +50,6 @@ class Schedule:
         registers, `a` by asynchronous copies into shared memory (PTX's `cp.async`). Of pairs both ask for the first
         entries before the barrier behind the staging of x, and `a` copies x asynchronously, entries never. Of pairs
         alone `f`: the first entries before that barrier, and no others ahead.
-    gather
-        Of pairs: columns of other tiles are gathered from global memory, each time they are read, instead of staged in
-        shared memory before.
     """
 
     kind: str
@@ -62,7 +59,6 @@ class Schedule:
     unroll: int = 1
     load: str = "ca"
     ahead: str = ""
-    gather: bool = False
 
     @property
     def shape(self) -> str:
@@ -72,7 +68,6 @@ class Schedule:
             f"u{self.unroll}" * (self.unroll > 1),
             self.load * (self.load != "ca"),
             self.ahead,
-            "g" * self.gather,
         ]
         return "_".join(filter(None, parts))
 
@@ -194,7 +189,6 @@ def _pairs_space(target: Target, rows: int) -> list[Schedule]:
             replace(roomy, unroll=1, load="cs", ahead="p"),
             *(replace(roomy, load=load, ahead=ahead) for load, ahead in product(("ca", "cs"), ("p", "f"))),
             replace(roomy, load="cs", ahead="a"),
-            *(replace(roomy, load=load, gather=True) for load in ("ca", "cs")),
         ]
     return list(dict.fromkeys(schedules))
 

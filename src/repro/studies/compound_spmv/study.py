@@ -57,7 +57,6 @@ class CompoundSpmv(Study):
         "unroll": int,
         "load": str,
         "ahead": str | None,
-        "gather": bool | None,
         **LIBRARY,
     }
     published: Mapping[str, tuple[str, ...]] = {

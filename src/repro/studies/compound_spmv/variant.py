@@ -187,9 +187,8 @@ class Variant(Multiplies, Candidate):
             return 0
         size = operands.entry.size
         entry_bytes = (padded_size(size) if self.layout.vector == "Padded" else size) * operands.dtype.itemsize
-        kept = packed.shared_gathering if self.schedule.gather else packed.shared
         tile_rows = TILE_ROWS[self.layout.outer]
-        return shared_bytes(kept + (self.schedule.width - 1) * tile_rows, tile_rows, entry_bytes)
+        return shared_bytes(packed.shared + (self.schedule.width - 1) * tile_rows, tile_rows, entry_bytes)
 
     def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
         """Return what queues y = A x for other vectors, in the layout's ordering and vector order; once bound."""

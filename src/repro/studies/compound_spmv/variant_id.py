@@ -16,7 +16,7 @@ from repro.tuning.space import Point
 
 _SCHEDULE = re.compile(
     rf"(?P<kind>{'|'.join((*KINDS, DIRECT, CHUNK))})-(?P<n_t>\d+)-(?P<n_b>\d+)"
-    r"(-w(?P<width>\d+))?(-u(?P<unroll>\d+))?(-(?P<load>cg|cs|el))?(-(?P<ahead>p|a|f))?(-(?P<gather>g))?"
+    r"(-w(?P<width>\d+))?(-u(?P<unroll>\d+))?(-(?P<load>cg|cs|el))?(-(?P<ahead>p|a|f))?"
 )
 
 
@@ -59,7 +59,6 @@ class VariantId:
             "unroll": schedule.unroll,
             "load": schedule.load,
             "ahead": schedule.ahead,
-            "gather": schedule.gather,
         }
 
     @property
@@ -69,16 +68,7 @@ class VariantId:
         outer, _, rows = layout.outer.partition("-")
         sizes = (int(rows or 1), schedule.n_t, schedule.n_b, schedule.width, schedule.unroll)
         load = schedule.load if schedule.load != "ca" else ""
-        words = (
-            outer,
-            layout.inner,
-            layout.vector,
-            layout.ordering,
-            schedule.kind,
-            load,
-            schedule.ahead,
-            "g" * schedule.gather,
-        )
+        words = (outer, layout.inner, layout.vector, layout.ordering, schedule.kind, load, schedule.ahead)
         return Point(str(layout), words, tuple(log2(size) for size in sizes))
 
 
@@ -92,7 +82,7 @@ def _parse(text: str) -> VariantId:
             "unknown schedule",
             where=text,
             expected="kind-n_t-n_b, kind static, dynamic, direct or chunk, after it -w and -u with numbers, -cg, -cs "
-            "or -el, one of -p, -a and -f, and -g",
+            "or -el, and -p, -a or -f",
             actual=schedule_text,
             todo="spell the variant as the tables do, for example Sl-32-SoA-AoS/static-256-4",
         )
@@ -104,7 +94,6 @@ def _parse(text: str) -> VariantId:
         int(parts["unroll"] or 1),
         parts["load"] or "ca",
         parts["ahead"] or "",
-        bool(parts["gather"]),
     )
     rows = TILE_ROWS.get(layout.outer)
     if (schedule.load != "ca" or schedule.ahead) and layout.inner != "AoSoA":
@@ -114,12 +103,11 @@ def _parse(text: str) -> VariantId:
             expected="AoSoA with -cg, -cs, -el, -p, -a or -f",
             actual=layout.inner,
         )
-    of_pairs = schedule.gather or schedule.ahead == "f"
-    if not rows and (of_pairs or (schedule.ahead == "a" and schedule.load != "ca")):
+    if not rows and (schedule.ahead == "f" or (schedule.ahead == "a" and schedule.load != "ca")):
         raise ReproError(
             "a schedule that there is for pairs alone",
             where=text,
-            expected="-f and -g for pairs; for others no word of loads beside -a, whose copies have none",
+            expected="-f for pairs; for others no word of loads beside -a, whose copies have none",
             actual=schedule,
         )
     if rows and (schedule.kind != DIRECT or schedule.n_t != rows * schedule.width):
