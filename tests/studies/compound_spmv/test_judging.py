@@ -1,10 +1,9 @@
 """Replaying searches on what was recorded, and the promises that `search: predicted` makes."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from recorded_campaigns import RESULTS, recorded_campaigns
 from repro.artifacts.data import Campaign
 from repro.bench.recorded import read_rows
 from repro.studies.compound_spmv.layout import REFERENCE
@@ -14,8 +13,11 @@ from repro.studies.compound_spmv.variant_id import point_of
 from repro.tuning.judging import judge, replay, sampled
 from repro.tuning.strategies.exhaustive import Exhaustive
 
-ROOT = Path(__file__).parents[3]
-RECORDED = sorted(path for path in ROOT.glob("results/h200*/raw") if (path / "compound_spmv").is_dir())
+RECORDED = [
+    raw
+    for raw in (RESULTS / name / "raw" for name in recorded_campaigns())
+    if (raw / "compound_spmv/search.parquet").exists()
+]
 
 
 def cases_of(raw):
