@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pages import HOW_TO, REPOSITORY, blocks
 
-COPIED = ("src", "config", "kernels", "tests", "workflow", "profiles", "Snakefile", "pyproject.toml")
+COPIED = (".gitignore", "src", "config", "kernels", "tests", "workflow", "profiles", "Snakefile", "pyproject.toml")
 EXAMPLES = [page for page in HOW_TO if any(block.how == "run" for block in blocks(page))]
 
 
