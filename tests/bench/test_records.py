@@ -15,7 +15,7 @@ from repro.errors import ReproError
 from repro.problems.statistics import describe
 
 #: That each recorded campaign has a record of.
-PROBLEMS = {"h200": 95, "h100": 20, "h200-x2": 6, "h200-x4": 3, "first-h200": 18, "repeat-h200": 18}
+PROBLEMS = {"h200": 95, "h100": 30, "h200-x2": 6, "h200-x4": 3, "first-h200": 18, "repeat-h200": 18}
 QUANTILES = dict.fromkeys(("min", "q1", "median", "q3", "max", "mean"), 1.0)
 STATISTICS = {"rows": 3, "nonzeros": 3, "row_length": QUANTILES, "bandwidth_percent": QUANTILES, "ell_factor": 1.0}
 PROBLEM = {"name": "fem/nut", "kind": "matrix", "status": "ok", "entry": "real", "n": 3, "nnz": 3,

@@ -68,12 +68,7 @@ def test_a_second_gpus_campaign_is_of_problems_and_by_protocols_of_the_recorded_
 def test_the_record_of_a_second_gpu_is_of_what_it_is_measured_by() -> None:
     second, record = (load(Path("config", f"{name}.yaml")) for name in ("second", "h100"))
     assert record.replay and record.beside == second.beside
-    assert record.studies.keys() == second.studies.keys()
-    registry = load_registry(Path(record.registry))
-    for study, settings in record.studies.items():
-        there = second.studies[study]
-        assert settings.model_copy(update={"problems": there.problems}) == there, study
-        assert {*problem_names(registry, settings.problems)} <= {*problem_names(registry, there.problems)}, study
+    assert record.studies == second.studies
 
 
 def test_a_key_that_no_file_names_has_its_default_and_a_study_that_none_names_is_not_run(tmp_path: Path) -> None:
