@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from repro.bench.of_device import Timed
 from repro.bench.trial import Bench
 from repro.bench.workspace import Workspace
 from repro.codegen import opencl_build
@@ -140,7 +141,13 @@ def halves() -> Iterator[Devices]:
 def make_bench(cpu_device: OpenClDevice, modules_folder: Path) -> Callable[..., Bench]:
     """Open a bench on the CPU for a problem, timed with few launches; `study` says which columns its rows have."""
 
-    def make(problem: Matrix, precision: str = "double", study: str = "compound_spmv", **timing: Any) -> Bench:
+    def make(
+        problem: Matrix,
+        precision: str = "double",
+        study: str = "compound_spmv",
+        timed: dict[str, Timed] | None = None,
+        **timing: Any,
+    ) -> Bench:
         operands = make_operands(problem, precision, 1)
         few = {"launches": 20, "graph_launches": 5, "graph_replays": 5, "cpu_budget": 0.01, "rounds": 2, "noise": 1e9,
                "cpu_disturbed": 1e9}  # fmt: skip
@@ -154,6 +161,7 @@ def make_bench(cpu_device: OpenClDevice, modules_folder: Path) -> Callable[..., 
             environment="test",
             driver="test",
             code=str,
+            timed=timed,
         )
 
     return make

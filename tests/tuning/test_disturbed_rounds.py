@@ -9,8 +9,9 @@ import pytest
 
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
-from repro.bench.timing import CALM_RESTS, Effort, Samples
-from repro.bench.yardsticks import Empty
+from repro.bench.timing import CALM_RESTS, Effort, Samples, screen
+from repro.bench.yardsticks import Copy, Empty
+from repro.codegen.common import Stream
 from repro.tuning.choose import Choice, pick, ranked
 from repro.tuning.probe import Probe, Slow
 from repro.tuning.rounds import join_rounds, shuffled_rounds
@@ -234,6 +235,19 @@ def test_a_yardstick_that_there_is_no_room_for_is_left_out(bench, monkeypatch):
     yardstick.prepare = refuse
     assert Probe(bench, [yardstick, Empty()]).look() is None
     assert yardstick.released == 1
+
+
+def test_it_is_launched_in_a_batch_which_has_the_copy_s_times_already(make_bench, small_problem):
+    timed = {}
+    for _ in range(2):  # the case that times the copy, and one that is spared it
+        bench = make_bench(small_problem("real"), timed=timed)
+        bench.try_once(Copy(Stream(256, 4)), "search", screen(bench.timing))
+        probe = Probe(bench, [Copy(Stream(256, 4))])
+        probe.look()
+        assert [*probe._best] == ["copy"]
+        probe.release()
+        bench.release()
+    assert [*timed] == ["copy/256-4"]
 
 
 # what a disturbed row is good for
