@@ -11,7 +11,7 @@ from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.sparse.multigrid import hierarchy, model
 from repro.sparse.multigrid.settings import Settings
-from repro.sparse.multigrid.solve import Solver
+from repro.sparse.multigrid.solve import Repeated, Solver
 from sparse_factors import to_csr
 
 
@@ -114,6 +114,28 @@ def test_a_solver_takes_the_new_values(device, load, levels_of, monkeypatch, den
         assert np.linalg.norm(b - other @ read(device, one.x, 1600)) <= 1.1e-8 * np.linalg.norm(b)
         one.release()
     np.testing.assert_allclose(steps[0], steps[1], rtol=1e-5)
+
+
+def test_refreshing_and_solving_again_and_again_takes_no_more_memory(device, load, levels_of, monkeypatch):
+    matrix, settings, alive = poisson((20, 20), 5), Settings(coarsest=40), []
+    levels = levels_of(matrix, settings=settings, refreshable=True)
+    begin, release = Repeated.__init__, Repeated.release
+    monkeypatch.setattr(Repeated, "__init__", lambda self, *args: (begin(self, *args), alive.append(self))[0])
+    monkeypatch.setattr(Repeated, "release", lambda self: (release(self), alive.remove(self))[0])
+    held = fill_after(monkeypatch, device, 10**6)
+    solver, numbers = Solver(device, load("double"), levels), []
+    for _ in range(3):
+        levels[:] = hierarchy.refresh_on(device, load("double"), levels, settings)
+        solver.renew(levels)
+        solver.cycle(solver.b, solver.x)
+        for solve in (solver.conjugate_gradients, solver.iterate):
+            device.write(solver.b, np.ones(400))
+            device.fill(solver.x, 0)
+            assert solve(1e-8, 100).converged
+        numbers.append((len(held), len(alive)))
+    assert numbers[1:] == numbers[:-1]
+    solver.release()
+    assert not held and not alive
 
 
 def test_a_zero_on_the_diagonal_is_refused(device, load, levels_of):

@@ -21,6 +21,7 @@ from repro.sparse.multigrid.device import COLUMN, Run, rows_of
 from repro.sparse.multigrid.levels import Coarsening, DeviceLevel
 from repro.sparse.multigrid.settings import Settings
 from repro.sparse.spgemm.product import Multiplication
+from repro.sparse.work import keep
 
 
 class Vectors(NamedTuple):
@@ -121,13 +122,15 @@ class Solver:
             self._inverse: Buffer | np.float64 = (
                 coarsest if isinstance(coarsest, np.float64) else self._run.keep(device.upload(coarsest))
             )
+            #: What is bound to the present levels, and the memory that it has to itself.
+            self._bound = self._held.enter_context(ExitStack())
         except BaseException:
             self._held.close()
             raise
 
     def cycle(self, b: Buffer, x: Buffer) -> Launch:
-        """Return what queues a V-cycle from 0: x becomes an approximation of A⁻¹ b."""
-        return self._run.keep(Repeated(self._device, in_order(self._bind_cycle(0, b, x))))
+        """Return what queues a V-cycle from 0: x becomes an approximation of A⁻¹ b. It is good until `renew`."""
+        return self._repeated_cycle(b, x, self._bound)
 
     def iterate(self, tolerance: float, most: int) -> Solved:
         """Solve by cycles, each for what is left, until that is so small beside b; x is where it starts.
@@ -144,7 +147,7 @@ class Solver:
             r, correction = run.scalars(self._n), run.scalars(self._n)
             residual = self._product("residual", self._levels[0].a, self.x, [self.b], r)
             add = self._kernels.over("add_vector", self._n, [np.int32(self._n), correction, self.x])
-            cycle = self.cycle(r, correction)
+            cycle = self._repeated_cycle(r, correction, held)
             residual()
             residuals, wanted = [self._norm(run, r)], tolerance * self._norm(run, self.b)
             while residuals[-1] > wanted and len(residuals) <= most:
@@ -176,8 +179,14 @@ class Solver:
         return Solved(residuals, residuals[-1] <= wanted)
 
     def _bind_gradients(self) -> Gradients:
-        """Bind the steps of conjugate gradients, whose memory is kept."""
-        run, n = self._run, np.int32(self._n)
+        """Bind the steps of conjugate gradients, whose memory is kept until `renew`."""
+        with ExitStack() as held:
+            gradients = self._gradients_within(held)
+            self._bound.enter_context(held.pop_all())
+        return gradients
+
+    def _gradients_within(self, held: ExitStack) -> Gradients:
+        run, n = Run(self._device, self._load, self._dtype, held), np.int32(self._n)
         r, z, p, ap = (run.scalars(self._n) for _ in range(4))
         numbers = run.numbers(4 * COLUMN, np.float64)  # read together, once a step
         products = [run.column(numbers, i) for i in range(4)]
@@ -204,15 +213,14 @@ class Solver:
                 ]
             )
 
-        steps = [Repeated(self._device, bind_step(odd)) for odd in (0, 1)]
-        for step in steps:
-            run.keep(step)
+        steps = [run.keep(Repeated(self._device, bind_step(odd))) for odd in (0, 1)]
         return Gradients(r, numbers, begin, lambda odd: steps[odd]())
 
     def renew(self, levels: Sequence[DeviceLevel]) -> None:
-        """Take levels that were refreshed; cycles that were bound before are those of the levels before."""
-        self._levels, coarsest = levels, self._invert_coarsest()
+        """Take levels that were refreshed; cycles that were bound before are given back."""
         self._gradients = None
+        self._bound.close()
+        self._levels, coarsest = levels, self._invert_coarsest()
         if isinstance(coarsest, np.float64):
             self._inverse = coarsest
         elif not isinstance(self._inverse, np.float64):
@@ -223,6 +231,9 @@ class Solver:
         self._held.close()
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _repeated_cycle(self, b: Buffer, x: Buffer, held: ExitStack) -> Launch:
+        return keep(held, Repeated(self._device, in_order(self._bind_cycle(0, b, x))))
 
     def _bind_cycle(self, at: int, b: Buffer, x: Buffer) -> list[Launch]:
         level, own = self._levels[at], self._vectors[at]
