@@ -1,5 +1,7 @@
 """A dynamic matrix on the CPU's device against a model: any operations in any order, and the edges of each."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
+from full_device import fill_after
 from inserted_batches import assert_disjoint
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
@@ -209,6 +212,34 @@ def test_nothing_is_lost_where_no_room_can_be_made(on_cpu, make_batch, monkeypat
     assert dynamic.nnz == 5
     dynamic.insert(make_batch([1, 1, 1, 1], [0, 1, 2, 3], np.ones(4)))
     assert dynamic.nnz == 9
+
+
+@pytest.mark.parametrize("existing", [None, "add"])
+def test_a_full_device_leaves_a_sound_matrix_and_says_what_is_not_in_it(
+    on_cpu, make_batch, device, monkeypatch, existing
+):
+    monkeypatch.setattr(operations, "SMALL", 10)
+    monkeypatch.setattr(operations, "MEDIUM", 10)
+    matrix = random_matrix(60, 40, 0.3)
+    rows, columns, values = np.arange(500) % 60, np.arange(500) % 37, 1.0 + np.arange(500)
+    outcomes = set()
+    for nth in range(30):
+        dynamic, left = on_cpu(layout.lay_out(matrix, 2, matrix.nnz + 40), slack=0), np.arange(500)
+        batch = make_batch(rows, columns, values)
+        with monkeypatch.context() as patched:
+            fill_after(patched, device, nth)
+            try:
+                outcome = dynamic.insert(batch, existing)
+                left = left[:0]
+            except ReproError as failure:
+                outcome = failure
+                left = getattr(failure, "left", left)
+            with suppress(OutOfDeviceMemory):
+                assert dynamic.nnz >= matrix.nnz
+        outcomes.add(type(outcome).__name__)
+        dynamic.insert(make_batch(rows[left], columns[left], values[left]), existing)
+        assert_equal(dynamic.to_csr(), plus(matrix, rows, columns, values))
+    assert outcomes == {"ReproError", "NoRoom", "Inserted"}
 
 
 def test_a_batch_of_one_and_of_none(on_cpu, make_batch):

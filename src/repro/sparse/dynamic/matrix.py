@@ -14,7 +14,7 @@ from repro.devices.base import Device, OutOfDeviceMemory, Program
 from repro.errors import ReproError
 from repro.sparse.dynamic.batch import Arranged, Batch
 from repro.sparse.dynamic.layout import MOST_ENTRIES, Arrays, check_capacity
-from repro.sparse.dynamic.operations import Existing, Operations
+from repro.sparse.dynamic.operations import Existing, Insertion, Operations
 from repro.sparse.dynamic.state import Report
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Scratch
@@ -143,11 +143,11 @@ class DynamicMatrix:
     @property
     def nnz(self) -> int:
         """Entries, those of the same place counted one by one; waits for the device."""
-        with self._operation("count"):
-            rooms, offsets = self._operations.rooms(0)
-            rooms()
-            self._operations.total(offsets)()
-            return self._report().total
+        self.check()  # and no operation, for nothing is changed
+        rooms, offsets = self._operations.rooms(0)
+        rooms()
+        self._operations.total(offsets)()
+        return self._report().total
 
     def insert(self, batch: Batch, existing: Existing | None = None, grow: bool = True) -> Inserted:
         """Insert a batch, all of it, and wait for the device.
@@ -192,15 +192,12 @@ class DynamicMatrix:
                 raise self._outside(report.bad)
             if not report.left:
                 return Inserted()
-            left = insertion.left(report.left)
+            try:
+                left = insertion.left(report.left)
+            except OutOfDeviceMemory as reason:
+                raise NoRoom(insertion.named(report.left), batch.count, reason) from None
             before = self._storage.capacity
-            self._make_room(left, batch.count)
-            again = (
-                self._operations.insertion_of(batch, left, 0)
-                if existing is None
-                else self._operations.unique_insertion_of(batch, left, 0, existing, grow)
-            )
-            again.launch()
+            self._into_new_room(batch, left, existing, grow).launch()
             remaining = self._report().left
             assert not remaining, f"{remaining} entries found no room that was made for them"
             return Inserted(left.count, self._storage.capacity - before)
@@ -294,16 +291,20 @@ class DynamicMatrix:
 
     # making room ------------------------------------------------------------------------------------------------------
 
-    def _make_room(self, left: Arranged, batch_count: int) -> None:
+    def _into_new_room(self, batch: Batch, left: Arranged, existing: Existing | None, grow: bool) -> Insertion:
+        """Make room for what an insertion left; return the insertion of that."""
         try:
             self._move(0, left, None)
+            if existing is None:
+                return self._operations.insertion_of(batch, left, 0)
+            return self._operations.unique_insertion_of(batch, left, 0, existing, grow)
         except (OutOfDeviceMemory, ReproError) as reason:
             entries = np.empty(left.count, np.int32)
             if left.order is None:
                 entries = np.arange(left.count, dtype=np.int32)
             else:
                 self._storage.device.download(left.order, entries)
-            raise NoRoom(entries, batch_count, reason) from None
+            raise NoRoom(entries, batch.count, reason) from None
 
     def _move(self, slack: int, demand: Arranged | None, capacity: int | None) -> None:
         """Bring the matrix together in a new buffer."""
@@ -336,7 +337,7 @@ class DynamicMatrix:
         self._under_way = what
         try:
             yield
-        except ReproError as refusal:
+        except (ReproError, OutOfDeviceMemory) as refusal:  # memory is taken between kernels, never within one
             if not isinstance(refusal, Unfinished):
                 self._under_way = None
             raise

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device, Program
 from repro.sparse.dynamic.batch import Arranged, Batch
@@ -48,10 +49,13 @@ class Insertion:
         Queues it.
     left
         Queues what brings the entries together that found no room, as many as the report says, to be inserted again.
+    named
+        Waits, and returns which entries of the batch these are, int32 `(m,)`; takes no memory of the device.
     """
 
     launch: Launch
     left: Callable[[int], Arranged]
+    named: Callable[[int], NDArray[np.int32]]
 
 
 class Operations:
@@ -132,7 +136,9 @@ class Operations:
             self._kernels.over("insert_runs", arranged.count, [*entries, np.int32(slack), *to], SEVERAL),
             self._kernels.over("insert_rest", arranged.count, [*entries, *to], SEVERAL * OF_REST[self._device.backend]),
         ]  # fmt: skip
-        return Insertion(in_order(launches), partial(self._left_of, batch, arranged, left))
+        return Insertion(
+            in_order(launches), partial(self._left_of, batch, arranged, left), partial(self._named, arranged, left)
+        )
 
     def _left_of(self, batch: Batch, arranged: Arranged, left: Buffer, count: int) -> Arranged:
         """Bring the entries at some places of an arrangement together; those of a row stay in their order."""
@@ -147,6 +153,15 @@ class Operations:
         self._over("gather", count, np.int32(count), order, batch.columns, columns)()
         return Arranged(count, rows, order, columns)
 
+    def _named(self, arranged: Arranged, left: Buffer, count: int) -> NDArray[np.int32]:
+        places = self._download(left, count)
+        return places if arranged.order is None else self._download(arranged.order, arranged.count)[places]
+
+    def _download(self, numbers: Buffer, count: int) -> NDArray[np.int32]:
+        array = np.empty(count, np.int32)
+        self._device.download(numbers, array)
+        return array
+
     def _in_one_launch(self, name: str, blocks: int, batch: Batch, slack: int, *parts: Argument) -> Insertion:
         storage, shape = self.storage, self.storage.shape
         rows, order = self._ints("left rows", batch.count), self._ints("left order", batch.count)
@@ -157,7 +172,7 @@ class Operations:
             storage.values, storage.state,
         ]  # fmt: skip
         launch = self._kernels.blocks(name, blocks, arguments, SMALL_N_T[self._device.backend])
-        return Insertion(launch, lambda count: Arranged(count, rows, order))
+        return Insertion(launch, lambda count: Arranged(count, rows, order), partial(self._download, order))
 
     # changing ---------------------------------------------------------------------------------------------------------
 
@@ -210,7 +225,9 @@ class Operations:
             self._over_long_rows("merge_long", count, [*given, long_runs, hits, ranks, *to]),
             self._settle(),
         ]  # fmt: skip
-        return Insertion(in_order(launches), partial(self._left_of, batch, arranged, left))
+        return Insertion(
+            in_order(launches), partial(self._left_of, batch, arranged, left), partial(self._named, arranged, left)
+        )
 
     def deletion(self, batch: Batch) -> Launch:
         """Take all entries of some places out of their rows; places that have none are ignored."""
