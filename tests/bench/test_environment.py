@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from repro.bench import environment
 from repro.bench.environment import describe, record, source_hash
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import Module
@@ -25,9 +27,32 @@ def test_the_compiler_is_the_one_that_made_the_modules(
     manifest = modules / "cpu" / "common.json"
     replace(Module.load(manifest), compiler="another one", flags=("-O9",)).save(manifest)
     workspace = Workspace(Devices([cpu_device]), make_operands(small_problem("real"), "double", 1), modules)
-    environment = describe(workspace)
-    assert (environment["compiler"], environment["flags"]) == ("another one", ["-O9"])
-    assert environment["target"] == "cpu"
+    described = describe(workspace)
+    assert (described["compiler"], described["flags"]) == ("another one", ["-O9"])
+    assert described["target"] == "cpu"
+    workspace.release()
+
+
+def test_the_commit_is_that_of_the_code_wherever_it_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_here() -> dict[str, object]:
+        return environment._commit.__wrapped__()
+
+    there = of_here()
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    monkeypatch.chdir(tmp_path)
+    assert of_here() == there
+    # a copy of the files within another repository is of no commit
+    (tmp_path / "copy").mkdir()
+    monkeypatch.setattr(environment, "_CHECKOUT", tmp_path / "copy")
+    assert of_here() == {"commit": None, "dirty": None}
+
+
+def test_a_study_s_own_packages_are_recorded(
+    cpu_device: OpenClDevice, modules_folder: Path, small_problem: Callable[..., Matrix]
+) -> None:
+    workspace = Workspace(Devices([cpu_device]), make_operands(small_problem("real"), "double", 1), modules_folder)
+    assert "pytest" not in describe(workspace)["packages"]
+    assert describe(workspace, ("pytest", "no-such-package"))["packages"]["pytest"] == pytest.__version__
     workspace.release()
 
 

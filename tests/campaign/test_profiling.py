@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 import yaml
 
+from repro.bench.guards import Guards
 from repro.bench.ncu import COLUMNS
 from repro.bench.rows import SCHEMA
+from repro.bench.runnable import Runnable
 from repro.campaign.counting import count
 from repro.campaign.launching import launch
 from repro.campaign.named import SOME_FLOOR, fastest_floor
@@ -19,6 +21,7 @@ from repro.campaign.recording import pack
 from repro.codegen.compile import compile_module, manifest_path
 from repro.codegen.targets import CPU
 from repro.config import load
+from repro.devices.base import LaunchError
 from repro.errors import ReproError
 from repro.problems.outline import Outline
 from repro.problems.problem import save_unavailable
@@ -131,6 +134,23 @@ def test_the_floor_is_the_fastest_recorded(tmp_path):
 def test_a_name_that_stands_for_nothing_is_one_message(config_file, name, message):
     with pytest.raises(ReproError, match=message):
         launch(load(config_file), STUDY, NAME, "single", [name], 1)
+
+
+def test_what_fails_after_it_was_verified_is_one_message(config_file, monkeypatch):
+    def fail(runnable):
+        raise LaunchError("the queue is gone")
+
+    monkeypatch.setattr(Runnable, "before", fail)
+    with pytest.raises(ReproError, match=r"a launch failed[\s\S]*floor/[\s\S]*the queue is gone"):
+        launch(load(config_file), STUDY, NAME, "single", ["floor"], 1)
+
+
+def test_what_writes_outside_of_its_own_after_it_was_verified_is_one_message(config_file, monkeypatch):
+    strays = []
+    monkeypatch.setattr(Runnable, "before", lambda runnable: strays.append("writes outside of y"))
+    monkeypatch.setattr(Guards, "strays", lambda guards: strays)
+    with pytest.raises(ReproError, match=r"a launch failed[\s\S]*floor/[\s\S]*writes outside of y"):
+        launch(load(config_file), STUDY, NAME, "single", ["floor"], 1)
 
 
 def test_study_precision_and_problem_are_checked(config_file):

@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
@@ -22,10 +22,17 @@ PACKAGES = (
     "cuda-bindings", "intel-opencl-rt", "jinja2", "numpy", "nvidia-cusparse", "nvmath-python", "pandas", "pycuda",
     "pyopencl", "scipy", "snakemake",
 )  # fmt: skip
+_CHECKOUT = Path(__file__).resolve().parents[3]
 
 
-def describe(workspace: Workspace) -> dict[str, Any]:
-    """Return the environment of measurements: devices, what compiled the modules, code, packages."""
+def describe(workspace: Workspace, packages: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the environment of measurements: devices, what compiled the modules, code, packages.
+
+    Parameters
+    ----------
+    packages
+        Names of packages that times depend on beside `PACKAGES`.
+    """
     return {
         **workspace.devices.environment(),
         "compiler": workspace.common.compiler,
@@ -34,14 +41,13 @@ def describe(workspace: Workspace) -> dict[str, Any]:
         "source": source_hash(),
         **_commit(),
         "python": platform.python_version(),
-        "packages": _packages(),
+        "packages": {name: _installed()[name] for name in (*PACKAGES, *packages) if name in _installed()},
     }
 
 
 @cache
-def _packages() -> dict[str, str]:
-    installed = {dist.name.lower(): dist.version for dist in distributions()}
-    return {name: installed[name] for name in PACKAGES if name in installed}
+def _installed() -> dict[str, str]:
+    return {dist.name.lower(): dist.version for dist in distributions()}
 
 
 def record(environment: Mapping[str, Any], folder: Path) -> str:
@@ -80,16 +86,20 @@ def source_hash() -> str:
 
 @cache
 def _commit() -> dict[str, Any]:
-    """Return the commit of the checkout and whether it has changes; nothing outside a checkout."""
-    if PACKED.is_dir():  # then whatever repository the current folder is in is another one
-        return {"commit": None, "dirty": None}
+    """Return the commit of the checkout that this package lies in, and whether it has changes; nothing of a wheel."""
+    nothing = {"commit": None, "dirty": None}
     try:
-        commit = _git("rev-parse", "HEAD")
-        return {"commit": commit, "dirty": bool(_git("status", "--porcelain", "--untracked-files=no"))}
+        # not whatever repository the current folder is in, nor one that a copy without its own lies in
+        if PACKED.is_dir() or Path(_git("rev-parse", "--show-toplevel")) != _CHECKOUT:
+            return nothing
+        return {
+            "commit": _git("rev-parse", "HEAD"),
+            "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        }
     except (OSError, subprocess.CalledProcessError):
-        return {"commit": None, "dirty": None}
+        return nothing
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], check=True, text=True, capture_output=True)
+    done = subprocess.run(["git", "-C", str(_CHECKOUT), *arguments], check=True, text=True, capture_output=True)
     return done.stdout.strip()

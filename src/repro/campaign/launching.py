@@ -38,7 +38,8 @@ def launch(
     Raises
     ------
     ReproError
-        Study, problem, precision or a runnable that there is not, or a runnable that cannot be run or is wrong.
+        Study, problem, precision or a runnable that there is not, or a runnable that cannot be run or is wrong, or writes outside of
+        what is its own.
     """
     check_study(config, study_name)
     if precision not in DTYPES:
@@ -65,10 +66,14 @@ def launch(
         bench.prepare(marker)
         for runnable in runnables:
             marker.launch()
-            for _ in range(launches):
-                runnable.before()
-                runnable.launch()
-            bench.devices.synchronize()
+            try:
+                for _ in range(launches):
+                    runnable.before()
+                    runnable.launch()
+                bench.devices.synchronize()
+                bench.workspace.guards.check()
+            except tuple(FAILURES) as failure:
+                raise ReproError("a launch failed", where=runnable.name, actual=failure) from None
         marker.launch()
         bench.devices.synchronize()
         for runnable in runnables:

@@ -94,7 +94,7 @@ def open_bench(
         lend = place.held.lent if turns > 1 and place.devices.backend == "cuda" else nullcontext
         workspace = Workspace(place.devices, operands, say=partial(print, flush=True), lend=lend, turns=turns)
         _load_common(workspace, config.device)
-        environment: Mapping[str, Any] = describe(workspace)
+        environment: Mapping[str, Any] = describe(workspace, study.packages)
         bench = Bench(
             workspace,
             study=study.name,

@@ -122,7 +122,7 @@ def measuring(plan: Plan, study: str, problem: str, precision: str, training: tu
             "parts": get_study(study).parts_of(plan.studies[study].settings, precision),
             "seed": plan.config.seed,
             "device": [plan.device, *_machine(plan.device)],
-            "packages": _versions(MEASURING),
+            "packages": _versions((*MEASURING, *get_study(study).packages)),
             "code": code_hash("repro.campaign.measuring", f"repro.studies.{study}.study"),
         },
         _training(plan, study) if training is None else training,

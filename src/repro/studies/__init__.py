@@ -111,6 +111,8 @@ class Study:
         The study's result in one number: what `repro.artifacts.document.Result` has; empty where it has none.
     paces
         By dialect how long its cases take; see `repro.campaign.estimate`.
+    packages
+        Python packages, by their names, that its times depend on and those of other studies do not.
     lends
         Whether its variants pack operands for so long (`Runnable.pack`) that others are let to measure meanwhile.
     """
@@ -129,6 +131,7 @@ class Study:
     glance: Mapping[str, str] = {}
     result: Mapping[str, str] = {}
     paces: Mapping[str, Pace] = {}
+    packages: tuple[str, ...] = ()
     lends: bool = False
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:

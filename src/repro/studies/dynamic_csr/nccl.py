@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from repro.devices.cuda import CudaDevice
 
 #: What times depend on: the packages that may have it, and those that may bring the library.
-_VERSIONS = ("nccl4py", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "cupy", "cupy-cuda12x", "cupy-cuda13x")
+PACKAGES = ("nccl4py", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "cupy", "cupy-cuda12x", "cupy-cuda13x")
 
 
 def versions() -> str:
     """Return the versions of the packages that are there."""
-    return " ".join(f"{name} {version}" for name in _VERSIONS if (version := package_version(name)))
+    return " ".join(f"{name} {version}" for name in PACKAGES if (version := package_version(name)))
 
 
 class View:

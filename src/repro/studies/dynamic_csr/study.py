@@ -20,6 +20,7 @@ from repro.sparse.columns import LIBRARIES, LIBRARY
 from repro.sparse.features import features
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.studies import Given, Pace, Study, Workload
+from repro.studies.dynamic_csr import nccl
 from repro.studies.dynamic_csr.choosing import choose_products, names_to_report
 from repro.studies.dynamic_csr.hybrid_runs import HybridProduct
 from repro.studies.dynamic_csr.operands import GraphOperands, make_operands
@@ -79,6 +80,7 @@ class DynamicCsr(Study):
         "clock": "event",
     }
     paces: Mapping[str, Pace] = {"cuda": Pace(beside=2, launches=5.7), "opencl": Pace(beside=8)}
+    packages = nccl.PACKAGES
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
         """Refuse baselines that there are not."""
