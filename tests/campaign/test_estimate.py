@@ -15,7 +15,7 @@ import yaml
 
 from repro.bench.recorded import read_rows
 from repro.bench.records import read_problem
-from repro.campaign.estimate import AROUND, ASSUMED_SIZE, BUILT, PREDICTED, RATES, estimate
+from repro.campaign.estimate import AROUND, ASSUMED_SIZE, BUILT, PREDICTED, RATES, Estimate, estimate
 from repro.campaign.plan import Plan, make_plan
 from repro.cli.app import build
 from repro.cli.planning import on_a_cluster
@@ -192,6 +192,18 @@ def test_several_gpus_measure_side_by_side_and_a_search_in_part_tries_less() -> 
     assert needs.measuring() > part.measuring() > few.measuring() > 26 * (RATES["cuda"].start + PREDICTED)
     assert needs.disk_bytes - part.disk_bytes == 26 * (1920 - 38) * 1500
     assert "on 2, " in on_a_cluster(needs, 4)
+
+
+def test_a_study_that_tries_all_it_has_takes_as_long_by_any_search() -> None:
+    def needs(search: str) -> Estimate:
+        study = {"problems": ["siac/low_4k_p1"], "search": search}
+        return estimate(make_plan(resolve({"device": "opencl", "studies": {"dg_postprocessing": study}})), CPU)
+
+    searched = Path("results/other/raw/dg_postprocessing/search.parquet")  # to learn from
+    searched.parent.mkdir(parents=True)
+    searched.touch()
+    assert needs("exhaustive").jobs == needs("predicted").jobs == needs("random").jobs
+    assert needs("random").jobs[0].tried > 1
 
 
 def test_the_record_of_a_problem_is_read_once_for_all_its_cases(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,6 +185,21 @@ def test_layouts_of_coordinates_that_the_space_has_not_are_one_message() -> None
             make_plan(resolve({"device": "opencl", "studies": {"compressed_coo": {"layouts": layouts}}}))
 
 
+@pytest.mark.parametrize(
+    ("study", "key", "value"),
+    [
+        ("dynamic_csr", "layouts", ["CSR-AoS-AoS"]),
+        ("dynamic_csr", "memory_weight", 0.5),
+        ("spgemm_amg", "layouts", ["CSR-AoS-AoS"]),
+        ("spgemm_amg", "memory_weight", 0.5),
+        ("dg_postprocessing", "memory_weight", 0.5),
+    ],
+)
+def test_a_setting_that_a_study_has_no_use_for_is_one_message(study: str, key: str, value: object) -> None:
+    with pytest.raises(ReproError, match=rf"no use for\n  where: studies.{study}.{key}\n(.|\n)*leave the key out"):
+        make_plan(resolve({"device": "opencl", "studies": {study: {key: value}}}))
+
+
 def test_layouts_of_ours_can_be_asked_for_in_their_space() -> None:
     made = plan({"layouts": ["Sl-4-AoSoA-AoS"], "space": "extended", "problems": "tiny/helmholtz"})
     assert {key.split("/")[2] for group in made.module_groups for key in group.keys} == {

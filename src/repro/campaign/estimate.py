@@ -246,7 +246,8 @@ def reckon(
     size, size_from = found or find_size(plan, problem)
     work = get_study(study).workload(settings, replace(problem, size=size), precision, target)
     pace = get_study(study).paces.get(target.dialect, Pace())
-    tried = round(work.variants * (1 if settings.search == "exhaustive" else settings.budget))
+    in_part = settings.search != "exhaustive" and not work.all_tried
+    tried = round(work.variants * (settings.budget if in_part else 1))
     rates = RATES[target.dialect] if starts else replace(RATES[target.dialect], start=0)
     seconds = _seconds(settings, rates, pace, work, tried, target.dialect)
     what = problem.entry or problem.kind
@@ -277,6 +278,6 @@ def _seconds(settings: StudySettings, rates: Rates, pace: Pace, work: Workload, 
 
     rounds = REPEATED * repeated(rates.finalist) + work.routines * repeated(rates.library)
     launched = moved / rates.host + tried * screened + finalists * full + rounds
-    asked = PREDICTED if settings.search == "predicted" else 0.0
+    asked = PREDICTED if settings.search == "predicted" and not work.all_tried else 0.0
     packing = work.packing * tried / work.variants
     return rates.start + asked + packing + pace.launches * launched + pace.beside * work.beside

@@ -38,8 +38,8 @@ def launch(
     Raises
     ------
     ReproError
-        Study, problem, precision or a runnable that there is not, or a runnable that cannot be run or is wrong, or writes outside of
-        what is its own.
+        Study, problem, precision or a runnable that there is not; or a runnable that cannot be run, is wrong, or writes
+        outside of what is its own.
     """
     check_study(config, study_name)
     if precision not in DTYPES:

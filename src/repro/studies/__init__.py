@@ -48,6 +48,8 @@ class Workload:
         What else there is to do, in parts of `Pace.beside`.
     packing
         Seconds that the host takes to pack for all variants what is far more work than the others.
+    all_tried
+        Whether a search in part, too, tries all variants, since they are few.
     """
 
     variants: int
@@ -57,6 +59,7 @@ class Workload:
     moved_bytes: int
     beside: float = 1.0
     packing: float = 0.0
+    all_tried: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,8 @@ class Study:
         The study's result in one number: what `repro.artifacts.document.Result` has; empty where it has none.
     paces
         By dialect how long its cases take; see `repro.campaign.estimate`.
+    unused
+        Keys of its settings that it has no use for: a configuration that sets one is refused.
     packages
         Python packages, by their names, that its times depend on and those of other studies do not.
     lends
@@ -131,6 +136,7 @@ class Study:
     glance: Mapping[str, str] = {}
     result: Mapping[str, str] = {}
     paces: Mapping[str, Pace] = {}
+    unused: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     lends: bool = False
 
@@ -142,6 +148,16 @@ class Study:
         ReproError
             The first that it cannot.
         """
+        for key in self.unused:
+            value, default = getattr(settings, key), type(settings).model_fields[key].default
+            if value != default:
+                raise ReproError(
+                    "a setting that the study has no use for",
+                    where=f"studies.{self.name}.{key}",
+                    expected=f"{default}, the default",
+                    actual=value,
+                    todo="leave the key out",
+                )
         unknown = [name for name in settings.parts if name not in self.parts] if settings.parts != "all" else []
         if unknown:
             raise ReproError(

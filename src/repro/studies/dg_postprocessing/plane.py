@@ -94,7 +94,8 @@ def workload(settings: StudySettings, degree: int, size: tuple[int, int] | None,
     """
     variants = len(list(ids(target, settings.space, settings.layouts)))
     cells = size[0] if size else MIDDLE
-    return Workload(variants, len(SPACES) * 2, 5, 0, 0, beside=degree**2 * (cells / MIDDLE) ** 0.25)
+    beside = degree**2 * (cells / MIDDLE) ** 0.25
+    return Workload(variants, len(SPACES) * 2, 5, 0, 0, beside, all_tried=True)
 
 
 def built_modules(degree: int, target: Target) -> dict[str, Built]:

@@ -78,6 +78,7 @@ class DgPostprocessing(Study):
         "says": "the paper’s per-element kernel, filtering linear fields in the plane by contours; median",
         "clock": "event",
     }
+    unused = ("memory_weight",)
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
         """Refuse single precision, of which the text has nothing, and degrees that there are no kernels of."""

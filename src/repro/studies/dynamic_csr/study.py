@@ -80,6 +80,7 @@ class DynamicCsr(Study):
         "clock": "event",
     }
     paces: Mapping[str, Pace] = {"cuda": Pace(beside=2, launches=5.7), "opencl": Pace(beside=8)}
+    unused = ("layouts", "memory_weight")
     packages = nccl.PACKAGES
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:

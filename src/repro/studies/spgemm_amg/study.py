@@ -72,6 +72,7 @@ class SpgemmAmg(Study):
         "figure-6-1": "products and set-up over the sort of all products",
     }
     paces: Mapping[str, Pace] = {"cuda": Pace(beside=18, launches=1.6), "opencl": Pace(beside=8)}
+    unused = ("layouts", "memory_weight")
     result: Mapping[str, str] = {
         "table": "table-targets",
         "row": "whole product: time of cuSPARSE’s fastest over ours, geometric mean",
