@@ -5,20 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from region_lists import region_list
+from region_lists import cube_field, region_list
 from repro.bench.workspace import Workspace
 from repro.codegen.compile import compile_module, manifest_path
 from repro.devices.several import Devices
 from repro.filtering.kernel import kernel as siac_kernel
 from repro.sparse.built import Built
 from repro.sparse.dynamic.render import render_module
-from repro.studies.dg_postprocessing.cubes import cube_field, evaluation_points
 from repro.studies.dg_postprocessing.device_clip import ClipRegions
 from repro.studies.dg_postprocessing.region_operands import RegionOperands
 from repro.studies.dg_postprocessing.region_render import FOLDER, render_regions
 from repro.studies.dg_postprocessing.region_runnables import RegionFilter, RegionKernel, kernels_of
 from repro.studies.dg_postprocessing.region_space import module_keys, our_space
-from repro.studies.dg_postprocessing.regions import make_regions
+from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions
 
 pytestmark = pytest.mark.gpu
 degrees = pytest.mark.parametrize("degree", [1, 2])
@@ -60,7 +59,7 @@ def test_every_pair_of_a_width_and_a_number_of_regions_is_right(degree, gpu, gpu
 
 @degrees
 def test_the_gpu_makes_as_many_regions_as_the_host(degree, gpu, gpu_modules, build_regions):
-    field = cube_field("cubes", 3, degree)
+    field = cube_field(3, degree)
     places = evaluation_points(field)[::100]
     operands = RegionOperands(field, make_regions(field, 0, places=places), siac_kernel(degree).pieces)
     workspace = Workspace(Devices([gpu]), operands, gpu_modules, resident=4)

@@ -7,6 +7,7 @@ import pytest
 from scipy.spatial import cKDTree
 
 from emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
+from region_lists import cube_field
 from repro.bench.runnable import IncorrectError, Unsupported
 from repro.bench.workspace import Workspace
 from repro.codegen import nvcc
@@ -16,17 +17,16 @@ from repro.devices.several import Devices
 from repro.filtering.kernel import kernel as siac_kernel
 from repro.sparse.built import Built
 from repro.sparse.dynamic.render import render_module
-from repro.studies.dg_postprocessing.cubes import cube_field, evaluation_points
 from repro.studies.dg_postprocessing.device_clip import ClipRegions, DeviceClip
 from repro.studies.dg_postprocessing.region_operands import Clipped, RegionOperands
 from repro.studies.dg_postprocessing.region_render import FOLDER, render_regions
-from repro.studies.dg_postprocessing.regions import make_regions
+from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions
 
 degrees = pytest.mark.parametrize("degree", [1, 2])
 
 
 def whole_stencils(degree, points=2, count=3):
-    field = cube_field("cubes", count, degree)
+    field = cube_field(count, degree)
     places = evaluation_points(field)[:: 37 * degree][:points]
     return RegionOperands(field, make_regions(field, 0, places=places), siac_kernel(degree).pieces)
 
@@ -106,7 +106,7 @@ def test_the_text_of_cuda_makes_the_hosts_list(templates, tmp_path):
 
 
 def test_points_of_the_lattice_have_no_flat_regions_on_the_device(clip_modules, cpu_device, modules_folder):
-    field = cube_field("cubes", 2, 1)
+    field = cube_field(2, 1)
     places = np.array([[0.5, 0.5, 0.5], [0.25, 0.5, 0.75]])
     operands = RegionOperands(field, make_regions(field, 0, places=places), siac_kernel(1).pieces)
     workspace = Workspace(Devices([cpu_device]), operands, modules_folder, resident=4)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from emulated_cuda import EmulatedCuda, compile_kernels, needs_compiler
+from region_lists import cube_field
 from repro.bench.rows import split_columns
 from repro.bench.runnable import IncorrectError, Unsupported
 from repro.codegen import nvcc
@@ -15,14 +16,13 @@ from repro.codegen.compile import compile_module
 from repro.codegen.targets import CPU, STATIC_SHARED, get_target
 from repro.errors import ReproError
 from repro.filtering.kernel import kernel as siac_kernel
-from repro.studies.dg_postprocessing.cubes import cube_field, evaluation_points
 from repro.studies.dg_postprocessing.lobatto_radau import papers_rule
 from repro.studies.dg_postprocessing.region_operands import RegionOperands, expected
 from repro.studies.dg_postprocessing.region_render import render_regions
 from repro.studies.dg_postprocessing.region_runnables import RegionFilter, RegionKernel, kernels_of
 from repro.studies.dg_postprocessing.region_space import REGION_COLUMNS, RegionId, module_keys, our_space, papers_space
 from repro.studies.dg_postprocessing.region_work import operations
-from repro.studies.dg_postprocessing.regions import make_regions
+from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions
 
 degrees = pytest.mark.parametrize("degree", [1, 2])
 SM_90 = get_target("sm_90")
@@ -86,7 +86,7 @@ def test_polynomials_up_to_twice_the_degree_and_one_pass_through_the_filter(degr
     def polynomial(points):
         return (points[:, 0] - 0.5) ** power + points[:, 1] * points[:, 2]
 
-    field = cube_field("polynomial", count, degree, polynomial)
+    field = cube_field(count, degree, polynomial)
     places = evaluation_points(field)
     inside = (np.abs(places - 0.5) <= 0.5 - (3 * degree + 1) / 2 / count).all(axis=1)
     chosen = places[inside][:2]

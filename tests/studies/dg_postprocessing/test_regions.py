@@ -5,16 +5,17 @@ from math import factorial
 import numpy as np
 import pytest
 
+from region_lists import PAPERS_COUNT, cube_field
 from repro.errors import ReproError
 from repro.filtering.kernel import kernel as siac_kernel
 from repro.galerkin.basis import evaluate, exponents, mode_count, monomials
 from repro.galerkin.quadrature import evaluation_rule
 from repro.galerkin.symmetric import positive
+from repro.problems.triangulations import kuhn_cube
 from repro.studies.dg_postprocessing.clipping import MOST_PIECES, clip
-from repro.studies.dg_postprocessing.cubes import PAPERS_COUNT, cube_field, evaluation_points, kuhn_cubes, waves
 from repro.studies.dg_postprocessing.lobatto_radau import papers_counts, papers_rule
 from repro.studies.dg_postprocessing.region_operands import expected
-from repro.studies.dg_postprocessing.regions import make_regions
+from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions
 
 degrees = pytest.mark.parametrize("degree", [1, 2])
 
@@ -24,19 +25,17 @@ def volumes(corners):
 
 
 def test_the_papers_mesh_has_six_thousand_tetrahedra_that_fill_the_cube():
-    vertices, cells = kuhn_cubes(PAPERS_COUNT)
+    vertices, cells = kuhn_cube(PAPERS_COUNT)
     assert cells.shape == (6000, 4) and vertices.shape == (11**3, 3)
     corners = vertices[cells]
     signed = np.linalg.det(corners[:, 1:] - corners[:, :1]) / 6
     np.testing.assert_allclose(signed, 1 / 6000, rtol=1e-12)
-    with pytest.raises(ReproError, match="no cubes"):
-        kuhn_cubes(0)
 
 
 @degrees
 def test_a_field_of_polynomials_is_its_own_projection(degree):
     coefficients = np.arange(1.0, 1 + mode_count(degree, 3))
-    field = cube_field("polynomial", 2, degree, lambda points: monomials(points, degree) @ coefficients)
+    field = cube_field(2, degree, lambda points: monomials(points, degree) @ coefficients)
     rule = evaluation_rule(degree, 3)
     values = field.modes @ evaluate(field.basis, rule.points, degree).T
     expected = monomials(evaluation_points(field), degree) @ coefficients
@@ -69,7 +68,7 @@ def test_pieces_lie_in_their_cubes_and_fill_the_tetrahedra():
 
 
 def test_corners_and_faces_on_planes_leave_no_flat_pieces_and_lose_nothing():
-    vertices, cells = kuhn_cubes(2)
+    vertices, cells = kuhn_cube(2)
     corners = 2 * vertices[cells]
     pieces = clip(corners, 2)
     np.testing.assert_array_equal(pieces.sources, np.arange(len(cells)))
@@ -81,7 +80,7 @@ def test_corners_and_faces_on_planes_leave_no_flat_pieces_and_lose_nothing():
 
 @degrees
 def test_the_regions_of_a_point_fill_its_stencil(degree):
-    field = cube_field("cubes", 4 if degree == 1 else 3, degree)
+    field = cube_field(4 if degree == 1 else 3, degree)
     regions = make_regions(field, 60_000 if degree == 1 else 350_000, seed=2)
     assert regions.h == pytest.approx(1 / round(1 / regions.h)) and regions.width == 3 * degree + 1
     order, offsets = regions.by_point()
@@ -94,7 +93,7 @@ def test_the_regions_of_a_point_fill_its_stencil(degree):
 
 
 def test_a_stencil_meets_as_many_elements_as_the_paper_says():
-    field = cube_field("paper", PAPERS_COUNT, 1)
+    field = cube_field(PAPERS_COUNT, 1)
     regions = make_regions(field, 20_000, seed=1)
     first = regions.points == 0
     assert len(np.unique(regions.cells[first])) in range(650, 751)
@@ -103,7 +102,7 @@ def test_a_stencil_meets_as_many_elements_as_the_paper_says():
 @degrees
 def test_kernel_times_field_integrates_to_one_for_a_constant(degree):
     pieces = siac_kernel(degree).pieces
-    field = cube_field("cubes", 3, degree)
+    field = cube_field(3, degree)
     regions = make_regions(field, 0, places=evaluation_points(field)[7:8])
     rule = positive(3 * degree, 3)
     knots = regions.knots()
@@ -115,7 +114,7 @@ def test_kernel_times_field_integrates_to_one_for_a_constant(degree):
 
 
 def test_lists_that_cannot_be_had_are_refused():
-    field = cube_field("cubes", 1, 1)
+    field = cube_field(1, 1)
     with pytest.raises(ReproError, match="fewer regions"):
         make_regions(field, 10**7, degree=0)
     assert len(make_regions(field, 0, degree=0).places) == 6 * 12
@@ -130,14 +129,14 @@ def test_lists_that_cannot_be_had_are_refused():
 
 
 def test_the_seed_settles_the_list():
-    field = cube_field("cubes", 2, 1, waves)
+    field = cube_field(2, 1)
     one, same, other = (make_regions(field, 5000, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.rows, same.rows)
     assert not np.array_equal(one.places, other.places)
 
 
 def test_slivers_may_be_wrong_by_what_their_corners_lose():
-    field = cube_field("cubes", PAPERS_COUNT, 1, waves)
+    field = cube_field(PAPERS_COUNT, 1)
     regions = make_regions(field, 1 << 20)  # so many that some are thinner than the rounding of a place in the stencil
     values, bounds = expected(regions, field, siac_kernel(1).pieces, positive(4, 3))
     here, there = volumes(regions.corners / regions.h), volumes(regions.knots())

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.errors import ReproError
+from repro.galerkin.quadrature import evaluation_rule
 from repro.problems.field import Field
 from repro.studies.dg_postprocessing.clipping import clip
-from repro.studies.dg_postprocessing.cubes import evaluation_points
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -199,3 +199,10 @@ def _clipped(field: Field, places: Floats, degree: int, h: float) -> Iterator[tu
         cells = np.concatenate(elements)
         order = np.argsort(cells, kind="stable")
         yield np.concatenate(parts)[order], cells[order]
+
+
+def evaluation_points(field: Field) -> Floats:
+    """Return where the filtered field is wanted: the quadrature points of each cell, `(c q, 3)`, cell by cell."""
+    rule, corners = evaluation_rule(field.degree, field.dimension), field.vertices[field.cells]
+    places: Floats = corners[:, :1] + rule.points @ (corners[:, 1:] - corners[:, :1])
+    return places.reshape(-1, field.dimension)
