@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recorded_campaigns import RESULTS, recorded_campaigns
-from repro.bench.parquet import DIGITS, MARK, fingerprint_of, read_table, write_table
+from repro.bench.parquet import DIGITS, MARK, read_table, write_table
 from repro.bench.rows import SCHEMA
 from repro.errors import ReproError
 
@@ -96,9 +96,8 @@ def test_a_text_that_is_none_is_noticed_where_there_is_no_checksum(tmp_path: Pat
 def test_what_is_no_parquet_file_is_said(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "rows.parquet"
     path.write_bytes(content)
-    for read in (read_table, fingerprint_of):
-        with pytest.raises(ReproError, match=r"unreadable rows[\s\S]*rows.parquet[\s\S]*from a copy"):
-            read(path)
+    with pytest.raises(ReproError, match=r"unreadable rows[\s\S]*rows.parquet[\s\S]*from a copy"):
+        read_table(path)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
@@ -113,13 +112,6 @@ def test_a_truncated_file_is_said(tmp_path: Path, table: pa.Table, share: float)
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(ReproError, match=r"unreadable rows[\s\S]*No such file"):
         read_table(tmp_path / "rows.parquet")
-
-
-def test_a_fingerprint_is_read_from_the_metadata(tmp_path: Path, table: pa.Table) -> None:
-    path = tmp_path / "rows.parquet"
-    pq.write_table(table.replace_schema_metadata({"fingerprint": "5eed"}), path)
-    assert fingerprint_of(path) == "5eed"
-    assert fingerprint_of(write_table(table, path)) is None
 
 
 def test_recorded_campaigns_are_kept_with_checksums() -> None:

@@ -110,23 +110,6 @@ def read_table(path: Path) -> pa.Table:
     return table.replace_schema_metadata()
 
 
-def fingerprint_of(path: Path) -> str | None:
-    """Return what a file's metadata has under `fingerprint`; None where it has nothing.
-
-    Raises
-    ------
-    ReproError
-        As `read_table`.
-    """
-    content = _verified(path)
-    try:
-        metadata = pq.read_metadata(pa.BufferReader(content)).metadata or {}
-        fingerprint = metadata.get(FINGERPRINT.encode())
-        return None if fingerprint is None else fingerprint.decode()
-    except (pa.ArrowException, ValueError, OSError, MemoryError) as error:
-        raise _unreadable(path, error) from error
-
-
 def _verified(path: Path) -> bytes:
     """Return the content of a file, which its digest fits if it has one."""
     try:

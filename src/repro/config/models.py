@@ -231,6 +231,11 @@ class StudySettings(Model):
     )
     timing: Timing = Timing()
 
+    @property
+    def spaces(self) -> tuple[Literal["paper", "extended"], ...]:
+        """The spaces to search, one after the other: the papers', and ours beside it where it is asked for."""
+        return ("paper", "extended") if self.space == "extended" else ("paper",)
+
 
 class Batches(Model):
     """Entries that are inserted into a real matrix in batches: drawn at random, the same every time."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from repro.bench.runnable import ModuleError
 from repro.bench.workspace import Workspace
-from repro.codegen.compile import Module
+from repro.codegen.compile import Module, manifest_path
+from repro.codegen.targets import Target
 from repro.devices.base import Program
 
 
@@ -48,3 +50,14 @@ class Built:
         if self.module.binary is None:
             raise ModuleError(self.module.message)
         return workspace.program(self.folder / self.module.binary, at)
+
+
+def read_modules(target: Target, study: str, group: str, names: Iterable[str]) -> dict[str, Built]:
+    """Return a study's compiled modules of a group by name.
+
+    Raises
+    ------
+    ReproError
+        One is not compiled yet.
+    """
+    return {name: Built.read(manifest_path(target.name, study, f"{group}/{name}")) for name in names}

@@ -9,6 +9,7 @@ from repro.codegen.targets import CPU, get_target
 from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.problems.outline import Outline
+from repro.sparse.built import read_modules
 from repro.sparse.spgemm.plan import plan_for_any, plan_products
 from repro.sparse.spgemm.shapes import BINS, LIMITS, HashShape, SortShape, hash_shapes, sort_shapes
 from repro.studies import get_study
@@ -17,7 +18,6 @@ from repro.studies.spgemm_amg.library import ROUTINES
 from repro.studies.spgemm_amg.paper import PRODUCTS, STUDY
 from repro.studies.spgemm_amg.plans import HEADLINE, Plans, choose_kernels, plans_of
 from repro.studies.spgemm_amg.render import MODULES, render_key
-from repro.studies.spgemm_amg.study import built_modules, spaces
 from repro.studies.spgemm_amg.variant_id import (
     KERNEL_COLUMNS,
     LEAST_DENSE,
@@ -141,7 +141,7 @@ def test_a_kernel_is_found_by_its_name_and_runs(templates, built, modules_folder
     assert isinstance(kernel, BinKernel)
     assert (kernel.name, kernel.product, kernel.mode, kernel.bin, kernel.space) == (text, "AP", "one", 1, "extended")
     assert kernel.identity == BinKernel(built["double"], KernelId.parse(text)).identity
-    assert built_modules("double", CPU).keys() == set(MODULES)
+    assert read_modules(CPU, STUDY, "double", MODULES).keys() == set(MODULES)
 
 
 def test_a_kernel_is_identified_by_the_modules_that_it_needs(built):
@@ -173,8 +173,8 @@ def test_the_work_of_a_case_grows_with_spaces_baselines_and_the_matrix():
 
 
 def test_the_papers_space_comes_first():
-    assert spaces(StudySettings(space="paper")) == ("paper",)
-    assert spaces(StudySettings(space="extended")) == SPACES == ("paper", "extended")
+    assert StudySettings(space="paper").spaces == ("paper",)
+    assert StudySettings(space="extended").spaces == SPACES == ("paper", "extended")
 
 
 def timed(text, micro, products=100, status="ok"):

@@ -19,11 +19,11 @@ from repro.studies.spgemm_amg.paper import STUDY
 
 
 def test_routines_that_are_asked_for():
-    assert routines(StudySettings(), "cuda") == (*ALGORITHMS, REUSE)
-    assert routines(StudySettings(), "opencl") == ("csr",)
-    assert routines(StudySettings(baselines=()), "cuda") == ()
+    assert routines(StudySettings(), "cuda") == [*ALGORITHMS, REUSE]
+    assert routines(StudySettings(), "opencl") == ["csr"]
+    assert routines(StudySettings(baselines=()), "cuda") == []
     # in the order of the routines, however they are named
-    assert routines(StudySettings(baselines=(REUSE, ALGORITHMS[1])), "cuda") == (ALGORITHMS[1], REUSE)
+    assert routines(StudySettings(baselines=(REUSE, ALGORITHMS[1])), "cuda") == [ALGORITHMS[1], REUSE]
 
 
 @pytest.mark.parametrize(("target", "name"), [(CPU, REUSE), (CPU, "none"), (get_target("sm_90"), "csr")])

@@ -63,16 +63,31 @@ def check_names(study: str, wanted: Literal["all"] | Sequence[str], entries: Ite
         A name is none for an entry.
     """
     for entry in entries:
-        natural = [baseline.name for baseline in for_problem(entry, backend)]
-        unknown = set() if wanted == "all" else set(wanted) - set(natural)
-        if unknown:
-            raise ReproError(
-                "unknown baseline",
-                where=f"studies.{study}.baselines",
-                expected=f"for {entry} entries on this device among {', '.join(natural)}",
-                actual=", ".join(sorted(unknown)),
-                todo="`repro list baselines` prints all",
-            )
+        there = [baseline.name for baseline in for_problem(entry, backend)]
+        among(study, wanted, there, f"for {entry} entries on this device")
+
+
+def among(
+    study: str, wanted: Literal["all"] | Sequence[str], there: Sequence[str], where: str = "on this device"
+) -> list[str]:
+    """Return the baselines that a study's configuration asks for, of those that there are.
+
+    Raises
+    ------
+    ReproError
+        One is none of them.
+    """
+    if wanted == "all":
+        return list(there)
+    if unknown := set(wanted) - set(there):
+        raise ReproError(
+            "unknown baseline",
+            where=f"studies.{study}.baselines",
+            expected=f"{where} among {', '.join(there)}",
+            actual=", ".join(sorted(unknown)),
+            todo="`repro list baselines` prints all",
+        )
+    return [name for name in there if name in wanted]
 
 
 def asked_for(

@@ -101,7 +101,7 @@ class CompoundSpmv(Study):
         entry = _entry(problem)
         return [
             f"{space}/{entry}-{precision}/{layout}"
-            for space in spaces(settings)
+            for space in settings.spaces
             for layout in layouts(settings, space, entry, target)
         ]
 
@@ -163,7 +163,7 @@ class CompoundSpmv(Study):
         matrix = 4 * (rows + 1) + nonzeros * (4 + number * len(entry.members))
         tried = [
             len(schedules(target, space, Layout.parse(layout)))
-            for space in spaces(settings)
+            for space in settings.spaces
             for layout in layouts(settings, space, entry.name, target)
         ]
         routines = len(for_problem(entry.name, target.dialect))
@@ -183,15 +183,10 @@ class CompoundSpmv(Study):
 STUDY = CompoundSpmv()
 
 
-def spaces(settings: StudySettings) -> tuple[str, ...]:
-    """Return the spaces to search, one after the other: the papers', and ours beside it where it is asked for."""
-    return SPACES if settings.space == EXTENDED else SPACES[:1]
-
-
 def _check_layouts(settings: StudySettings, entries: Iterable[str]) -> None:
     """Refuse layouts that there are not, or not in the spaces that are tried."""
     there = {str(layout) for layout in all_layouts()}
-    if EXTENDED in spaces(settings):
+    if EXTENDED in settings.spaces:
         there |= {str(layout) for entry in entries for layout in extended_layouts(get_entry(entry))}
     for text in () if settings.layouts == "all" else settings.layouts:
         where = f"studies.{NAME}.layouts"
@@ -236,7 +231,7 @@ def variants_of(settings: StudySettings, entry: str, precision: str, target: Tar
         A module is not compiled yet.
     """
     variants = []
-    for space in spaces(settings):
+    for space in settings.spaces:
         for text in layouts(settings, space, entry, target):
             path = manifest_path(target.name, NAME, f"{space}/{entry}-{precision}/{text}")
             module, layout = Module.load(path), Layout.parse(text)
@@ -254,7 +249,7 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
         variants = _promising(session, variants)
     session.hold(variants)  # packings are needed again: for another schedule, and in full after screening
     rows: list[Row] = []
-    for space in spaces(settings):
+    for space in settings.spaces:
         candidates = [variant for variant in variants if variant.space == space]
         # layout tuning alone asks how the best schedule of the reference layout does in every other layout
         rows += session.search(strategy, candidates, f"{space} space", schedules_of_reference)

@@ -97,7 +97,7 @@ class CompressedCoo(Study):
                 actual=", ".join(unknown),
                 todo="`repro list layouts` prints all",
             )
-        for space in spaces(settings):
+        for space in settings.spaces:
             layouts(settings, space)
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
@@ -111,9 +111,7 @@ class CompressedCoo(Study):
         """
         if not problem.multiplies:
             return []
-        products = [
-            f"{space}/{precision}/{layout}" for space in spaces(settings) for layout in layouts(settings, space)
-        ]
+        products = [f"{space}/{precision}/{layout}" for space in settings.spaces for layout in layouts(settings, space)]
         return [*products, *(f"{SOLVED}/{solver}-{precision}" for solver in SOLVERS)]
 
     def render(self, templates: Path, key: str, target: Target) -> str:
@@ -133,7 +131,7 @@ class CompressedCoo(Study):
         strategy = session.strategy(features, point_of)
         session.hold(variants)  # packings are needed again: in full after screening, and in the solver
         rows: list[Row] = []
-        for space in spaces(settings):
+        for space in settings.spaces:
             rows += session.search(strategy, [v for v in variants if v.space == space], f"{space} space")
         tried = solvers_with(fastest_of_layouts(variants, rows), session.precision, session.target)
         solved = session.exhaustive(tried, "BiCGSTAB") if tried else []
@@ -177,7 +175,7 @@ class CompressedCoo(Study):
         number = DTYPES[precision]().nbytes
         rows, nonzeros = problem.size or (0, 0)
         matrix = 4 * (rows + 1) + nonzeros * (4 + number)
-        tried = [len(blockings(target, layout)) for space in spaces(settings) for layout in layouts(settings, space)]
+        tried = [len(blockings(target, layout)) for space in settings.spaces for layout in layouts(settings, space)]
         routines = len(for_problem(ENTRY, target.dialect))
         moved = matrix + 2 * rows * number
         pairs = [layout for layout in PAIRS if settings.space == "extended" and layout in layouts(settings, "extended")]
@@ -191,11 +189,6 @@ class CompressedCoo(Study):
 
 
 STUDY = CompressedCoo()
-
-
-def spaces(settings: StudySettings) -> tuple[str, ...]:
-    """Return the spaces to search, one after the other: the paper's, and ours beside it where it is asked for."""
-    return SPACES if settings.space == "extended" else SPACES[:1]
 
 
 def layouts(settings: StudySettings, space: str) -> list[str]:
@@ -226,7 +219,7 @@ def variants_of(settings: StudySettings, precision: str, target: Target) -> list
         A module is not compiled yet.
     """
     variants = []
-    for space in spaces(settings):
+    for space in settings.spaces:
         for layout in layouts(settings, space):
             path = manifest_path(target.name, NAME, f"{space}/{precision}/{layout}")
             module = Module.load(path)

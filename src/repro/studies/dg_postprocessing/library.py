@@ -14,17 +14,18 @@ from scipy.sparse import csr_array
 from repro.bench.guards import Guards
 from repro.bench.runnable import Unsupported, not_prepared
 from repro.config.models import StudySettings
-from repro.errors import ReproError
 from repro.filtering.stored import CSR_ENTRY_BYTES, Stored
 from repro.sparse.built import Built
 from repro.sparse.launches import Launches
 from repro.sparse.library.csr_products import CsrRoutine, bind_csr_product, csr_routines
 from repro.sparse.library.cusparse_library import gpu, load, version
 from repro.sparse.library.gpu_csr import MOST_ENTRIES, GpuCsr
+from repro.sparse.library.registry import among
 from repro.sparse.verify import NAN_BYTE
 from repro.sparse.work import keep
 from repro.studies.dg_postprocessing.matrix import FIELDS, SHARE, Floats, OfFields, Shared, cell_of
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters
+from repro.studies.dg_postprocessing.paper import STUDY
 
 #: Bytes that SciPy's matrix may have: it is made on the host, scalar by scalar.
 HOST_BYTES = 1_000_000_000
@@ -47,17 +48,7 @@ def asked(settings: StudySettings, backend: str) -> list[str]:
     ReproError
         One is none.
     """
-    there = names(backend)
-    if settings.baselines == "all":
-        return there
-    if unknown := set(settings.baselines) - set(there):
-        raise ReproError(
-            "unknown baseline",
-            where="studies.dg_postprocessing.baselines",
-            expected=f"on this device among {', '.join(there)}",
-            actual=", ".join(sorted(unknown)),
-        )
-    return [name for name in there if name in settings.baselines]
+    return among(STUDY, settings.baselines, names(backend))
 
 
 def library_products(built: Mapping[str, Built], wanted: Sequence[str], backend: str) -> list[LibraryProduct]:

@@ -10,7 +10,7 @@ from repro.bench.runnable import Runnable
 from repro.codegen.compile import compile_module, manifest_path
 from repro.codegen.targets import Target
 from repro.config.models import StudySettings
-from repro.sparse.built import Built
+from repro.sparse.built import Built, read_modules
 from repro.studies import Given, Workload
 from repro.studies.dg_postprocessing.filter_id import SPACES, FilterId, ids
 from repro.studies.dg_postprocessing.filters import FieldFilter, LocalFilter
@@ -36,7 +36,7 @@ def measure(session: Session, operands: DgOperands, parts: Sequence[str]) -> Ite
     several devices, and those that would take too long are left out.
     """
     settings, target = session.settings, session.target
-    built = built_modules(operands.degree, target)
+    built = read_modules(target, NAME, PLANE, modules_of(operands.degree))
     environment = session.bench.device.environment()
 
     def seconds(way: str) -> float | None:
@@ -49,7 +49,7 @@ def measure(session: Session, operands: DgOperands, parts: Sequence[str]) -> Ite
     is_long = (seconds("edges") or 0.0) > settings.timing.budget(session.bench.device.backend)
     search = session.screened if is_long or tuple(parts) == (DEVICES,) else session.exhaustive
     rows: list[Row] = []
-    for space in SPACES[: 1 + (settings.space == SPACES[1])]:
+    for space in settings.spaces:
         rows += search([way for way in tried.values() if way.space == space], f"{space} space")
     yield "search", rows
     yardsticks = session.yardsticks()
@@ -96,17 +96,6 @@ def workload(settings: StudySettings, degree: int, size: tuple[int, int] | None,
     cells = size[0] if size else MIDDLE
     beside = degree**2 * (cells / MIDDLE) ** 0.25
     return Workload(variants, len(SPACES) * 2, 5, 0, 0, beside, all_tried=True)
-
-
-def built_modules(degree: int, target: Target) -> dict[str, Built]:
-    """Return the compiled modules of a degree by name.
-
-    Raises
-    ------
-    ReproError
-        One is not compiled yet.
-    """
-    return {name: Built.read(manifest_path(target.name, NAME, f"{PLANE}/{name}")) for name in modules_of(degree)}
 
 
 def _asked(timed: Sequence[Row], clock: str) -> dict[str, list[Row]]:

@@ -74,7 +74,7 @@ def measure(session: Session, operands: RegionOperands, parts: Sequence[str]) ->
     strategy = session.strategy(features, point_of)
     rows: list[Row] = []
     tried: dict[str, RegionKernel] = {}
-    for space in SPACES[: 1 + (settings.space == SPACES[1])]:
+    for space in settings.spaces:
         kernels = kernels_of(built, degree, target, space)
         tried |= {item.name: item for item in kernels}
         rows += session.search(strategy, kernels, f"{space} space")

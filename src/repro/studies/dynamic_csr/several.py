@@ -7,7 +7,7 @@ clock: each device's part of a vector is contiguous, in the order of its rows. R
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from repro.devices.several import Devices, numbers_of
 from repro.sparse.built import Built
 from repro.sparse.dynamic.product import Run
 from repro.sparse.dynamic.render import PEERS
-from repro.sparse.kernels import N_T
+from repro.sparse.kernels import N_T, in_order
 from repro.sparse.verify import NAN_BYTE
 from repro.studies.dynamic_csr.distributed import SCHEDULE, Distributed
 from repro.studies.dynamic_csr.nccl import versions
@@ -119,7 +119,7 @@ class Several(OverDevices):
             for at in range(self.devices):
                 over.write(at, 0, given)
         runs = [run for step in range(1, self.steps + 1) for run in self._step(step)]
-        self.launch = _all(runs)
+        self.launch = in_order(runs)
         self.moved = self.steps * self._bytes(operands)
 
     def _bytes(self, operands: GraphOperands) -> int:
@@ -163,7 +163,7 @@ class Several(OverDevices):
             n_t = N_T[device.backend]
             kernel = over.kernel(at, "exchange", "add_vectors")
             rest += [then, device.bind(kernel, -(-rows // n_t), n_t, [np.int32(rows), y, scratch, y])]
-        copies, meanwhile = self._copies(before), _all(own)
+        copies, meanwhile = self._copies(before), in_order(own)
         return [lambda: over.devices.exchange(copies, meanwhile), *rest]
 
     def _bring(self, which: int) -> Run:
@@ -175,7 +175,7 @@ class Several(OverDevices):
         if self.exchange == "nccl":
             vectors = [over.vector(at, which).memory for at in range(self.devices)]
             return over.nccl().bind_all_gather(vectors, over.dealing.part, over.dtype)
-        return _all([*self._stores(which), over.devices.meet])
+        return in_order([*self._stores(which), over.devices.meet])
 
     def _copies(self, which: int) -> list[Copy]:
         over = self.over
@@ -313,13 +313,3 @@ def _require_peers(devices: Devices) -> None:
     apart = [pair for pair in combinations(range(len(devices)), 2) if pair not in reached]
     if apart:
         raise Unsupported(f"devices {apart[0][0]} and {apart[0][1]} do not reach each other's memory")
-
-
-def _all(runs: Sequence[Callable[[], object]]) -> Callable[[], None]:
-    """Return what queues one after the other."""
-
-    def launch() -> None:
-        for run in runs:
-            run()
-
-    return launch

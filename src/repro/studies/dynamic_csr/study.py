@@ -15,7 +15,7 @@ from repro.config.models import StudySettings
 from repro.problems.outline import Outline
 from repro.problems.problem import Problem
 from repro.problems.updates import Updates
-from repro.sparse.built import Built
+from repro.sparse.built import read_modules
 from repro.sparse.columns import LIBRARIES, LIBRARY
 from repro.sparse.features import features
 from repro.sparse.library import asked_for, check_names, for_problem
@@ -32,7 +32,7 @@ from repro.studies.dynamic_csr.products import ProductVariant
 from repro.studies.dynamic_csr.render import MODULES, render_key
 from repro.studies.dynamic_csr.several import runnables
 from repro.studies.dynamic_csr.timed import OPERATIONS, all_timed
-from repro.studies.dynamic_csr.variant_id import PRODUCT_COLUMNS, SPACES, VariantId, point_of, variant_ids
+from repro.studies.dynamic_csr.variant_id import PRODUCT_COLUMNS, VariantId, point_of, variant_ids
 from repro.tuning.recordings import Machine
 from repro.tuning.session import Session, fastest_yardsticks
 
@@ -111,14 +111,14 @@ class DynamicCsr(Study):
         settings = session.settings
         operands = session.bench.operands
         assert isinstance(operands, GraphOperands)
-        built = built_modules(session.precision, session.target)
+        built = read_modules(session.target, NAME, session.precision, MODULES)
         library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)
         variants = variants_of(settings, operands, session.target)
         strategy = session.strategy(_features, point_of)
         if settings.search != "exhaustive":
             session.hold(variants)
         rows: list[Row] = []
-        for space in spaces(settings):
+        for space in settings.spaces:
             rows += session.search(strategy, [v for v in variants if v.space == space], f"{space} space")
         hybrid = HybridProduct(built)
         rows += session.exhaustive([hybrid], "product of HYB")
@@ -150,7 +150,7 @@ class DynamicCsr(Study):
         rows, nonzeros = problem.size or (0, 0)
         number = DTYPES[precision]().nbytes
         matrix = 4 * (rows + 1) + nonzeros * (4 + number)
-        ids = [id for space in spaces(settings) for id in variant_ids(target, space, nonzeros / max(rows, 1))]
+        ids = [id for space in settings.spaces for id in variant_ids(target, space, nonzeros / max(rows, 1))]
         groups = {(id.format, id.state, id.schedule.kind) for id in ids}
         routines = len(for_problem(ENTRY, target.dialect))
         moved = matrix + (rows + (problem.columns or rows)) * number
@@ -158,22 +158,6 @@ class DynamicCsr(Study):
 
 
 STUDY = DynamicCsr()
-
-
-def spaces(settings: StudySettings) -> tuple[str, ...]:
-    """Return the spaces to search, one after the other: the paper's, and ours beside it where it is asked for."""
-    return SPACES if settings.space == "extended" else SPACES[:1]
-
-
-def built_modules(precision: str, target: Target) -> dict[str, Built]:
-    """Return the compiled modules of a precision by name.
-
-    Raises
-    ------
-    ReproError
-        One is not compiled yet.
-    """
-    return {module: Built.read(manifest_path(target.name, NAME, f"{precision}/{module}")) for module in MODULES}
 
 
 def variants_of(settings: StudySettings, operands: GraphOperands, target: Target) -> list[ProductVariant]:
@@ -189,7 +173,7 @@ def variants_of(settings: StudySettings, operands: GraphOperands, target: Target
     rows = operands.grown.shape[0]
     mean = operands.grown.nnz / max(rows, 1)
     return [
-        ProductVariant(id, module, path.parent) for space in spaces(settings) for id in variant_ids(target, space, mean)
+        ProductVariant(id, module, path.parent) for space in settings.spaces for id in variant_ids(target, space, mean)
     ]
 
 

@@ -11,13 +11,13 @@ import scipy.sparse as sp
 from repro.bench.runnable import Clock, not_prepared
 from repro.bench.workspace import Workspace
 from repro.config.models import StudySettings
-from repro.errors import ReproError
 from repro.sparse.library.cusparse_gemm import ALGORITHMS, Gemm, GemmReuse
 from repro.sparse.library.cusparse_library import gpu, version
 from repro.sparse.library.gpu_csr import GpuCsr
+from repro.sparse.library.registry import among
 from repro.sparse.work import keep
 from repro.studies.spgemm_amg.operands import Multiplied, operands_of
-from repro.studies.spgemm_amg.paper import ProductName
+from repro.studies.spgemm_amg.paper import STUDY, ProductName
 from repro.studies.spgemm_amg.stored import factor_of
 
 REUSE = "reuse"
@@ -25,7 +25,7 @@ REUSE = "reuse"
 ROUTINES: Mapping[str, tuple[str, ...]] = {"cuda": (*ALGORITHMS, REUSE), "opencl": ("csr",)}
 
 
-def routines(settings: StudySettings, backend: str) -> tuple[str, ...]:
+def routines(settings: StudySettings, backend: str) -> list[str]:
     """Return the routines that are asked for on a backend.
 
     Raises
@@ -33,18 +33,7 @@ def routines(settings: StudySettings, backend: str) -> tuple[str, ...]:
     ReproError
         One is none.
     """
-    there = ROUTINES[backend]
-    if settings.baselines == "all":
-        return there
-    unknown = set(settings.baselines) - set(there)
-    if unknown:
-        raise ReproError(
-            "unknown baseline",
-            where="studies.spgemm_amg.baselines",
-            expected=f"on this device among {', '.join(there)}",
-            actual=", ".join(sorted(unknown)),
-        )
-    return tuple(name for name in there if name in settings.baselines)
+    return among(STUDY, settings.baselines, ROUTINES[backend])
 
 
 def library_products(names: Collection[str], backend: str, product: ProductName) -> Sequence[LibraryProduct]:

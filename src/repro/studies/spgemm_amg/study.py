@@ -16,7 +16,7 @@ from repro.entries import get_entry
 from repro.problems.matrix import Matrix
 from repro.problems.outline import Outline
 from repro.problems.problem import Problem
-from repro.sparse.built import Built
+from repro.sparse.built import Built, read_modules
 from repro.sparse.columns import LIBRARIES
 from repro.sparse.features import features
 from repro.studies import Given, Pace, Study, Workload
@@ -110,11 +110,11 @@ class SpgemmAmg(Study):
         settings, target = session.settings, session.target
         operands = session.bench.operands
         assert isinstance(operands, AmgOperands)
-        built = built_modules(session.precision, target)
+        built = read_modules(target, NAME, session.precision, MODULES)
         strategy = session.strategy(_features, point_of)
         rows: list[Row] = []
         kernels: dict[str, BinKernel] = {}
-        for space in spaces(settings):
+        for space in settings.spaces:
             offered = kernels_of(built, operands, target, space)
             kernels |= {kernel.name: kernel for kernel in offered}
             rows += session.search(strategy, offered, f"{space} space")
@@ -168,28 +168,12 @@ class SpgemmAmg(Study):
         size = get_entry(problem.entry or "real").size
         matrix = 4 * (rows * size + 1) + nonzeros * size**2 * (4 + DTYPES[precision]().nbytes)
         bins = len(PRODUCTS) * len(MODES) * BINS_IN_USE
-        per_bin = SHAPES_OF_A_BIN * len(spaces(settings)) // len(SPACES) or 1
+        per_bin = SHAPES_OF_A_BIN * len(settings.spaces) // len(SPACES) or 1
         beside = len(routines(settings, target.dialect)) * len(PRODUCTS)
         return Workload(bins * per_bin, bins, beside, matrix, 3 * matrix)
 
 
 STUDY = SpgemmAmg()
-
-
-def spaces(settings: StudySettings) -> tuple[str, ...]:
-    """Return the spaces to search, one after the other: the paper's, and ours beside it where it is asked for."""
-    return SPACES if settings.space == "extended" else SPACES[:1]
-
-
-def built_modules(precision: str, target: Target) -> dict[str, Built]:
-    """Return the compiled modules of a precision by name.
-
-    Raises
-    ------
-    ReproError
-        One is not compiled yet.
-    """
-    return {module: Built.read(manifest_path(target.name, NAME, f"{precision}/{module}")) for module in MODULES}
 
 
 def products_of(built: Mapping[str, Built], product: Any, plans: Plans) -> list[Runnable]:
