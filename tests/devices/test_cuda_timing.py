@@ -1,3 +1,4 @@
+import functools
 from contextlib import contextmanager
 
 import numpy as np
@@ -97,6 +98,24 @@ def test_what_gave_up_once_is_queued_in_smaller_batches_from_then_on(clock, time
 
     timer.events(launch, GROUPS)
     timer.events(launch, 2)
+    assert timer.blocker.batches == [GROUPS, *[GROUPS // 4] * (GROUPS + 2)]
+
+
+def test_what_gave_up_once_is_known_again_where_it_is_forked_to_all_devices(clock, timer):
+    timer.blocker = Blocker(clock, patience=GROUPS - 1)
+
+    def launch():
+        clock.launch()
+
+    def forked():
+        @functools.wraps(launch, assigned=(), updated=())
+        def over_all():
+            launch()
+
+        return over_all
+
+    timer.events(forked(), GROUPS)
+    timer.events(forked(), 2)
     assert timer.blocker.batches == [GROUPS, *[GROUPS // 4] * (GROUPS + 2)]
 
 

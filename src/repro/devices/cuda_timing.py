@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from inspect import unwrap
 from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -68,7 +69,8 @@ class Timer:
             before()
         launch()  # unblocked: whatever a library sets up at its first call may wait for the device
         self._synchronize()
-        times, self._fitting[launch] = self._time(group, count, self._fitting.get(launch, GROUPS))
+        same = unwrap(launch)
+        times, self._fitting[same] = self._time(group, count, self._fitting.get(same, GROUPS))
         return times
 
     def graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:

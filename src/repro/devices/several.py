@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import wraps
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -190,6 +191,7 @@ class Devices:
         if len(self) == 1:
             return launch
 
+        @wraps(launch, assigned=(), updated=())  # a timer knows it again by the launch, for it is a new one each time
         def over_all() -> None:
             self._link.fork()
             launch()
