@@ -41,6 +41,9 @@ def test_the_commit_is_that_of_the_code_wherever_it_is_run(tmp_path: Path, monke
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     monkeypatch.chdir(tmp_path)
     assert of_here() == there
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))  # as within one of its hooks
+    assert of_here() == there
+    monkeypatch.delenv("GIT_DIR")
     # a copy of the files within another repository is of no commit
     (tmp_path / "copy").mkdir()
     monkeypatch.setattr(environment, "_CHECKOUT", tmp_path / "copy")

@@ -77,6 +77,18 @@ def test_records_that_say_the_same_are_one(tmp_path: Path) -> None:
     ]
 
 
+def test_a_study_s_own_packages_are_beside_those_of_all(tmp_path: Path) -> None:
+    more = ONE | {"packages": {"numpy": "2.0", "nccl4py": "0.1"}}
+    assert constraints_of(write(tmp_path / "made/raw", a=ONE, b=more)).splitlines()[-3:] == [
+        "nccl4py==0.1",
+        "numpy==2.0",
+        "scipy==1.16",
+    ]
+    other = ONE | {"packages": {"numpy": "2.1"}}
+    with pytest.raises(ReproError, match=r"several[\s\S]*a: numpy==2.0, scipy==1.16; b: numpy==2.1"):
+        constraints_of(write(tmp_path / "others/raw", a=ONE, b=other))
+
+
 def test_of_several_environments_one_has_to_be_named(tmp_path: Path) -> None:
     raw = write(tmp_path / "made/raw", aa=ONE, ab=ONE, b=ONE | {"python": "3.12.1"})
     with pytest.raises(

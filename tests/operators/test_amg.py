@@ -230,3 +230,16 @@ def test_a_full_device_is_one_message_and_gives_all_back(monkeypatch, what, nth)
     with pytest.raises(ReproError, match="the device has no room"):
         _ = repro.amg(matrix, device=DEVICE) if what == "amg" else repro.spgemm(matrix, matrix, DEVICE)
     assert not held
+
+
+@pytest.mark.parametrize("accel", ["cg", None])
+def test_a_solution_that_there_is_no_room_for_is_one_message_and_can_be_tried_again(monkeypatch, accel):
+    matrix = poisson((20, 20), 5)
+    ml, b = repro.amg(matrix, max_coarse=20, refreshable=True, device=DEVICE), np.ones(400)
+    ml.refresh(matrix)
+    for nth in (0, 1):
+        with monkeypatch.context() as patch:
+            fill_after(patch, open_runtime(DEVICE).device, nth)
+            with pytest.raises(ReproError, match="the device has no room"):
+                ml.solve(b, accel=accel)
+    assert np.linalg.norm(b - matrix @ ml.solve(b, tol=1e-8, accel=accel)) <= 1.1e-8 * np.linalg.norm(b)

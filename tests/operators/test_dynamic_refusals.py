@@ -1,11 +1,14 @@
 """What cannot be done with a matrix that grows is one message by name, and leaves it as it was."""
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from grown_matrices import DEVICE, assert_same, batch, drawn
+from grown_matrices import DEVICE, assert_same, batch, drawn, plus
 
 import repro
+from full_device import fill_after
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators import batches
@@ -201,6 +204,30 @@ def test_entries_that_there_is_no_memory_for_are_named(monkeypatch):
     assert A.nnz == 200 - len(left)
     A.insert(rows[left], np.tile(np.arange(10), 20)[left], 1.0)
     assert A.nnz == 200
+
+
+def test_a_batch_that_ends_in_the_middle_says_where(monkeypatch):
+    monkeypatch.setattr(batches, "LARGEST", 64)
+    device = open_runtime(DEVICE).device
+    rows, columns, values = batch((30, 20), 300)
+    said = set()
+    for nth in range(0, 60, 3):
+        A = repro.DynamicCSR((30, 20), capacity=100, slack=0, device=DEVICE)
+        left = np.arange(0)
+        with monkeypatch.context() as patch:
+            fill_after(patch, device, nth)
+            try:
+                A.insert(rows, columns, values, "unique", "add")
+            except NoRoom as error:
+                left = error.left
+                said.add("left")
+            except ReproError as error:
+                before = re.match(r"entries from (\d+) on, of 300; those before are done", str(error.where))
+                left = np.arange(int(before[1]) if before else 0, 300)
+                said.add("before" if before else "nothing")
+        A.insert(rows[left], columns[left], values[left], "unique", "add")
+        assert_same(A, plus(sp.csr_array((30, 20)), rows, columns, values))
+    assert said == {"left", "before", "nothing"}
 
 
 def test_a_batch_that_there_is_no_memory_to_sort_leaves_the_matrix_as_it_was(monkeypatch):

@@ -209,6 +209,17 @@ def test_yardsticks_are_held_against_their_own_best(probe):
     assert look.look() == Slow("copy median 300.0 µs, 189.0 µs before", np.inf)  # the best is that of the whole case
 
 
+def test_a_copy_is_held_against_those_of_its_size_alone(probe):
+    look, medians, (_, copy) = probe
+    copy.moved = 1 << 28  # there was less room
+    assert look.look() is None
+    look.release()
+    copy.moved, medians["copy"] = 1 << 29, [378.0]
+    assert look.look() is None
+    medians["copy"] = [700.0]
+    assert look.look() == Slow("copy median 700.0 µs, 378.0 µs before", np.inf)
+
+
 def test_the_clock_of_a_gpu_tells_5_from_3_microseconds(probe, bench, monkeypatch):
     look, medians, _ = probe
     assert look.look() is None
@@ -244,7 +255,7 @@ def test_it_is_launched_in_a_batch_which_has_the_copy_s_times_already(make_bench
         bench.try_once(Copy(Stream(256, 4)), "search", screen(bench.timing))
         probe = Probe(bench, [Copy(Stream(256, 4))])
         probe.look()
-        assert [*probe._best] == ["copy"]
+        assert [kind for kind, _ in probe._best] == ["copy"]
         probe.release()
         bench.release()
     assert [*timed] == ["copy/256-4"]

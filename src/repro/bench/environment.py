@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ PACKAGES = (
     "pyopencl", "scipy", "snakemake",
 )  # fmt: skip
 _CHECKOUT = Path(__file__).resolve().parents[3]
+_GIT_NAMES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR")
 
 
 def describe(workspace: Workspace, packages: Sequence[str] = ()) -> dict[str, Any]:
@@ -101,5 +103,8 @@ def _commit() -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(_CHECKOUT), *arguments], check=True, text=True, capture_output=True)
+    # which name another repository within a hook of one
+    environment = {name: value for name, value in os.environ.items() if name not in _GIT_NAMES}
+    command = ["git", "-C", str(_CHECKOUT), *arguments]
+    done = subprocess.run(command, check=True, text=True, capture_output=True, env=environment)
     return done.stdout.strip()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,11 @@ def constraints_of(raw: Path, record: str | None = None) -> str:
         raise ReproError(
             "no such environment record", where=raw / "environment", expected=", ".join(records), actual=record
         )
+    # a study's record may have packages beside those of the others
+    packages = _united([content.get("packages") or {} for content in named.values()])
     texts: dict[str, list[str]] = {}
     for name, content in named.items():
-        texts.setdefault(_text(raw / "environment" / f"{name}.json", content), []).append(name)
+        texts.setdefault(_text(raw / "environment" / f"{name}.json", content, packages), []).append(name)
     if len(texts) > 1:
         raise ReproError(
             "the campaign was measured in several environments",
@@ -80,7 +82,16 @@ def constraints_of(raw: Path, record: str | None = None) -> str:
     return "\n".join([*of, text])
 
 
-def _text(path: Path, record: Mapping[str, Any]) -> str:
+def _united(records: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return the packages of all records; none where two have another version of one."""
+    united: dict[str, str] = {}
+    for packages in records:
+        if any(united.setdefault(name, version) != version for name, version in packages.items()):
+            return {}
+    return united
+
+
+def _text(path: Path, record: Mapping[str, Any], united: Mapping[str, str]) -> str:
     packages = record.get("packages")
     if not packages:
         raise ReproError(
@@ -91,7 +102,9 @@ def _text(path: Path, record: Mapping[str, Any]) -> str:
             todo="it was written by hand or by another program: measure the campaign again",
         )
     comments = [f"# {words}: {_word(record[key])}" for key, words in BESIDE.items() if record.get(key)]
-    return "\n".join([*comments, *(_pin(name, version, record) for name, version in sorted(packages.items()))])
+    return "\n".join(
+        [*comments, *(_pin(name, version, record) for name, version in sorted((united or packages).items()))]
+    )
 
 
 def _pin(name: str, version: str, record: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from threading import RLock
 from typing import Any, Literal
@@ -26,7 +26,7 @@ from repro.operators.room import MOST_SLACK, Room, check_shape, one_of, whole_nu
 from repro.operators.runtime import Runtime, open_runtime
 from repro.sparse.dynamic.batch import Batch
 from repro.sparse.dynamic.layout import MOST_ENTRIES, SEGMENTS, Arrays, lay_out
-from repro.sparse.dynamic.matrix import DynamicMatrix, NoRoom
+from repro.sparse.dynamic.matrix import DynamicMatrix, NoRoom, Unfinished
 from repro.sparse.dynamic.operations import Existing
 from repro.sparse.dynamic.product import bind_product
 from repro.sparse.dynamic.schedules import Schedule, usual_schedule
@@ -255,15 +255,26 @@ class DynamicCSR(StrictOperator):
         given, count = self._batches.look(*arrays)
         if not count:
             return
-        with self._changing(streams_of(given)):
-            for first, batch in self._batches.parts(given, count, self._matrix.slack):
-                try:
-                    change(batch)
-                except NoRoom as error:
-                    later = np.arange(first + batch.count, count)
-                    left = np.concatenate([first + error.left.astype(np.int64), later]).astype(np.int32)
-                    raise NoRoom(left, count, error.reason) from None
         self._since += count
+        done = 0
+        with self._changing(streams_of(given)):
+            try:
+                for first, batch in self._batches.parts(given, count, self._matrix.slack):
+                    change(batch)
+                    done = first + batch.count
+            except NoRoom as error:
+                later = np.arange(done + batch.count, count)
+                left = np.concatenate([done + error.left.astype(np.int64), later]).astype(np.int32)
+                raise NoRoom(left, count, error.reason) from None
+            except (ReproError, OutOfDeviceMemory) as error:
+                if not done or isinstance(error, Unfinished):
+                    raise
+                raise ReproError(
+                    "a part of a batch was refused, and what comes after it was not tried",
+                    where=f"entries from {done:,} on, of {count:,}; those before are done",
+                    actual=error,
+                    todo=f"do the same again with the entries from {done:,} on, once they can be taken",
+                ) from None
 
     def defragment(self, slack: int = 0) -> None:
         """Bring each row back into one segment, with room for so many entries more, in a new buffer.
@@ -311,7 +322,8 @@ class DynamicCSR(StrictOperator):
     def _schedule(self) -> Schedule:
         """Return a schedule for rows of about the mean length, counted again where that may have doubled."""
         if self._since > self._entries:
-            self._entries, self._since = self._matrix.nnz, 0
+            with suppress(OutOfDeviceMemory):  # a schedule for fewer is slower, and as right
+                self._entries, self._since = self._matrix.nnz, 0
         return usual_schedule(self._runtime.device.target, self._mean)
 
     @property

@@ -258,7 +258,10 @@ class MultilevelSolver:
                 raise ReproError(
                     "the hierarchy was left in the middle of a refresh", todo="refresh it again, or set up a new one"
                 )
-            yield
+            try:
+                yield
+            except OutOfDeviceMemory as error:
+                raise self._runtime.no_room(error) from None
 
     def _precondition(self, b: NDArray[Any]) -> NDArray[np.floating]:
         right = self._vector(np.asarray(b).reshape(-1), "b")

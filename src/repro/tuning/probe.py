@@ -55,7 +55,7 @@ class Probe:
         self._bench = bench
         self._yardsticks = yardsticks
         self._ready: list[Runnable] | None = None
-        self._best: dict[str, float] = {}
+        self._best: dict[tuple[str, int], float] = {}
 
     def look(self) -> Slow | None:
         """Time the yardsticks; return which of them takes longer than it did before."""
@@ -88,14 +88,15 @@ class Probe:
     def _slow(self, yardstick: Runnable) -> Slow | None:
         kind, bench = yardstick.kind, self._bench
         backend = bench.devices.backend
-        best = self._best.get(kind, np.inf)
+        same = kind, yardstick.moved  # a copy is shorter where there is less room for it
+        best = self._best.get(same, np.inf)
         median = np.inf
         for _ in range(2):  # the second time only where it is slow: a device that has idled starts slowly
             try:
                 median = float(np.median(bench.devices.time_events(yardstick.launch, LAUNCHES)))
             except LaunchError:
                 return None  # whose failure it is, the next launch of a runnable will say
-            self._best[kind] = min(self._best.get(kind, median), median)
+            self._best[same] = min(self._best.get(same, median), median)
             if not is_far(median, best, bench.timing.tolerance(backend), WAKING[backend]):
                 return None
         words = f"{kind} median {micro(median)}, {micro(best)} before"

@@ -321,8 +321,12 @@ class DynamicMatrix:
             wanted = min(max(total, int(GROWTH * total) + self.slack), MOST_ENTRIES)
         check_capacity(max(total, wanted))
         new = Storage.empty(old.device, old.shape, old.segments, max(wanted, 1), old.dtype)
-        self._operations.copy(offsets, new, slack=slack > 0 or demand is not None)()
-        old.device.synchronize()  # a reader of the old buffers, too, is done with them when they go
+        try:
+            self._operations.copy(offsets, new, slack=slack > 0 or demand is not None)()
+            old.device.synchronize()  # a reader of the old buffers, too, is done with them when they go
+        except BaseException:
+            new.release()
+            raise
         self._operations.release()
         self._storage = new
         self._operations = Operations(new, *self._programs, self._scratch)
