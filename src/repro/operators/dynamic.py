@@ -224,8 +224,8 @@ class DynamicCSR(StrictOperator):
         NoRoom
             The device has no memory for all of them; its `left` says which entries are not in the matrix.
         ReproError
-            The batch is none that can be inserted; nothing was done. Or it is so large that it goes in parts, and a later
-            one was refused: the message says from which entry on.
+            The batch is none that can be inserted; nothing was done. Or it is so large that it goes in parts, and a
+            later one was refused: the message says from which entry on.
         """
         one_of(mode, "mode", ("add", "unique"))
         one_of(existing, "existing", ("replace", "add"))
