@@ -24,6 +24,9 @@ while not select.select([sys.stdin], [], [], random.uniform(0.01, 0.06))[0]:
 """
 #: Without anything in the way the medians of such samples are a few percent apart.
 TOLERANCE = 1.25
+#: Where a clock of an undisturbed sample is off at all, by how many times: the machine itself may become slower for as
+#: long as a whole sample takes, which no clock of it can say. So the middle one of several samples is held to this.
+OFF = 2.0
 EFFORT = Effort(200, 300, 8)
 
 
@@ -50,13 +53,16 @@ def test_bursts_of_another_process_are_seen_or_do_no_harm(make_bench, small_prob
 
     alone = {clock: min(timed().median(clock) for _ in range(3)) for clock in ("event", "graph")}
     with hogged():
-        rows = [timed() for _ in range(4)]
+        rows = [timed() for _ in range(8)]
     bench.release()
     assert {row.status for row in rows} <= {"ok", "noisy", "disturbed"}
     assert sum(row.discarded for row in rows) > 0
     for row in rows:
-        off = max(row.median(clock) / best for clock, best in alone.items())
-        assert row.status == "disturbed" or off < 2, row.message
         if row.status == "disturbed":
             assert "µs" in row.message
             assert np.isfinite(row.event_median)
+    right = [row for row in rows if row.status != "disturbed"]
+    # a batch of launches outlasts a turn of the other processes: what they take of it is a third and more
+    assert all(row.graph_median <= TOLERANCE * row.event_median for row in right)
+    for clock, best in alone.items():
+        assert not right or np.median([row.median(clock) for row in right]) < OFF * best, clock
