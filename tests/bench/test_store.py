@@ -226,11 +226,9 @@ def test_parquet_keeps_rows_with_their_types(tmp_path):
     assert not list(path.parent.glob(".*"))
 
 
-@pytest.mark.parametrize("fingerprint", [None, "5f2a"])
-def test_parquet_keeps_what_its_rows_depend_on(tmp_path, fingerprint):
-    path = write_rows([ROW], OWN, tmp_path / "rows.parquet", fingerprint)
-    expected = {b"schema": b"3"} | ({b"fingerprint": fingerprint.encode()} if fingerprint else {})
-    assert pq.read_schema(path).metadata == expected
+def test_parquet_says_by_which_schema_it_was_written(tmp_path):
+    path = write_rows([ROW], OWN, tmp_path / "rows.parquet")
+    assert pq.read_schema(path).metadata == {b"schema": b"3"}
 
 
 def test_the_record_of_an_environment_is_looked_at_once_for_all_its_rows(tmp_path, monkeypatch):

@@ -8,18 +8,15 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import yaml
-from small_case import FILES, LAYOUTS, NAME, STUDY, config, quiet, run
+from small_case import FILES, LAYOUTS, NAME, STUDY, config, run
 from typer.testing import CliRunner
 
-from repro.campaign.measuring import measure
 from repro.cli import app
 from repro.codegen.compile import Module, compile_module, manifest_path
 from repro.codegen.targets import CPU
 from repro.errors import ReproError
-from repro.problems.problem import save_unavailable
 from repro.studies import get_study
 from repro.studies.compound_spmv.study import CompoundSpmv
 
@@ -130,12 +127,3 @@ def test_a_full_disk_is_no_failure_of_the_problem(invoke, monkeypatch, number):
     code, said = invoke("--record-failures")
     assert (code, "rows.jsonl" in said) == (1, True)
     assert not Path(f"results/c/raw/{STUDY}/{NAME}").exists()
-
-
-def test_every_file_keeps_what_it_depends_on(measuring):
-    few = config(layouts=LAYOUTS[:1], space="paper")
-    paths = measure(few, STUDY, NAME, "single", quiet, fingerprint="5f2a")
-    save_unavailable(Path(f"results/c/problems/{NAME}.npz"), NAME, "matrix", "complex", "no such file")
-    found = {pq.read_schema(path).metadata[b"fingerprint"] for path in paths}
-    paths = measure(few, STUDY, NAME, "single", quiet, fingerprint="7b01")
-    assert found | {pq.read_schema(path).metadata[b"fingerprint"] for path in paths} == {b"5f2a", b"7b01"}

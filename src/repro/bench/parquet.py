@@ -28,11 +28,9 @@ UNLIMITED = 1 << 30
 #: What the digest of a file stands behind, in its metadata, where no base64 can have it: of the colon.
 MARK = b"repro-sha256:"
 DIGITS = 64
-#: Under which name a file's metadata has the fingerprint of the step that wrote it.
-FINGERPRINT = "fingerprint"
 
 
-def write_table(table: pa.Table, path: Path, fingerprint: str | None = None) -> Path:
+def write_table(table: pa.Table, path: Path) -> Path:
     """Write a table to one Parquet file, whole or not at all, with checksums of its pages and a digest of itself.
 
     The schema version is in the file's metadata.
@@ -45,16 +43,13 @@ def write_table(table: pa.Table, path: Path, fingerprint: str | None = None) -> 
         Rows, with the schema version in their column `schema`.
     path
         The file; its folder is made.
-    fingerprint
-        What the rows depend on, as a hash, kept in the file's metadata under that name; None for nothing.
 
     Returns
     -------
     Path
         The file.
     """
-    metadata = {"schema": str(SCHEMA)} | ({} if fingerprint is None else {FINGERPRINT: fingerprint})
-    content = _sealed(_encoded(table.replace_schema_metadata(metadata)))
+    content = _sealed(_encoded(table.replace_schema_metadata({"schema": str(SCHEMA)})))
     write_whole(path, content)
     return path
 

@@ -207,15 +207,13 @@ def _read(path: Path, quiet: bool = False) -> list[_Line]:
     return [line for line in parsed if isinstance(line, _Line)]
 
 
-def write_rows(rows: Iterable[Row], own: Mapping[str, ColumnType], path: Path, fingerprint: str | None = None) -> Path:
+def write_rows(rows: Iterable[Row], own: Mapping[str, ColumnType], path: Path) -> Path:
     """Write rows of a study to one Parquet file, whole or not at all; return the path.
 
     Parameters
     ----------
     own
         The study's own columns with their types.
-    fingerprint
-        As for `repro.bench.parquet.write_table`.
     """
     table = pa.Table.from_pylist([row.as_dict() for row in rows], schema=schema_of(own))
-    return write_table(table, path, fingerprint)
+    return write_table(table, path)

@@ -9,12 +9,12 @@ from repro.campaign.completeness import find_missing_of_case
 from repro.campaign.freshness import Freshness
 from repro.campaign.measuring import environments_of
 from repro.campaign.plan import Plan
-from repro.campaign.receipts import Making, making
+from repro.campaign.receipts import making
 from repro.campaign.steps import building, measuring, until_measured
 
 
 @contextmanager
-def making_case(plan: Plan, study: str, problem: str, precision: str) -> Iterator[Making]:
+def making_case(plan: Plan, study: str, problem: str, precision: str) -> Iterator[None]:
     """Let the body measure a case, and write the receipt of it in the end, which names what failed.
 
     Parameters
@@ -24,7 +24,7 @@ def making_case(plan: Plan, study: str, problem: str, precision: str) -> Iterato
     """
     step = measuring(plan, study, problem, precision)
     with making(step) as made:
-        yield made
+        yield
         made.also(*environments_of(step.outputs))
         for part in find_missing_of_case(plan, study, problem, precision):
             if not part.remark:

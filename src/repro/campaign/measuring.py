@@ -37,7 +37,6 @@ def measure(
     name: str,
     precision: str,
     progress: Progress,
-    fingerprint: str | None = None,
     run: str | None = None,
     batch: Callable[[], Opened] | None = None,
     turns: int = 1,
@@ -51,8 +50,6 @@ def measure(
     ----------
     progress
         Told how far it is.
-    fingerprint
-        What the files depend on, as a hash; kept in each of them.
     run
         The id of the run that this process is a part of; None where it is all of it.
     batch, turns
@@ -69,11 +66,11 @@ def measure(
     try:
         problem = folders.load_problem()
     except Unavailable as reason:
-        return _write_unavailable(study, name, precision, reason.reason, folders.raw, fingerprint)
+        return _write_unavailable(study, name, precision, reason.reason, folders.raw)
     try:
         operands = study.operands(problem, precision, config.seed)
     except ReproError as refusal:
-        return _write_unavailable(study, name, precision, str(refusal), folders.raw, fingerprint)
+        return _write_unavailable(study, name, precision, str(refusal), folders.raw)
     # what every row says of operands may take a while on the host, and others may measure meanwhile
     _ = operands.operations, operands.columns
     with (
@@ -83,24 +80,13 @@ def measure(
         place = Place(study_name, config.campaign, RESULTS)
         settings = config.studies[study_name]
         session = Session(problem, bench, store, settings, config.seed, place, progress)
-        return [
-            write_step(study, name, precision, step, rows, folders.raw, fingerprint)
-            for step, rows in study.measure(session)
-        ]
+        return [write_step(study, name, precision, step, rows, folders.raw) for step, rows in study.measure(session)]
 
 
-def record_failure(
-    config: Config, study_name: str, name: str, precision: str, reason: str, fingerprint: str | None = None
-) -> list[Path]:
-    """Write, in place of what was measured of a case, why it could not be; return the paths, a file a step.
-
-    Parameters
-    ----------
-    fingerprint
-        As for `measure`.
-    """
+def record_failure(config: Config, study_name: str, name: str, precision: str, reason: str) -> list[Path]:
+    """Write, in place of what was measured of a case, why it could not be; return the paths, a file a step."""
     study, folders = get_study(study_name), Folders(config, study_name, name, precision)
-    return _write_unavailable(study, name, precision, reason, folders.raw, fingerprint)
+    return _write_unavailable(study, name, precision, reason, folders.raw)
 
 
 def store_path(config: Config, study: str, name: str, precision: str) -> Path:
@@ -115,17 +101,16 @@ def write_step(
     step: str,
     given: Given,
     folder: Path,
-    fingerprint: str | None = None,
 ) -> Path:
     """Write the rows or the choices of one step to `<step>.parquet`."""
     path = folder / f"{step}.parquet"
     choices = [choice for choice in given if isinstance(choice, Choice)]
     rows = [row for row in given if isinstance(row, Row)]
     if step != "choices":
-        return write_rows(rows, study.columns, path, fingerprint)
+        return write_rows(rows, study.columns, path)
     case = {"study": study.name, "problem": problem, "precision": precision, "schema": SCHEMA}
     table = pa.Table.from_pylist([case | _plain(choice) for choice in choices], schema=CHOICES)
-    return write_table(table, path, fingerprint)
+    return write_table(table, path)
 
 
 def environments_of(steps: Sequence[Path]) -> list[Path]:
@@ -140,9 +125,7 @@ def _plain(choice: Choice) -> dict[str, object]:
     return {"clock": choice.clock, "tuning": choice.tuning, "name": choice.name, "ties": list(choice.ties)}
 
 
-def _write_unavailable(
-    study: Study, problem: str, precision: str, reason: str, folder: Path, fingerprint: str | None
-) -> list[Path]:
+def _write_unavailable(study: Study, problem: str, precision: str, reason: str, folder: Path) -> list[Path]:
     """Write the files of all steps, each but the choices with the row of a problem that could not be measured."""
     row = Row(
         key=f"unavailable {problem}",
@@ -157,6 +140,5 @@ def _write_unavailable(
     )
     rows: Sequence[Row] = [row]
     return [
-        write_step(study, problem, precision, step, [] if step == "choices" else rows, folder, fingerprint)
-        for step in study.outputs
+        write_step(study, problem, precision, step, [] if step == "choices" else rows, folder) for step in study.outputs
     ]

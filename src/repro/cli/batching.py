@@ -139,8 +139,8 @@ def _supervise(context: typer.Context, what: str, problems: Sequence[str], confi
         except ReproError as failure:
             name = ahead() or name  # the one that it did not get on with
             typer.echo(f"error: {failure}", err=True)
-            with making_case(plan, study, name, precision) as made:
-                record_failure(settings, study, name, precision, str(failure), made.fingerprint)
+            with making_case(plan, study, name, precision):
+                record_failure(settings, study, name, precision, str(failure))
 
 
 def _measure(what: str, problems: Sequence[str], config: Path, run: str) -> None:
@@ -162,8 +162,8 @@ def _measure(what: str, problems: Sequence[str], config: Path, run: str) -> None
                 if measuring(plan, study, name, precision).receipt.exists():
                     continue  # before this process took over from one that crashed
                 began = time.monotonic()
-                with making_case(plan, study, name, precision) as made:
-                    _measure_one(settings, study, name, precision, made.fingerprint, run, opened)
+                with making_case(plan, study, name, precision):
+                    _measure_one(settings, study, name, precision, run, opened)
                 took = time.monotonic() - began
                 typer.echo(f"{number} of {len(problems)}: {name} {precision}, {took:.1f} s")
     except ContextLost as lost:
@@ -171,10 +171,10 @@ def _measure(what: str, problems: Sequence[str], config: Path, run: str) -> None
 
 
 def _measure_one(
-    settings: Config, study: str, name: str, precision: str, fingerprint: str, run: str, opened: Callable[[], Opened]
+    settings: Config, study: str, name: str, precision: str, run: str, opened: Callable[[], Opened]
 ) -> None:
     from repro.campaign.measuring import measure
     from repro.cli.measuring import recorded
 
-    with recorded(settings, study, name, precision, True, fingerprint):
-        measure(settings, study, name, precision, lambda *_: None, fingerprint, run, opened)
+    with recorded(settings, study, name, precision, True):
+        measure(settings, study, name, precision, lambda *_: None, run, opened)

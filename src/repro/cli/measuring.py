@@ -41,7 +41,6 @@ Turns = Annotated[
         "to its part of the memory.",
     ),
 ]
-Fingerprint = Annotated[str | None, typer.Option("--fingerprint", hidden=True)]
 DEFAULT_CONFIG = Path("config/config.yaml")
 
 
@@ -55,7 +54,6 @@ def measure(
     record_failures: RecordFailures = False,
     turns: Turns = 1,
     run: Run = None,
-    fingerprint: Fingerprint = None,
 ) -> None:
     """Verify and time everything on one problem: every variant, the streaming floor, the library's routines.
 
@@ -77,7 +75,7 @@ def measure(
     from repro.bench.worker import signals_held
 
     if run is not None:
-        _measure(study, problem, precision, config, record_failures, turns, run, fingerprint)
+        _measure(study, problem, precision, config, record_failures, turns, run)
         return
     with signals_held():
         from repro.campaign.folders import check_study
@@ -85,22 +83,21 @@ def measure(
 
         settings = load(config)
         check_study(settings, study)
-        with _receipt(settings, study, problem, precision) if receipt else nullcontext() as of_step:
-            fingerprinted = ["--fingerprint", of_step] if of_step else []
-            words = ["--config", str(config), "--turns", str(turns), *fingerprinted]
+        with _receipt(settings, study, problem, precision) if receipt else nullcontext():
+            words = ["--config", str(config), "--turns", str(turns)]
             code = _supervise(context, settings, study, problem, precision, words, record_failures)
             if code:
                 raise typer.Exit(code)
 
 
 @contextmanager
-def _receipt(config: Config, study: str, problem: str, precision: str) -> Iterator[str]:
-    """Give the fingerprint of what is measured, and write the receipt of it in the end."""
+def _receipt(config: Config, study: str, problem: str, precision: str) -> Iterator[None]:
+    """Let the body measure a case, and write the receipt of it in the end."""
     from repro.campaign.batching import making_case
     from repro.campaign.plan import plan_of_cases
 
-    with making_case(plan_of_cases(config, [problem], study), study, problem, precision) as made:
-        yield made.fingerprint
+    with making_case(plan_of_cases(config, [problem], study), study, problem, precision):
+        yield
 
 
 def _supervise(
@@ -120,7 +117,7 @@ def _supervise(
     debug = ["--debug"] if context.find_root().params.get("debug") else []
     record = ["--record-failures"] if record_failures else []
     words = [study, problem, precision, *options, "--run", run, *record]
-    with recorded(settings, study, problem, precision, record_failures, None):
+    with recorded(settings, study, problem, precision, record_failures):
         store = store_path(settings, study, problem, precision)
         return supervise([*python(), "-m", "repro", *debug, "measure", *words], lambda: store, run)
     return 0
@@ -141,7 +138,6 @@ def _measure(
     record_failures: bool,
     turns: int,
     run: str,
-    fingerprint: str | None,
 ) -> None:
     from repro.bench.watchdog import ContextLost, restart
     from repro.bench.worker import end_with_parent
@@ -153,19 +149,17 @@ def _measure(
     settings = load(config)
     try:
         with (
-            recorded(settings, study, problem, precision, record_failures, fingerprint),
+            recorded(settings, study, problem, precision, record_failures),
             Progress(f"measure {problem} {precision}") as progress,
         ):
-            for path in measuring.measure(settings, study, problem, precision, progress, fingerprint, run, turns=turns):
+            for path in measuring.measure(settings, study, problem, precision, progress, run, turns=turns):
                 typer.echo(f"wrote {path}")
     except ContextLost as lost:
         restart(f"the device's context was lost by {lost}")
 
 
 @contextmanager
-def recorded(
-    config: Config, study: str, problem: str, precision: str, wanted: bool, fingerprint: str | None
-) -> Iterator[None]:
+def recorded(config: Config, study: str, problem: str, precision: str, wanted: bool) -> Iterator[None]:
     """Where it is wanted, print and record a failure of the body, which other problems go on without."""
     from repro.bench.watchdog import ContextLost
     from repro.campaign.measuring import record_failure
@@ -179,7 +173,7 @@ def recorded(
             raise
         reason = reason_of(failure)
         typer.echo(f"error: {reason}", err=True)
-        for path in record_failure(config, study, problem, precision, reason, fingerprint):
+        for path in record_failure(config, study, problem, precision, reason):
             typer.echo(f"wrote {path}, which says so")
 
 
