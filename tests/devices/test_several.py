@@ -98,6 +98,15 @@ def test_without_a_gpu_none_is_resolved(gpus, words):
         resolve_device(words)
 
 
+@pytest.mark.parametrize("words", ["auto", "cuda", "cuda:0"])
+def test_parts_of_a_gpu_are_refused_by_name_and_not_passed_over_for_the_cpu(gpus, monkeypatch, words):
+    gpus.clear()  # none is whole
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-4c1e")
+    with pytest.raises(ReproError, match=r"MIG[\s\S]*where: CUDA_VISIBLE_DEVICES[\s\S]*actual: MIG-4c1e"):
+        resolve_device(words)
+    assert resolve_device("opencl") == "opencl:0"
+
+
 def test_auto_is_the_cpu_where_nothing_drives_the_gpus(gpus, monkeypatch):
     monkeypatch.setattr(opening, "find_spec", lambda name: None)
     assert resolve_device("auto") == "opencl:0"

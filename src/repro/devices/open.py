@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 
@@ -23,7 +24,7 @@ def resolve_device(wanted: str) -> str:
     Raises
     ------
     ReproError
-        The words name no device, or a GPU or a CPU that is not there.
+        The words name no device, or a GPU or a CPU that is not there, or only parts of a GPU (MIG) are visible.
     """
     if not names_device(wanted):
         raise ReproError("no such device", where="device", expected=MEANING, actual=repr(wanted))
@@ -34,6 +35,14 @@ def resolve_device(wanted: str) -> str:
             opencl_runtime.open_device(numbers[0])
         return f"{backend}:{'/'.join(map(str, numbers))}"
     gpus = node().gpus
+    if not gpus and "MIG-" in (visible := os.environ.get("CUDA_VISIBLE_DEVICES", "")):
+        raise ReproError(
+            "parts of a GPU (MIG) cannot be measured on",
+            where="CUDA_VISIBLE_DEVICES",
+            expected="numbers or UUIDs of whole GPUs, as `nvidia-smi -L` lists them",
+            actual=visible,
+            todo="ask for a whole GPU, which nothing else uses; `device: opencl` takes the CPU",
+        )
     if wanted == "auto":
         return "cuda:0" if gpus and find_spec("pycuda") else "opencl:0"
     ordinals = range(max(len(gpus), 1)) if rest == "all" else [int(number) for number in (rest or "0").split(",")]
