@@ -28,7 +28,7 @@ class Graph:
     Raises
     ------
     CaptureError
-        Something that `launch` does cannot be captured.
+        Something that `launch` does cannot be captured, or the device has no memory for the graph.
     """
 
     def __init__(
@@ -41,7 +41,11 @@ class Graph:
             self._executable = value(driver.cuGraphInstantiate(graph, 0), CaptureError)
         finally:
             driver.cuGraphDestroy(graph)
-        value(driver.cuGraphUpload(self._executable, self._stream), self._failure)
+        try:
+            value(driver.cuGraphUpload(self._executable, self._stream), self._not_uploaded)
+        except BaseException:
+            self.close()
+            raise
 
     def replay(self) -> None:
         """Queue all launches at once."""
@@ -50,6 +54,10 @@ class Graph:
     def close(self) -> None:
         """Give the graph back, once no replay is queued any more."""
         driver.cuGraphExecDestroy(self._executable)
+
+    def _not_uploaded(self, name: str) -> Exception:
+        # the launches one by one need no memory, so a full device is no failure of theirs
+        return CaptureError(name) if name == "CUDA_ERROR_OUT_OF_MEMORY" else self._failure(name)
 
 
 def _capture(stream: Any, launch: Callable[[], None], count: int) -> Any:
