@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-from enum import IntEnum
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from fake_cuda import CUresult
 
 from repro.devices.base import CaptureError, LaunchError
-
-
-class Result(IntEnum):
-    CUDA_SUCCESS = 0
-    CUDA_ERROR_OUT_OF_MEMORY = 2
-    CUDA_ERROR_ILLEGAL_ADDRESS = 700
 
 
 @pytest.fixture
@@ -25,7 +19,7 @@ def machine(monkeypatch):
     machine = SimpleNamespace(answers={}, there=set(), launched=0)
 
     def answer(name, *values):
-        code = machine.answers.get(name, Result.CUDA_SUCCESS)
+        code = machine.answers.get(name, CUresult.CUDA_SUCCESS)
         made = () if code else values
         machine.there.update(made)
         return (code, *made)
@@ -66,14 +60,14 @@ def test_a_graph_is_there_until_it_is_closed(machine):
 
 @pytest.mark.parametrize("step", ["begin", "end", "instantiate", "upload"])
 def test_where_there_is_no_memory_for_a_graph_the_launches_go_without(machine, step):
-    machine.answers[step] = Result.CUDA_ERROR_OUT_OF_MEMORY
+    machine.answers[step] = CUresult.CUDA_ERROR_OUT_OF_MEMORY
     with pytest.raises(CaptureError, match="OUT_OF_MEMORY"):
         made(machine)
     assert not machine.there
 
 
 def test_what_launches_did_before_is_no_fault_of_the_graph(machine):
-    machine.answers["upload"] = Result.CUDA_ERROR_ILLEGAL_ADDRESS
+    machine.answers["upload"] = CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
     with pytest.raises(LaunchError, match="ILLEGAL_ADDRESS"):
         made(machine)
     assert not machine.there

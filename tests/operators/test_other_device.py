@@ -1,5 +1,6 @@
 """Arrays of another device than the operator's are refused in one message, which names both devices."""
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import repro
+from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators.arrays import INTERFACE
 from repro.operators.linear import SpmvOperator
@@ -80,3 +82,17 @@ def test_an_array_of_the_operator_is_one_of_another_operator_on_the_device():
     matrix = sp.csr_array(np.triu(np.ones((6, 6))))
     first, second = (repro.operator(matrix, device="opencl:0") for _ in range(2))
     np.testing.assert_allclose((second @ (first @ first.vectors.put(np.ones(6)))).get(), matrix @ (matrix @ np.ones(6)))
+
+
+def test_what_is_free_on_a_full_device_is_asked_while_it_is_the_current_one(sides, monkeypatch):
+    current = []
+
+    @contextmanager
+    def ordered(streams):
+        current.append(streams)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(sides[0], "_streams", SimpleNamespace(ordered=ordered))
+    monkeypatch.setattr(sides[0].device, "free_bytes", lambda: 7 if current == [set()] else None)
+    assert "; 7 bytes are free" in str(sides[0].no_room(OutOfDeviceMemory("full")))

@@ -94,14 +94,7 @@ def store_path(config: Config, study: str, name: str, precision: str) -> Path:
     return Folders(config, study, name, precision).store / "rows.jsonl"
 
 
-def write_step(
-    study: Study,
-    problem: str,
-    precision: str,
-    step: str,
-    given: Given,
-    folder: Path,
-) -> Path:
+def write_step(study: Study, problem: str, precision: str, step: str, given: Given, folder: Path) -> Path:
     """Write the rows or the choices of one step to `<step>.parquet`."""
     path = folder / f"{step}.parquet"
     choices = [choice for choice in given if isinstance(choice, Choice)]

@@ -78,26 +78,19 @@ def measure(
         _measure(study, problem, precision, config, record_failures, turns, run)
         return
     with signals_held():
+        from repro.campaign.batching import making_case
         from repro.campaign.folders import check_study
+        from repro.campaign.plan import plan_of_cases
         from repro.config import load
 
         settings = load(config)
         check_study(settings, study)
-        with _receipt(settings, study, problem, precision) if receipt else nullcontext():
-            words = ["--config", str(config), "--turns", str(turns)]
-            code = _supervise(context, settings, study, problem, precision, words, record_failures)
+        case = study, problem, precision
+        words = ["--config", str(config), "--turns", str(turns)]
+        with making_case(plan_of_cases(settings, [problem], study), *case) if receipt else nullcontext():
+            code = _supervise(context, settings, *case, words, record_failures)
             if code:
                 raise typer.Exit(code)
-
-
-@contextmanager
-def _receipt(config: Config, study: str, problem: str, precision: str) -> Iterator[None]:
-    """Let the body measure a case, and write the receipt of it in the end."""
-    from repro.campaign.batching import making_case
-    from repro.campaign.plan import plan_of_cases
-
-    with making_case(plan_of_cases(config, [problem], study), study, problem, precision):
-        yield
 
 
 def _supervise(
@@ -131,13 +124,7 @@ def python() -> list[str]:
 
 
 def _measure(
-    study: str,
-    problem: str,
-    precision: str,
-    config: Path,
-    record_failures: bool,
-    turns: int,
-    run: str,
+    study: str, problem: str, precision: str, config: Path, record_failures: bool, turns: int, run: str
 ) -> None:
     from repro.bench.watchdog import ContextLost, restart
     from repro.bench.worker import end_with_parent

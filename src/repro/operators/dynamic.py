@@ -299,11 +299,11 @@ class DynamicCSR(StrictOperator):
     @contextmanager
     def _changing(self, streams: set[int | None]) -> Iterator[None]:
         """Let one thread at a time at the matrix, behind what others queued; a full device is one message."""
-        with self._lock, self._runtime.after(*streams):
-            try:
+        try:
+            with self._lock, self._runtime.after(*streams):
                 yield
-            except OutOfDeviceMemory as error:
-                raise self._runtime.no_room(error) from None
+        except OutOfDeviceMemory as error:
+            raise self._runtime.no_room(error) from None
 
     # reading ----------------------------------------------------------------------------------------------------------
 

@@ -92,10 +92,12 @@ class Runtime:
 
     def no_room(self, error: OutOfDeviceMemory) -> ReproError:
         """Return what to tell a user whose device is full."""
+        with self.after():  # another library's GPU may be the current one
+            free = self.device.free_bytes()
         return ReproError(
             "the device has no room",
             where=self.device.name,
-            actual=f"{error}; {self.device.free_bytes()} bytes are free",
+            actual=f"{error}; {free} bytes are free",
             todo="release other operators and arrays, or use another layout or single precision",
         )
 
