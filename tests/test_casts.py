@@ -1,0 +1,106 @@
+"""What `repro.casts.cast` holds and what it refuses, over all pairs of types of numbers."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from repro.casts import cast
+from repro.errors import ReproError
+
+TYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "g", "c8", "c16"]
+
+
+def refused(array: object, dtype: str) -> str:
+    with warnings.catch_warnings(), pytest.raises(ReproError) as error:
+        warnings.simplefilter("error")
+        cast(np.asarray(array), dtype, "x", "widen it")
+    assert error.value.todo in ("widen it", None)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("array", "dtype"),
+    [
+        ([0.0, 1e39], "f4"),
+        ([0.0, -1e39], "f4"),
+        ([0.0, 1e-46], "f4"),
+        ([0.0, 1e-45], "f4"),  # a third more than itself as the smallest number there is
+        ([0.0, 1e300j], "c8"),
+        ([0, 1 + 1j], "f8"),
+        ([0, 1 + 1j], "i4"),
+        ([0, 0.5], "i4"),
+        ([0, 0.5], "?"),
+        ([0, 2], "?"),
+        ([0, np.nan], "i8"),
+        ([0, np.inf], "i8"),
+        ([0, 2.0**63], "i8"),
+        ([0, 2**31], "i4"),
+        ([0, -1], "u4"),
+        ([0, 2**53 + 1], "f8"),
+        (np.array([0, 2**64 - 1], "u8"), "f8"),
+        (np.array([0, 2**64 - 1], "u8"), "i8"),
+        (np.array([0, -(2**63)], "i8"), "i4"),
+        ([0, 2**24 + 1], "f4"),
+        ([0, 2**53 + 1], "c16"),
+        ([0, 70_000], "f2"),
+    ],
+)
+def test_what_does_not_fit_is_named_with_its_place(array: object, dtype: str) -> None:
+    message = refused(array, dtype)
+    assert "x[1]" in message
+    assert str(np.dtype(dtype)) in message
+
+
+@pytest.mark.parametrize(
+    ("array", "dtype"),
+    [
+        ([0.1, -0.0, np.inf, -np.inf, np.nan], "f4"),
+        ([1e38, 1.5e-38, 2.0**-149], "f4"),  # the last is a number of the type
+        ([2**53, -(2**53), 2**60], "f8"),
+        (np.array([2**63], "u8"), "f8"),
+        (np.array([-(2**63)], "i8"), "f8"),
+        ([1.0, -2.0, 2.0**31 - 1], "i4"),
+        ([1 + 0j, 2], "f4"),
+        ([True, False], "f4"),
+        ([0.1 + 0.2j], "c8"),
+        ([], "i4"),
+        (3.0, "i4"),
+    ],
+)
+def test_what_fits_is_what_numpy_makes_of_it(array: object, dtype: str) -> None:
+    numbers = np.asarray(array)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted = numbers.astype(dtype)
+    np.testing.assert_array_equal(cast(numbers, dtype, "x"), wanted)
+
+
+def test_the_right_type_is_not_copied() -> None:
+    array = np.array([1.0, np.nan])
+    assert cast(array, float, "x") is array
+
+
+@pytest.mark.parametrize("array", [["a"], [None], [b"1"], np.array(["2020-01-01"], "M8[D]")])
+def test_what_is_no_number_is_refused(array: object) -> None:
+    assert "no numbers" in refused(array, "f8")
+
+
+@given(st.data(), st.sampled_from(TYPES), st.sampled_from(TYPES))
+def test_whole_numbers_stay_the_same_or_are_refused(data: st.DataObject, old: str, new: str) -> None:
+    given_numbers = data.draw(hnp.arrays(old, 3))
+    try:
+        held = cast(given_numbers, new, "x")
+    except ReproError:
+        return
+    assert held.dtype == np.dtype(new)
+    for before, after in zip(given_numbers.tolist(), held.tolist(), strict=True):
+        if isinstance(before, (bool, int)):
+            assert after == before  # Python compares whole and real numbers exactly
+        elif np.isfinite(before):
+            assert abs(after - before) <= abs(before) * max(np.finfo(t).eps for t in (new, "f8") if t[0] in "fgc")
