@@ -26,7 +26,7 @@ def left(vectors, entry, x):
     """Multiply a host vector by an entry from the left, in double precision."""
     kind = vectors.kind
     block = kind.algebra.expand(np.asarray(entry, float).reshape(1, -1))[0]
-    return Kind(kind.entry, "double").vector(kind.members(x).astype(float) @ block.T)
+    return Kind(kind.entry, "double").vector(kind.members(x, "x").astype(float) @ block.T)
 
 
 @both

@@ -185,10 +185,19 @@ class Clock(Protocol):
 
 
 class Queue(Protocol):
-    """What launches and copies are queued on, one after the other."""
+    """What launches and copies are queued on, one after the other; for any thread, one at a time."""
 
-    def current(self) -> AbstractContextManager[None]:
-        """Make the device the thread's own, for what goes past the queue: memory, and kernels of a program."""
+    def current(self) -> AbstractContextManager[object]:
+        """Have the queue and its device to oneself in the body: other threads wait, and the device is this thread's.
+
+        Whoever launches what was bound, from whichever thread, does it in such a body; so does who makes several calls
+        that must not be interleaved with another thread's. A thread may take it again while it has it.
+
+        Raises
+        ------
+        ReproError
+            The device was opened before this process was forked from another.
+        """
 
     def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
         """Copy a host array to the start of a buffer, behind what is queued; wait for it."""
@@ -308,7 +317,7 @@ class Device(Clock, Queue, Protocol):
         """
 
     def beside(self) -> Queue:
-        """Return another queue of the device, with no order between it and the device's own; for any one thread."""
+        """Return another queue of the device, with no order between it and the device's own, for a thread beside."""
 
     def use_common(self, program: Program) -> None:
         """Take what the device itself needs from the common module (the kernel that blocks a stream)."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, ParamSpec, TypeVar
 from uuid import UUID
@@ -24,6 +25,7 @@ from repro.devices.cuda_queue import CudaQueue
 from repro.devices.cuda_streams import SideStreams
 from repro.devices.cuda_timing import Timer
 from repro.devices.cuda_versions import cusparse_version, dotted, package_version, runtime_version
+from repro.devices.exclusive import exclusive_use
 from repro.devices.host_clock import time_host
 from repro.devices.nvml import Monitor
 
@@ -61,10 +63,11 @@ class CudaProgram:
 class CudaDevice:
     """One GPU as a `Device`: one stream of its own, on which everything is queued.
 
-    Made by `repro.devices.cuda_open.open_cuda`. The context of the resident, the first of the devices that are open, is
-    the thread's current one between calls, so that its launches need not make it so. Any other device, a guest, makes
-    its own current for the length of each call. A launch of the resident within a guest's `current()` or clock would
-    find the wrong one: of several devices, time by the one that was opened first.
+    Made by `repro.devices.cuda_open.open_cuda`. The context of the resident, the first device that the main thread
+    opens, is current there between calls, so that its launches need not make it so; in another thread they are for the
+    body of `current()`. Any other device, a guest, makes its own current for the length of each call. A launch of the
+    resident within a guest's `current()` or clock would find the wrong one: of several devices, time by the one that
+    was opened first. In no other thread is a context left current: PyCUDA aborts the process when such a thread ends.
 
     Parameters
     ----------
@@ -83,6 +86,8 @@ class CudaDevice:
 
     backend = "cuda"
     _resident: ClassVar[CudaDevice | None] = None
+    #: Whose context is the current one, by PyCUDA's count: its `device`, a thread each.
+    _current: ClassVar[threading.local] = threading.local()
 
     def __init__(self, cuda: Any, ordinal: int) -> None:
         self._cuda, self.ordinal = cuda, ordinal
@@ -97,15 +102,17 @@ class CudaDevice:
         self._memory_bytes: int = gpu.total_memory()
         self.monitor = Monitor(gpu.pci_bus_id())
         self._context = gpu.retain_primary_context()
-        self._guest = CudaDevice._resident is not None
+        self._guest = CudaDevice._resident is not None or threading.current_thread() is not threading.main_thread()
         if not self._guest:
             CudaDevice._resident = self
             self._context.push()
+            self._current.device = self
+        self.exclusive = exclusive_use(self)
         self._open = True
         atexit.register(self.close)  # PyCUDA aborts a process that ends with a context in use
         with self.current():
             self._stream = cuda.Stream()
-        self._memory = Memory(cuda)
+        self._memory = Memory(cuda, self._activated)
         self._scratch: CudaBuffer | None = None
         self._side_streams = SideStreams(cuda, self._stream)
         self._memset = self.within(cuda.memset_d8_async)
@@ -116,16 +123,31 @@ class CudaDevice:
         """The handle of the stream, for a library that queues its own kernels."""
         return int(self._stream.handle)
 
-    def current(self) -> AbstractContextManager[None]:
-        """Make this device's context the thread's current one, for a library that queues its own kernels."""
-        return self._pushed() if self._guest else nullcontext()
+    def current(self) -> AbstractContextManager[object]:
+        """Keep other threads from the device, and make its context the thread's current one."""
+        return self.exclusive if self._is_current() else self._taken()
+
+    def _is_current(self) -> bool:
+        return getattr(self._current, "device", None) is self
 
     @contextmanager
-    def _pushed(self) -> Iterator[None]:
+    def _taken(self) -> Iterator[None]:
+        with self.exclusive, self._activated():
+            yield
+
+    @contextmanager
+    def _activated(self) -> Iterator[None]:
+        """Make the context the thread's current one, whoever works with the device: for what need not wait."""
+        if self._is_current():
+            yield
+            return
+        before = getattr(self._current, "device", None)
         self._context.push()
+        self._current.device = self
         try:
             yield
         finally:
+            self._current.device = before
             self._cuda.Context.pop()
 
     def within(self, function: Callable[P, T]) -> Callable[P, T]:
@@ -145,7 +167,7 @@ class CudaDevice:
 
     def beside(self) -> CudaQueue:
         """Return a stream of its own."""
-        return CudaQueue(self._cuda, self._context, self.failure)
+        return CudaQueue(self.name, self._cuda, self._context, self.failure)
 
     def environment(self) -> dict[str, Any]:
         """Describe GPU, driver, its settings, and the libraries between it and Python."""
@@ -254,7 +276,12 @@ class CudaDevice:
 
         with self._mapped():
             graph = Graph(int(self._stream.handle), launch, 1, self.failure)
-        return Captured(self.within(graph.replay), self.within(graph.close))
+
+        def release() -> None:
+            with self._activated():
+                graph.close()
+
+        return Captured(self.within(graph.replay), release)
 
     def _guarded(self, queue: Callable[[], None]) -> Callable[[], None]:
         """Return what queues with this device's context current, errors of the driver turned into ours."""
@@ -339,6 +366,7 @@ class CudaDevice:
         self._context.detach()  # not left to its destructor, which would detach what is no primary context
         if not self._guest:
             CudaDevice._resident = None
+            self._current.device = None
 
     @contextmanager
     def _mapped(self) -> Iterator[None]:

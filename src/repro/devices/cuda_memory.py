@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from repro.devices.cuda_buffer import CudaBuffer
@@ -20,10 +20,12 @@ class Memory:
     ----------
     cuda
         `pycuda.driver`.
+    activated
+        Makes the GPU's context the thread's current one.
     """
 
-    def __init__(self, cuda: Any) -> None:
-        self._cuda = cuda
+    def __init__(self, cuda: Any, activated: Callable[[], AbstractContextManager[object]]) -> None:
+        self._cuda, self._activated = cuda, activated
         self._pool: Any = None
         self._pooling = False
 
@@ -47,7 +49,7 @@ class Memory:
 
     def allocate(self, nbytes: int) -> CudaBuffer:
         """Return new memory, aligned to 256 bytes; what the pool keeps is given up where it does not suffice."""
-        return CudaBuffer(self._take(max(nbytes, 1)), nbytes)
+        return CudaBuffer(self._take(max(nbytes, 1)), nbytes, self._activated)
 
     def _take(self, nbytes: int) -> Any:
         if self._pooling:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, LaunchError
 from repro.devices.cuda_launch import bind_launch, pointer_of
+from repro.devices.exclusive import exclusive_use
 
 #: CU_STREAM_NON_BLOCKING: the stream and the legacy default one do not wait for each other.
 NON_BLOCKING = 1
@@ -21,6 +22,8 @@ class CudaQueue:
 
     Parameters
     ----------
+    name
+        Of the GPU.
     cuda
         `pycuda.driver`.
     context
@@ -29,19 +32,21 @@ class CudaQueue:
         Makes an error of the driver ours.
     """
 
-    def __init__(self, cuda: Any, context: Any, failure: Callable[[object], LaunchError]) -> None:
-        self._cuda, self._context, self._failure = cuda, context, failure
+    def __init__(self, name: str, cuda: Any, context: Any, failure: Callable[[object], LaunchError]) -> None:
+        self.name, self._cuda, self._context, self._failure = name, cuda, context, failure
+        self.exclusive = exclusive_use(self)
         with self._mapped():
             self._stream = cuda.Stream(NON_BLOCKING)
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make the context the thread's current one."""
-        self._context.push()
-        try:
-            yield
-        finally:
-            self._cuda.Context.pop()
+        """Keep other threads from the queue, and make the context the thread's current one."""
+        with self.exclusive:
+            self._context.push()
+            try:
+                yield
+            finally:
+                self._cuda.Context.pop()
 
     def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
         """Copy a host array to the start of a buffer, on this stream: others wait for none of it, nor it for them."""

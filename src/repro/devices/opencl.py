@@ -21,6 +21,7 @@ from repro.codegen import opencl_runtime
 from repro.codegen.opencl_build import FLAGS, environment
 from repro.codegen.targets import CPU
 from repro.devices.base import Argument, Buffer, Captured, Launch, LaunchError, OutOfDeviceMemory, Program
+from repro.devices.exclusive import exclusive_use
 from repro.devices.host_clock import time_host, time_stages
 
 _FALLBACK_CACHE = 64 << 20
@@ -124,17 +125,19 @@ class OpenClDevice:
         self.n_s = int(self._device.max_compute_units)
         self.extensions = frozenset(self._device.extensions.split())
         self.l2_bytes = _last_level_cache() or _FALLBACK_CACHE
+        self.exclusive = exclusive_use(self)
 
     def beside(self) -> OpenClDevice:
         """Return the same device with another queue."""
         other = copy(self)
+        other.exclusive = exclusive_use(other)
         with self._mapped():
             other._queue = self._cl.CommandQueue(self._context)
         return other
 
-    def current(self) -> AbstractContextManager[None]:
-        """Do nothing: OpenCL's calls name their context."""
-        return nullcontext()
+    def current(self) -> AbstractContextManager[object]:
+        """Keep other threads from the queue; OpenCL's calls name their context, so that nothing is made current."""
+        return self.exclusive
 
     def environment(self) -> dict[str, Any]:
         """Describe processor, runtime and Python."""
@@ -276,9 +279,10 @@ class OpenClDevice:
 
     @contextmanager
     def _mapped(self) -> Iterator[None]:
-        """Turn an error of OpenCL that leaves the body into ours."""
+        """Keep other threads from the queue, and turn an error of OpenCL that leaves the body into ours."""
         try:
-            yield
+            with self.exclusive:
+                yield
         except self._cl.Error as error:
             raise LaunchError(str(error)) from None
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from repro.casts import cast
 from repro.codegen.precisions import DTYPES
 from repro.devices.base import Buffer, Device
 from repro.entries import Entry, get_entry
 from repro.errors import ReproError
 
 INTERFACE = "__cuda_array_interface__"
+#: What to do about numbers that do not fit into the type that is worked in.
+TODO = "work in double precision, or scale the numbers"
 LEGACY_DEFAULT_STREAM = 1
 
 
@@ -52,9 +55,15 @@ class Kind:
         """Numbers, as a user sees them, of a vector entry: 1, of a quaternion 4, of a block's vector 3."""
         return self.algebra.size * self.scalar.itemsize // self.dtype.itemsize
 
-    def members(self, vector: NDArray[Any]) -> NDArray[np.floating]:
-        """Return a host vector as its members, `(n, k)`; a view where type and order allow it."""
-        exact = np.ascontiguousarray(vector, self.dtype)
+    def members(self, vector: NDArray[Any], what: str) -> NDArray[np.floating]:
+        """Return a host vector as its members, `(n, k)`; a view where type and order allow it.
+
+        Raises
+        ------
+        ReproError
+            A number of it does not fit into the type; it is called by what the vector is to the user.
+        """
+        exact = np.ascontiguousarray(cast(vector, self.dtype, what, TODO))
         return exact.reshape(-1).view(self.scalar).reshape(-1, self.algebra.size)
 
     def vector(self, members: NDArray[np.floating]) -> NDArray[Any]:
@@ -118,6 +127,9 @@ class DeviceArray:
             }
         raise AttributeError(f"{type(self).__name__} has no attribute {name}")
 
+    def __reduce__(self) -> NoReturn:
+        raise not_copied(self, "copy it to the host by `get()`, and back by the `put` of `repro.vectors`")
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype}, device={self.device.name!r})"
 
@@ -159,6 +171,11 @@ class View:
     buffer: Buffer
     stream: int | None
     shape: tuple[int, ...]
+
+
+def not_copied(thing: object, todo: str) -> ReproError:
+    """Return what to tell who copies or pickles a thing that is nothing without its device."""
+    return ReproError("it lies on a device, and can be neither copied nor pickled", where=repr(thing), todo=todo)
 
 
 def on_device(array: object) -> bool:

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from repro.casts import cast
 from repro.devices.base import Queue
 from repro.errors import ReproError
-from repro.operators.arrays import DeviceArray, Kind, on_device
+from repro.operators.arrays import DeviceArray, Kind, not_copied, on_device
 from repro.operators.runtime import Runtime
 
 
@@ -35,7 +36,7 @@ class Closing:
 
 
 class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no types
-    """y = A x on a device.
+    """y = A x on a device, for any thread: those that work with one device take turns.
 
     Parameters
     ----------
@@ -66,9 +67,12 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         """What the product, and the copies between it and the host, are queued on."""
         return self._runtime.device
 
-    def _ordered(self, *streams: int | None) -> AbstractContextManager[None]:
-        """Order the body's product among what others queued on these streams."""
+    def _ordered(self, *streams: int | None) -> AbstractContextManager[object]:
+        """Order the body's product among what others queued on these streams, and keep other threads from it."""
         return self._runtime.after(*streams)
+
+    def _require_open(self) -> None:
+        """Refuse to work once its memory was given back."""
 
     def matvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
         """Return A x.
@@ -80,8 +84,9 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             with `__cuda_array_interface__`: contiguous, of the operator's dtype, so many numbers in any shape. It is
             read where it lies.
         out
-            Where to write the product, an array of the same kind that does not overlap with x. Without it there is a
-            new NumPy array, or `DeviceArray`: of x's shape where the matrix is square, else `(rows,)`.
+            Where to write the product, an array of the same kind. On the device it does not overlap with x; NumPy's has
+            a dtype of the product's kind or of a wider one, as NumPy's own functions ask for (`same_kind`). Without it
+            there is a new NumPy array, or `DeviceArray`: of x's shape where the matrix is square, else `(rows,)`.
         stream
             Handle of the CUDA stream that x was computed on and the product will be used on. Without it, it is what x
             says in its interface, else the default stream (the case of PyTorch, whose arrays do not say).
@@ -90,7 +95,8 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         Raises
         ------
         ReproError
-            An array on the device is of another type, size or layout, or overlaps with the other one.
+            An array on the device is of another type, size or layout, or overlaps with the other one; a number of x, or
+            of the product where `out` is narrower, does not fit into the type that it gets.
         """
         if on_device(x):
             return self._on_device(x, out, stream)
@@ -99,9 +105,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         y = super().matvec(np.asarray(x))
         if out is None:
             return y
-        if np.shape(out) != y.shape:
-            raise ReproError("out has another shape", expected=y.shape, actual=np.shape(out))
-        out[...] = y
+        _write(out, y)
         return out
 
     def dot(self, x: Any) -> Any:
@@ -122,16 +126,37 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
         """Multiply a host array."""
         if np.iscomplexobj(x) and self.dtype.kind != "c":
             return self._matvec(x.real) + 1j * self._matvec(x.imag)
-        members = self._kind.members(x)
-        from_host, to_host = self._staging
-        if members.size:
-            self._queue.write(from_host.buffer, members)
-        with self._ordered():
+        members = self._kind.members(x, "x")
+        y = np.empty(self.shape[0], self._kind.dtype)
+        with self._ordered():  # from the first copy to the last: all threads share the arrays on the device
+            self._require_open()
+            from_host, to_host = self._staging
+            if members.size:
+                self._queue.write(from_host.buffer, members)
             self._multiply(from_host, to_host)
-        y = np.empty(to_host.shape, to_host.dtype)
-        if y.size:
-            self._queue.download(to_host.buffer, y)
+            if y.size:
+                self._queue.download(to_host.buffer, y)
         return y
+
+    def _matmat(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Multiply the columns of a host array, of which there may be none, one after the other."""
+        product = np.empty((self.shape[0], X.shape[1]), _type_of_product(X, self.dtype))
+        for column, x in zip(product.T, X.T, strict=True):
+            column[:] = self._matvec(x)
+        return product
+
+    def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        raise ReproError(
+            "it has no transpose on the device",
+            where=type(self).__name__,
+            todo="take that of SciPy's matrix: `A.to_scipy().T @ x`, where A is the matrix, or what a reader reads",
+        )
+
+    def _rmatmat(self, X: NDArray[Any]) -> NDArray[Any]:
+        return self._rmatvec(X)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise not_copied(self, "make it anew of what it was made of, in the process that uses it")
 
     @cached_property
     def _staging(self) -> tuple[DeviceArray, DeviceArray]:
@@ -153,6 +178,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             raise ReproError("x and out overlap", expected="two arrays", todo="give another `out`, or none")
         streams = (from_x.stream, to_y.stream) if stream is None else (stream,)
         with self._ordered(*streams):
+            self._require_open()
             self._multiply(from_x, to_y)
         return y
 
@@ -176,6 +202,29 @@ class StrictOperator(DeviceOperator):
             raise ReproError("x has another length", where="x", expected=columns, actual=f"shape {shape}")
         if shape and np.asarray(x).dtype.kind not in "fiubc":
             raise ReproError("x is not made of numbers", where="x", actual=np.asarray(x).dtype)
+
+
+def _write(out: Any, y: NDArray[Any]) -> None:
+    """Write a product to a user's array, if that can hold it."""
+    if not isinstance(out, np.ndarray) or not out.flags.writeable:
+        actual = "one that is read-only" if isinstance(out, np.ndarray) else type(out).__name__
+        raise ReproError("out cannot be written to", where="out", expected="a NumPy array", actual=actual)
+    if out.shape != y.shape:
+        raise ReproError("out has another shape", where="out", expected=y.shape, actual=out.shape)
+    if not np.can_cast(y.dtype, out.dtype, "same_kind"):
+        raise ReproError(
+            "out cannot hold the product",
+            where="out",
+            expected=f"{y.dtype}, or another dtype of its kind",
+            actual=out.dtype,
+            todo="give an array of the product's dtype, or none",
+        )
+    out[...] = cast(y, out.dtype, "the product", "give `out` the product's own dtype")
+
+
+def _type_of_product(X: NDArray[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of a product's numbers: complex where those of X are."""
+    return np.result_type(dtype, np.complex64) if X.dtype.kind == "c" else dtype
 
 
 def _overlap(x: Any, y: Any) -> bool:

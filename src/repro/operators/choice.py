@@ -124,6 +124,7 @@ def _default(entry: str, precision: str, target: Target) -> str:
 def _seconds(product: Product) -> float:
     device = product.runtime.device
     x, y = (product.vectors.zeros() for _ in range(2))
-    launch = product.bind(x.buffer, y.buffer)
-    launch()
-    return float(np.median(device.time_graph(launch, LAUNCHES, REPLAYS)))
+    with product.runtime.after():
+        launch = product.bind(x.buffer, y.buffer)
+        launch()
+        return float(np.median(device.time_graph(launch, LAUNCHES, REPLAYS)))

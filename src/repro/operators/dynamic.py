@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
-from threading import RLock
 from typing import Any, Literal
 
 import numpy as np
@@ -38,8 +37,9 @@ class DynamicCSR(StrictOperator):
 
     Rows are chains of segments in one buffer: dynamic CSR (King 2017). Insertions append to a row, in a new segment
     where the last one is full; where a chain or the buffer is full the matrix is brought together in a larger buffer.
-    Methods wait for the device, but for products of arrays that lie there. One thread at a time works with a matrix,
-    the others wait; on a GPU it is the thread that first used it. Who wants to multiply meanwhile takes a `reader`.
+    Methods wait for the device, but for products of arrays that lie there. Any thread may call them; those that work
+    with one device take turns. Who wants to multiply while another thread changes the matrix takes a `reader`. What is
+    copied or pickled is the matrix as it is then, of which the copy is made anew on a device of the same words.
 
     Parameters
     ----------
@@ -165,7 +165,6 @@ class DynamicCSR(StrictOperator):
     def _hold(self, runtime: Runtime, precision: str, start: Arrays | Storage, entries: int, slack: int) -> None:
         super().__init__(runtime, Kind("real", precision), start.shape)
         self._precision = precision
-        self._lock = RLock()
         self._batches = Batches(runtime, start.shape, self.dtype, precision)
         try:
             with runtime.after():
@@ -256,9 +255,9 @@ class DynamicCSR(StrictOperator):
         given, count = self._batches.look(*arrays)
         if not count:
             return
-        self._since += count
         done = 0
         with self._changing(streams_of(given)):
+            self._since += count
             try:
                 for first, batch in self._batches.parts(given, count, self._matrix.slack):
                     change(batch)
@@ -298,19 +297,14 @@ class DynamicCSR(StrictOperator):
 
     @contextmanager
     def _changing(self, streams: set[int | None]) -> Iterator[None]:
-        """Let one thread at a time at the matrix, behind what others queued; a full device is one message."""
+        """Work behind what others queued, alone of all threads; a full device is one message."""
         try:
-            with self._lock, self._runtime.after(*streams):
+            with self._runtime.after(*streams):
                 yield
         except OutOfDeviceMemory as error:
             raise self._runtime.no_room(error) from None
 
     # reading ----------------------------------------------------------------------------------------------------------
-
-    def matvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
-        """Return A x with all that was inserted and deleted until now; see `DeviceOperator.matvec`."""
-        with self._lock:
-            return super().matvec(x, out, stream=stream)
 
     def _multiply(self, x: Any, y: Any) -> None:
         if self.shape[0]:
@@ -334,9 +328,15 @@ class DynamicCSR(StrictOperator):
         return (self._entries + self._since) / max(rows, 1)
 
     def reader(self) -> Reader:
-        """Return what multiplies while this matrix is changed, also from another thread, on a queue of its own."""
-        with self._lock:
+        """Return what multiplies while another thread changes this matrix, on a queue of its own."""
+        with self._runtime.after():
             return Reader(self._runtime, self._kind, self._matrix, lambda: self._load("reader"), self._mean)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        with self._changing(set()):
+            stored = self._matrix.to_csr()
+            room = self.segments, self._matrix.slack, self.capacity
+        return _again, (stored, str(self.dtype), *room, self._runtime.words)
 
     def to_scipy(self) -> sp.csr_array:
         """Return the matrix as CSR on the host: rows in the order of columns, entries of one place added up."""
@@ -373,6 +373,11 @@ class DynamicCSR(StrictOperator):
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
         return f"<{size} {type(self).__name__}: {self.dtype}, {self.segments} segments on {self.device_name}>"
+
+
+def _again(matrix: sp.csr_array, dtype: str, segments: int, slack: int, capacity: int, device: str) -> DynamicCSR:
+    """Return what was copied or pickled, made anew: entries of one place stay several."""
+    return DynamicCSR.from_csr(matrix, dtype=dtype, segments=segments, slack=slack, capacity=capacity, device=device)
 
 
 class _Reused:

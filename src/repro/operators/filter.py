@@ -6,13 +6,13 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
-from threading import RLock
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from repro.casts import cast
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
 from repro.filtering.direct import Direct, PerPoint, Points, Stencil
@@ -120,7 +120,7 @@ def siac(
 
 
 class SiacFilter(StrictOperator, Closing):
-    """From modes to filtered values at points; made by `repro.siac`. One thread at a time works with it.
+    """From modes to filtered values at points; made by `repro.siac`. Threads that work with one device take turns.
 
     The modes of a field are `(t * m,)`, those of a triangle one after the other; several fields are columns `(t * m,
     fields)`, filtered at once. Close it, or use it in a `with`, to give its memory back before it is forgotten.
@@ -158,7 +158,7 @@ class SiacFilter(StrictOperator, Closing):
         self.points, self.basis, self.degree = points, basis, stencil.degree
         self.scale: float | Floats = stencil.scale if local is None else local
         self.derivative = stencil.derivative
-        self._lock, self._closed = RLock(), False
+        self._closed = False
         self._filter: FilterMatrix | Direct
         try:
             with ExitStack() as held, runtime.after():
@@ -199,6 +199,7 @@ class SiacFilter(StrictOperator, Closing):
         seen = self._runtime.view(X, "X", self.dtype, columns * shape[1], self.dtype.itemsize)
         result = self._runtime.empty((rows, shape[1]), self.dtype)
         with self._ordered(seen.stream):
+            self._require_open()
             self._multiply(seen, result, shape[1])
         return result
 
@@ -215,15 +216,15 @@ class SiacFilter(StrictOperator, Closing):
         ReproError
             There is none.
         """
-        with self._lock:
-            self._open()
+        with self._ordered():
+            self._require_open()
             if not isinstance(self._filter, FilterMatrix):
                 raise ReproError("the filter is no matrix", actual=self.kind, todo="make it by repro.siac(matrix=True)")
             return self._filter.download()
 
     def close(self) -> None:
         """Give its memory on the device back; it is of no use afterwards."""
-        with self._lock:
+        with self._ordered():
             if not self._closed:
                 self._closed = True
                 self._runtime.device.synchronize()
@@ -231,29 +232,19 @@ class SiacFilter(StrictOperator, Closing):
                 self._held.close()
 
     def _multiply(self, x: Any, y: Any, fields: int = 1) -> None:
-        with self._lock:
-            self._open()
-            if fields:
-                self._filter.bind(x.buffer, y.buffer, fields)()
-
-    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        with self._lock:  # the arrays between host and device are one pair
-            return super()._matvec(x)
+        if fields:
+            self._filter.bind(x.buffer, y.buffer, fields)()
 
     def _matmat(self, X: NDArray[Any]) -> NDArray[Any]:
         fields = X.shape[1]
         if not fields:
             return np.empty((self.shape[0], 0))
-        modes = self._runtime.put(np.ascontiguousarray(X, self.dtype))
+        modes = self._runtime.put(np.ascontiguousarray(cast(X, self.dtype, "modes")))
         values = self._runtime.empty((self.shape[0], fields), self.dtype)
         with self._ordered():
+            self._require_open()
             self._multiply(modes, values, fields)
         return values.get()
-
-    def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        raise ReproError(
-            "the filter has no transpose on the device", todo="take that of SciPy's matrix: `to_scipy().T @ x`"
-        )
 
     def _check(self, x: Any) -> None:
         """Refuse what are no modes; numbers and operators, which SciPy multiplies operators with, pass."""
@@ -275,7 +266,7 @@ class SiacFilter(StrictOperator, Closing):
             todo = "filter real and imaginary parts as two fields" if array.dtype.kind == "c" else None
             raise ReproError("the modes are no real numbers", where="modes", actual=array.dtype, todo=todo)
 
-    def _open(self) -> None:
+    def _require_open(self) -> None:
         if self._closed:
             raise ReproError("the filter is closed", todo="make a new one")
 

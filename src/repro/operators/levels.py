@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.operators.arrays import not_copied
 from repro.operators.csr_arrays import to_cupy
 from repro.operators.runtime import Runtime
 from repro.sparse.dynamic.storage import Storage
@@ -95,6 +96,9 @@ class Level:
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the matrix."""
         return self._level.a.shape
+
+    def __reduce__(self) -> NoReturn:
+        raise not_copied(self, "copy its matrices, A, P and R")
 
     def _of_finer(self, part: Any) -> Any:
         if part is None:

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 from weakref import ref
 
-from numpy.typing import NDArray
-
 from repro.errors import ReproError
 from repro.operators.arrays import DeviceArray, on_device
 from repro.operators.base import Closing, DeviceOperator
@@ -35,6 +33,9 @@ class SpmvOperator(DeviceOperator, Closing):
     at first use and kept: as much memory again, one for real entries, two for complex ones where both are asked for. A
     symmetric matrix is its own `A.T`, a Hermitian one its own `A.H`, where they are bit for bit. Close it, or use it in
     a `with`, to give its memory back before it is forgotten, and that of these two.
+
+    It is for any thread: those that work with one device take turns. What is copied or pickled is the matrix with the
+    variant's name, of which the copy is made anew on a device of the same words.
 
     Attributes
     ----------
@@ -94,14 +95,15 @@ class SpmvOperator(DeviceOperator, Closing):
 
     def close(self) -> None:
         """Give the memory of the matrix, and of its transposes, back; it is of no use afterwards."""
-        product, self._product = self._product, None
-        for transpose in self._made.values():
-            transpose.close()
-        self._made.clear()
-        if product is not None:
-            product.release()  # waits, before what it worked on goes
-            for name in ("_staging", "_in_order"):
-                self.__dict__.pop(name, None)
+        with self._runtime.after():  # no other thread is in the middle of a product
+            product, self._product = self._product, None
+            for transpose in self._made.values():
+                transpose.close()
+            self._made.clear()
+            if product is not None:
+                product.release()  # waits, before what it worked on goes
+                for name in ("_staging", "_in_order"):
+                    self.__dict__.pop(name, None)
 
     def __rmul__(self, x: Any) -> Any:
         """Return `x A`, which is `A.T x`; of anything else what SciPy returns."""
@@ -115,27 +117,30 @@ class SpmvOperator(DeviceOperator, Closing):
 
     def _transposed(self, conjugate: bool) -> SpmvOperator:
         """Return the transpose, that of real entries always by the name of the conjugated one."""
-        product, kept = self._open(), self._transposes.get(conjugate)
-        there = None if kept is None else kept()
-        if there is None or there._product is None:
-            matrix = transposed(self._problem, conjugate)
-            if matrix is self._problem:
-                there = self
-            else:
-                there = SpmvOperator(matrix, Product(self._runtime, matrix, self.precision, product.id))
-                there._transposes[conjugate] = ref(self)  # not held by it: whoever forgets this one frees both
-                self._made[conjugate] = there
-            self._transposes[conjugate] = ref(there)
-        return there
+        with self._runtime.after():  # one for all threads
+            product, kept = self._open(), self._transposes.get(conjugate)
+            there = None if kept is None else kept()
+            if there is None or there._product is None:
+                matrix = transposed(self._problem, conjugate)
+                if matrix is self._problem:
+                    there = self
+                else:
+                    there = SpmvOperator(matrix, Product(self._runtime, matrix, self.precision, product.id))
+                    there._transposes[conjugate] = ref(self)  # not held by it: whoever forgets this one frees both
+                    self._made[conjugate] = there
+                self._transposes[conjugate] = ref(there)
+            return there
 
     def _open(self) -> Product:
         if self._product is None:
             raise ReproError("the operator is closed", where=repr(self), todo="make a new one")
         return self._product
 
-    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        self._open()  # before memory is taken for it
-        return super()._matvec(x)
+    def _require_open(self) -> None:
+        self._open()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._problem, str(self._open().id), self.precision, self._runtime.words)
 
     def _multiply(self, x: Any, y: Any) -> None:
         product = self._open()
@@ -208,6 +213,11 @@ def operator(
     else:
         variant = find_variant(tuned, problem, precision, runtime.device.target, Path(results))
     return SpmvOperator(problem, Product(runtime, problem, precision, variant))
+
+
+def _again(problem: Matrix, name: str, precision: str, device: str) -> SpmvOperator:
+    """Return what was copied or pickled, made anew."""
+    return operator(problem, name, precision=precision, device=device)
 
 
 @cache

@@ -6,8 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from threading import RLock
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from scipy.sparse.linalg import LinearOperator
 from repro.codegen.precisions import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
-from repro.operators.arrays import DeviceArray, View
+from repro.operators.arrays import DeviceArray, View, not_copied
 from repro.operators.arrays import on_device as on_the_device
 from repro.operators.csr_arrays import (
     CUPYS_ARRAYS,
@@ -117,7 +116,7 @@ def amg(
 
 
 class MultilevelSolver:
-    """A hierarchy on a device; made by `repro.amg`. One thread at a time works with it.
+    """A hierarchy on a device; made by `repro.amg`. Threads that work with one device take turns.
 
     Attributes
     ----------
@@ -131,7 +130,7 @@ class MultilevelSolver:
         self._n, self._dtype = finest.shape[0], finest.dtype
         self.levels = [Level(memory, at) for at in range(len(memory.levels))]
         self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
-        self._lock, self._whole = RLock(), True
+        self._whole = True
 
     @property
     def device_name(self) -> str:
@@ -232,7 +231,7 @@ class MultilevelSolver:
                 "the hierarchy keeps nothing to be refreshed by", todo="set it up by repro.amg(A, refreshable=True)"
             )
         rows = canonical(as_rows(A.get() if is_cupys(A, CUPYS_MATRICES) else A, self._dtype, "A")[0])
-        with self._lock, self._runtime.after():
+        with self._runtime.after():
             levels = self._memory.levels
             check_pattern(rows, levels[0].a)
             checked_diagonal(rows)
@@ -248,12 +247,12 @@ class MultilevelSolver:
                 raise self._runtime.no_room(error) from None
             self._cycle = self._solver.cycle(self._solver.b, self._solver.x)
             self._whole = True
-        self.levels = [Level(self._memory, at) for at in range(len(levels))]
+            self.levels = [Level(self._memory, at) for at in range(len(levels))]
 
     @contextmanager
     def _working(self, *streams: int | None) -> Iterator[None]:
-        """Let one thread at a time at the hierarchy, unless it was left in the middle of a refresh."""
-        with self._lock, self._runtime.after(*streams):
+        """Work with the hierarchy, alone of all threads, unless it was left in the middle of a refresh."""
+        with self._runtime.after(*streams):
             if not self._whole:
                 raise ReproError(
                     "the hierarchy was left in the middle of a refresh", todo="refresh it again, or set up a new one"
@@ -303,6 +302,9 @@ class MultilevelSolver:
         if self._n:
             self._runtime.device.download(self._solver.x, x)
         return x
+
+    def __reduce__(self) -> NoReturn:
+        raise not_copied(self, "set it up anew by `repro.amg`, or copy the matrices of its levels, A, P and R")
 
     def __repr__(self) -> str:
         sizes = " > ".join(str(level.shape[0]) for level in self.levels)

@@ -63,7 +63,8 @@ class Product:
         operands = ProductOperands(matrix, precision, none.astype(kind.scalar), none, none)
         self._workspace = Workspace(runtime.devices, operands)
         try:
-            self._variant.bind(self._workspace)
+            with runtime.after():
+                self._variant.bind(self._workspace)
         except OutOfDeviceMemory as error:
             raise runtime.no_room(error) from None
         except Unsupported as error:

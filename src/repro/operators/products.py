@@ -68,9 +68,6 @@ def spgemm(
     runtime = _common_runtime(device, operands)
     try:
         with ExitStack() as held, runtime.after():
-            # in the same order whoever multiplies them, so that no two threads wait for each other
-            for matrix in sorted({op.matrix for op in operands if isinstance(op.matrix, DynamicCSR)}, key=id):
-                held.enter_context(matrix.lent())
             first, second = (held.enter_context(operand.stored(runtime, precision)) for operand in operands)
             load = load_products(runtime, precision)
             products = Multiplication(runtime.device, load, DTYPES[precision])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from repro.codegen.targets import Target
@@ -21,7 +21,7 @@ class Reader(StrictOperator):
 
     Each row of a product is that of the matrix before a change of the row or after it, never of half a change; which
     of them may differ from row to row. A product sees all changes that were done when it began. A reader has a queue of
-    its own and is for one thread, any one; a matrix can have several. Its products wait for their end.
+    its own, on which threads take turns; a matrix can have several. Its products wait for their end.
 
     Parameters
     ----------
@@ -43,23 +43,19 @@ class Reader(StrictOperator):
         super().__init__(runtime, kind, matrix.storage.shape)
         self._side = runtime.device.beside()
         self._reading = Reading(self._side, load(), _width(runtime.device.target, mean), matrix)
-        with self._side.current():
-            _ = self._staging  # made in this thread: the one that multiplies may have no context
+        _ = self._staging  # now, while nobody else has the device
 
     @property
     def _queue(self) -> Queue:
         return self._side
 
-    def _ordered(self, *streams: int | None) -> AbstractContextManager[None]:
+    @contextmanager
+    def _ordered(self, *streams: int | None) -> Iterator[None]:
         """Wait for what the arrays come from; nobody has to wait for a product that is waited for."""
-        if streams:
-            self._runtime.finish(*streams)
-        return nullcontext()
-
-    def matvec(self, x: Any, out: Any = None, *, stream: int | None = None) -> Any:
-        """Return A x, as `DynamicCSR.matvec`, but wait for it, and for what the arrays on the device come from."""
         with self._side.current():
-            return super().matvec(x, out, stream=stream)
+            if streams:
+                self._runtime.finish(*streams)
+            yield
 
     def _multiply(self, x: Any, y: Any) -> None:
         self._reading.multiply(x.buffer, y.buffer)

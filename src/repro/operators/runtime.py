@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,19 @@ KERNELS = shipped("kernels", here=False)
 class Runtime:
     """An open device with the means to compile and load kernels for it.
 
-    One for each device in a process, made by `open_runtime`. A GPU's is the primary context, the one that CuPy,
-    PyTorch and Numba use.
+    One for each device in a process, made by `open_runtime`, and for all its threads: one at a time is in the body of
+    `after`. A GPU's is the primary context, the one that CuPy, PyTorch and Numba use.
+
+    Parameters
+    ----------
+    device
+        The device.
+    words
+        What `open_runtime` is told to open it again, in another process too.
     """
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    def __init__(self, device: Device, words: str = "auto") -> None:
+        self.device, self.words = device, words
         self.devices = Devices([device])
         self._programs: dict[Path, Program] = {}
         self._streams = _Streams(device) if device.backend == "cuda" else None
@@ -140,20 +148,30 @@ class Runtime:
     def _holds(self, memory: Any) -> bool:
         return self._streams is not None and (memory.nbytes == 0 or self._streams.holds(memory.pointer))
 
+    def after(self, *streams: int | None) -> AbstractContextManager[object]:
+        """Have the device to oneself in the body, whose kernels are queued behind what was queued on other streams.
+
+        What comes later on these streams is queued behind the kernels. Another thread waits until the end of the body.
+
+        Raises
+        ------
+        ReproError
+            The device was opened before this process was forked from another.
+        """
+        return self.device.current() if self._streams is None else self._among(self._streams, streams)
+
     @contextmanager
-    def after(self, *streams: int | None) -> Iterator[None]:
-        """Queue the body's kernels behind what was queued on other streams, and what comes on these behind them."""
-        if self._streams is None:
-            yield
-            return
-        with self._streams.ordered({s for s in streams if s is not None}):
+    def _among(self, ours: _Streams, streams: tuple[int | None, ...]) -> Iterator[None]:
+        with self.device.current(), ours.ordered({s for s in streams if s is not None}):
             yield
 
     def finish(self, *streams: int | None) -> None:
-        """Wait for what is queued on our stream and on others; None is the default stream."""
-        self.device.synchronize()
-        if self._streams is not None:
-            self._streams.finish({LEGACY_DEFAULT_STREAM if s is None else s for s in streams})
+        """Wait for what is queued on our stream and on others, whoever has the device; None is the default stream."""
+        if self._streams is None:
+            self.device.synchronize()
+            return
+        if not self._streams.finish({LEGACY_DEFAULT_STREAM if s is None else s for s in streams}):
+            self.device.synchronize()  # what is captured into a graph is so by who has the device
 
 
 class _Streams:
@@ -190,11 +208,15 @@ class _Streams:
             for stream in foreign:
                 self._wait(stream, self._ours)
 
-    def finish(self, streams: set[int]) -> None:
-        """Wait for streams."""
+    def finish(self, streams: set[int]) -> bool:
+        """Wait for streams and for ours, unless ours is being captured: then say so."""
         with self._current():
             for stream in streams - {self._ours}:
                 self._call(self._driver.cuStreamSynchronize, stream)
+            if int(self._call(self._driver.cuStreamIsCapturing, self._ours)):
+                return False
+            self._call(self._driver.cuStreamSynchronize, self._ours)
+        return True
 
     @contextmanager
     def _current(self) -> Iterator[None]:
@@ -238,12 +260,16 @@ def open_runtime(device: str = "auto") -> Runtime:
     ReproError
         The words name no device or several, it is not there, or what drives it is not installed.
     """
-    return _open(resolve_device(device))
+    with _opening:  # two runtimes of one device would not take each other's arrays
+        return _open(resolve_device(device))
+
+
+_opening = Lock()
 
 
 @cache
 def _open(resolved: str) -> Runtime:
-    return Runtime(open_device(resolved))
+    return Runtime(open_device(resolved), resolved)
 
 
 def cache_folder() -> Path:

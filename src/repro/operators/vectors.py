@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from repro.casts import cast
 from repro.devices.base import Argument, Buffer
 from repro.errors import ReproError
-from repro.operators.arrays import DeviceArray, Kind, View
+from repro.operators.arrays import TODO, DeviceArray, Kind, View
+from repro.operators.room import whole_number
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
+from repro.sparse.slots import LARGEST
 from repro.sparse.vectors import BLOCKS, N_T, pack_vector, padded_size, render_vectors
 
 ORDERS = ("AoS", "SoA", "Padded")
@@ -23,7 +26,8 @@ class Vectors:
     """Vectors of n entries on a device, all in one order; made by `repro.vectors`, or an operator's `vectors`.
 
     All that takes a vector takes a `DeviceArray` or, on a GPU, anything with `__cuda_array_interface__` that holds the
-    same numbers in the same order. Work is queued; only `dot`, `norm` and `get` wait for it.
+    same numbers in the same order. Work is queued; only `dot`, `norm` and `get` wait for it. Any thread may use them:
+    those that work with one device take turns.
 
     Attributes
     ----------
@@ -71,7 +75,7 @@ class Vectors:
         expected = self.n * self.kind.numbers
         if given.size != expected:
             raise ReproError("a vector has another size", expected=expected, actual=given.size)
-        members = self.kind.members(given)
+        members = self.kind.members(given, "vector")
         ordered = members if self._rows is None else members[self._rows]
         return self.runtime.put(pack_vector(ordered, self.order).view(self.dtype))
 
@@ -103,7 +107,7 @@ class Vectors:
         reads = bool(np.any(b))
         real = _is_real(a) and _is_real(b)
         name = ("" if real else "entry_") + ("axpby" if reads else "ax")
-        left, right = (self._number(f) if real else self._entry(f, what) for f, what in ((a, "a"), (b, "b")))
+        left, right = (self._number(f, what) if real else self._entry(f, what) for f, what in ((a, "a"), (b, "b")))
         arguments = [np.int32(self.n), *left, from_x.buffer, *(right if reads else ()), to_y.buffer]
         with self.runtime.after(from_x.stream, to_y.stream):
             self._launch(name, arguments)
@@ -123,10 +127,10 @@ class Vectors:
 
     def _sums(self, x: Any, y: Any) -> tuple[float, float]:
         left, right = self._view(x, "x"), self._view(y, "y")
-        with self.runtime.after(left.stream, right.stream):
-            self._sum(left, right)
         host = np.zeros(2)
-        self.runtime.device.download(self._scratch[1], host)
+        with self.runtime.after(left.stream, right.stream):  # until they are read: all threads share the sums
+            self._sum(left, right)
+            self.runtime.device.download(self._scratch[1], host)
         return float(host[0]), float(host[1])
 
     def _sum(self, x: View, y: View) -> None:
@@ -156,8 +160,11 @@ class Vectors:
     def _permutation(self) -> list[Buffer]:
         return [] if self._rows is None else [self.runtime.upload(self._rows.astype(np.int32))]
 
-    def _number(self, value: Any) -> list[Any]:
-        return [self.kind.scalar.type(value)]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.n, self.kind, self.order, self._rows, self.runtime.words)
+
+    def _number(self, value: Any, what: str) -> list[Any]:
+        return [self.kind.scalar.type(cast(value, self.kind.scalar, what, TODO))]
 
     def _entry(self, value: complex | ArrayLike, what: str) -> list[Any]:
         """Return the members of an entry, given as one or as a number."""
@@ -176,7 +183,7 @@ class Vectors:
                 expected="a real number" + f", or the {members} members of a {self.kind.entry} entry" * bool(members),
                 actual=repr(value),
             )
-        return [self.kind.scalar.type(member) for member in given.ravel()]
+        return [self.kind.scalar.type(member) for member in cast(given.ravel(), self.kind.scalar, what, TODO)]
 
     def _view(self, vector: Any, what: str, write: bool = False) -> View:
         return self.runtime.view(vector, what, self.dtype, self.size, self._alignment, write)
@@ -203,13 +210,18 @@ def vectors(
     Raises
     ------
     ReproError
-        There is no such entry, precision, order or device.
+        There is no such entry, precision, order or device, or n is no whole number from 0 to 2³¹ - 1.
     """
     if precision not in ("single", "double"):
         raise ReproError("unknown precision", expected="single or double", actual=precision)
     kind = Kind(entry, precision)
     _ = kind.algebra
-    return Vectors(open_runtime(device), n, kind, order)
+    return Vectors(open_runtime(device), whole_number(n, "n", 0, LARGEST), kind, order)
+
+
+def _again(n: int, kind: Kind, order: str, rows: NDArray[np.int64] | None, device: str) -> Vectors:
+    """Return what was copied or pickled, made anew."""
+    return Vectors(open_runtime(device), n, kind, order, rows)
 
 
 def _is_real(value: complex | ArrayLike) -> bool:

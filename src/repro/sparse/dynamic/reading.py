@@ -13,7 +13,7 @@ from repro.sparse.kernels import N_T
 
 
 class Reading:
-    """Products on a queue beside the one that the matrix is changed on, for one thread.
+    """Products on a queue beside the one that the matrix is changed on, for the thread that has the queue.
 
     Parameters
     ----------
