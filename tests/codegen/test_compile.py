@@ -14,6 +14,7 @@ from repro.codegen.compile import (
     Module,
     check_binary,
     compile_module,
+    compiled_before,
     compiler_of,
     environment_of,
     source_hash,
@@ -96,6 +97,34 @@ def test_a_binary_that_does_not_fit_its_manifest_is_refused_and_not_loaded_again
     assert Module.load(tmp_path / "0.json") == other
     with pytest.raises(DamagedBinary, match="is gone"):
         check_binary(binary)
+
+
+def test_what_was_compiled_before_is_known_by_source_compiler_and_content(tmp_path, monkeypatch):
+    manifest = tmp_path / "m.json"
+    assert compiled_before(EMPTY, CPU, manifest) is None
+    module = compile_module(EMPTY, CPU, manifest)
+    assert compiled_before(EMPTY, CPU, manifest) == module
+    assert compiled_before(EMPTY + " ", CPU, manifest) is None
+    with monkeypatch.context() as patch:
+        patch.setenv("PYOPENCL_BUILD_OPTIONS", "-DANOTHER")
+        assert compiled_before(EMPTY, CPU, manifest) is None
+    spoil(tmp_path / module.binary)
+    assert compiled_before(EMPTY, CPU, manifest) is None
+
+
+def test_without_a_cuda_compiler_the_source_tells_what_was_compiled_before(tmp_path, monkeypatch):
+    (tmp_path / "objects").mkdir()
+    binary, manifest = tmp_path / "objects/abc.cubin", tmp_path / "m.json"
+    binary.write_bytes(b"code")
+    binary.with_suffix(".cu").write_text("the source")
+    module = Module("ok", "hash", "nvcc", (), "objects/abc.cubin", binary_digest=digest(binary))
+    module.save(manifest)
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    assert compiled_before("the source", GPU, manifest) == module
+    assert compiled_before("another source", GPU, manifest) is None
+    assert compiled_before("the source", GPU, tmp_path / "other.json") is None
+    binary.write_bytes(b"rubbish")
+    assert compiled_before("the source", GPU, manifest) is None
 
 
 def test_a_manifest_of_before_there_were_digests_is_held_to_none(tmp_path):

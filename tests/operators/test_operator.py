@@ -10,14 +10,11 @@ from scipy.sparse.linalg import aslinearoperator, cg, eigsh
 import repro
 from repro.bench.runnable import Unsupported
 from repro.bench.workspace import Workspace
-from repro.codegen import nvcc
-from repro.codegen.compile import Module
 from repro.codegen.targets import TARGETS, get_target
 from repro.entries import entries
 from repro.errors import ReproError
 from repro.operators import choice
 from repro.operators.product import KEPT, Product
-from repro.operators.runtime import Runtime
 from repro.studies.compound_spmv import pack
 from repro.studies.compound_spmv.variant import Variant
 from repro.studies.compound_spmv.variant_id import VariantId, fitting
@@ -260,19 +257,3 @@ def test_importing_the_package_imports_no_solver():
     code = "import sys, repro; print(repro.__version__, 'scipy' in sys.modules, 'numpy' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.split()[1:] == ["False", "False"]
-
-
-def test_without_a_compiler_what_was_compiled_before_is_used(tmp_path, monkeypatch):
-    manifest = tmp_path / "kernel.json"
-    module = Module("ok", "hash", "nvcc", (), "objects/abc.cubin")
-    module.save(manifest)
-    (tmp_path / "objects").mkdir()
-    (tmp_path / "objects/abc.cu").write_text("the source")
-    runtime = Runtime(SimpleNamespace(backend="opencl"))
-    runtime.device.backend = "cuda"
-    monkeypatch.setattr(nvcc, "find", lambda: None)
-    assert runtime._cached(manifest, "the source") == module
-    assert runtime._cached(manifest, "another source") is None
-    assert runtime._cached(tmp_path / "other.json", "the source") is None
-    monkeypatch.setattr(nvcc, "find", lambda: tmp_path)
-    assert runtime._cached(manifest, "the source") is None

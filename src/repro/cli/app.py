@@ -88,7 +88,7 @@ def explain(error: OSError) -> ReproError | None:
     if error.errno not in EXPLANATIONS:
         return None
     what, todo = EXPLANATIONS[error.errno]
-    return ReproError(what, where=error.filename or "a file", actual=error.strerror, todo=todo)
+    return ReproError(what, where=error.filename2 or error.filename or "a file", actual=error.strerror, todo=todo)
 
 
 def reported(command: Callable[..., None], failed: int = 1) -> Callable[..., None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -67,16 +68,18 @@ class Module:
         ReproError
             It is missing or damaged.
         """
-        try:
-            data = json.loads(path.read_text())
-            return cls(**{**data, "flags": tuple(data["flags"])})
-        except FileNotFoundError:
+        content = _content(path)
+        if content is None:
             raise ReproError(
                 "no such module",
                 where=path,
+                actual="something else of that name, or a file that cannot be read" if os.path.lexists(path) else None,
                 todo=f"compile it with `repro compile`, or with all that belongs to it: `snakemake --cores all {path}`",
-            ) from None
-        except (ValueError, TypeError, KeyError) as error:
+            )
+        try:
+            data = json.loads(content)
+            return cls(**{**data, "flags": tuple(data["flags"])})
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ReproError("the manifest of a module is damaged", where=path, actual=error) from None
 
 
@@ -104,6 +107,26 @@ def source_hash(source: str, target: Target) -> str:
     """Return the hash that names the binary of a source: of the source, the compiler and its flags."""
     compiler, flags = compiler_of(target)
     return hashlib.sha256("\0".join([source, target.name, compiler, *flags]).encode()).hexdigest()
+
+
+def compiled_before(source: str, target: Target, manifest: Path) -> Module | None:
+    """Return what a manifest says was compiled of a source, if the binary is as it was made; nothing is written.
+
+    Where there is no CUDA compiler to ask for its version, the source alone tells whether it is the same.
+    """
+    try:
+        module = Module.load(manifest)
+    except ReproError:
+        return None
+    binary = manifest.parent / str(module.binary)
+    digest = _digest(binary)
+    if module.status != "ok" or digest is None or module.binary_digest not in (None, digest):
+        return None
+    if target.dialect == "cuda" and nvcc.find() is None:
+        same = _content(binary.with_suffix(".cu")) == source.encode()
+    else:
+        same = module.hash == source_hash(source, target)
+    return module if same else None
 
 
 def compile_module(source: str, target: Target, manifest: Path, *, record_errors: bool = False) -> Module:
@@ -177,7 +200,8 @@ def check_binary(binary: Path) -> None:
     for manifest, module in modules.items():
         replace(module, status="compile_error", binary=None, binary_digest=None, message=message).save(manifest)
     for path in _made(binary):
-        path.unlink(missing_ok=True)
+        with suppress(IsADirectoryError):  # which the next compiling says is in its way
+            path.unlink(missing_ok=True)
     raise DamagedBinary(message)
 
 
@@ -197,13 +221,13 @@ def _build(code: Path, binary: Path, target: Target) -> dict[str, dict[str, int]
     build: Callable[[Path, Path, Target], dict[str, dict[str, int]]]
     build = nvcc.build if target.dialect == "cuda" else opencl_build.build
     *files, sums = _made(binary)
-    if not (sums.exists() and sums.read_text() == _sums(files)):
+    if not binary.is_file() or _content(sums) != _sums(files):
         with tempfile.TemporaryDirectory(prefix=".", dir=binary.parent) as folder:
             build(code, Path(folder, binary.name), target)
             for path in files:
                 if (made := Path(folder, path.name)).exists():
                     made.replace(path)
-        write_whole(sums, _sums(files).encode())
+        write_whole(sums, _sums(files))
     return build(code, binary, target)
 
 
@@ -212,16 +236,25 @@ def _made(binary: Path) -> tuple[Path, Path, Path]:
     return binary, binary.with_suffix(".log"), binary.with_suffix(".sha256")
 
 
-def _sums(files: list[Path]) -> str:
+def _sums(files: list[Path]) -> bytes:
     """Return the digests of files as `sha256sum` writes them, of those that are there."""
-    return "".join(f"{digest}  {path.name}\n" for path in files if (digest := _digest(path)))
+    return "".join(f"{digest}  {path.name}\n" for path in files if (digest := _digest(path))).encode()
 
 
 def _digest(path: Path) -> str | None:
     """Return the SHA-256 of a file's content; None where there is no file."""
+    content = _content(path)
+    return None if content is None else hashlib.sha256(content).hexdigest()
+
+
+def _content(path: Path) -> bytes | None:
+    """Return a file's content; None where there is no file, something else of that name, or one that cannot be read.
+
+    Whoever opens a pipe in a file's place waits for ever.
+    """
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except FileNotFoundError:
+        return path.read_bytes() if path.is_file() else None
+    except OSError:
         return None
 
 

@@ -14,8 +14,7 @@ import numpy as np
 import pooch
 from numpy.typing import NDArray
 
-from repro.codegen import nvcc
-from repro.codegen.compile import Module, compile_module
+from repro.codegen.compile import Module, compile_module, compiled_before
 from repro.devices.base import Buffer, Device, OutOfDeviceMemory, Program
 from repro.devices.open import open_device, resolve_device
 from repro.devices.several import Devices
@@ -51,13 +50,26 @@ class Runtime:
     def compiled(self, source: str, name: str) -> tuple[Module, Path]:
         """Compile a source, unless the cache has it; return its manifest, and the folder that it lies in.
 
+        Nothing is written where the cache has all of it: it may be one that cannot be written to.
+
         Raises
         ------
         ReproError
-            It does not compile, or there is no compiler.
+            It does not compile, there is no compiler, or what is compiled cannot be kept.
         """
-        manifest = cache_folder() / "modules" / self.device.target.name / f"{name}.json"
-        return self._cached(manifest, source) or compile_module(source, self.device.target, manifest), manifest.parent
+        try:
+            target = self.device.target
+            manifest = cache_folder() / "modules" / target.name / f"{name}.json"
+            module = compiled_before(source, target, manifest) or compile_module(source, target, manifest)
+            return module, manifest.parent
+        except OSError as error:
+            raise ReproError(
+                "a compiled kernel cannot be kept",
+                where=error.filename2 or error.filename or os.environ.get(CACHE),
+                actual=error.strerror or error,
+                todo="clear away what is there or make room, or name another folder in the environment variable "
+                f"{CACHE}",
+            ) from error
 
     def load(self, binary: Path) -> Program:
         """Load a binary once."""
@@ -69,15 +81,6 @@ class Runtime:
         """Compile a source, unless the cache has it, and load it; see `compiled`."""
         module, folder = self.compiled(source, name)
         return self.load(folder / str(module.binary))
-
-    def _cached(self, manifest: Path, source: str) -> Module | None:
-        """Return what was compiled of the same source before, where there is no compiler to ask for its version."""
-        if self.device.backend != "cuda" or nvcc.find() is not None or not manifest.exists():
-            return None
-        module = Module.load(manifest)
-        code = manifest.parent / str(module.binary)
-        same = module.binary is not None and code.with_suffix(".cu").read_text() == source
-        return module if same else None
 
     def upload(self, array: NDArray[Any]) -> Buffer:
         """Copy a host array to new memory."""
@@ -273,5 +276,20 @@ def _open(resolved: str) -> Runtime:
 
 
 def cache_folder() -> Path:
-    """Return where compiled kernels are kept: the environment variable REPRO_CACHE, or the user's cache."""
-    return Path(os.environ.get(CACHE) or pooch.os_cache("sparse-repro"))
+    """Return where compiled kernels are kept: the environment variable REPRO_CACHE, or the user's cache.
+
+    Raises
+    ------
+    ReproError
+        It is in a home folder, and nobody knows which that is.
+    """
+    folder = Path(os.environ.get(CACHE) or pooch.os_cache("sparse-repro"))
+    try:
+        return folder.expanduser().absolute()
+    except RuntimeError as error:
+        raise ReproError(
+            "no folder for compiled kernels",
+            where=folder,
+            actual=error,
+            todo=f"name one in the environment variable {CACHE}",
+        ) from None
