@@ -65,7 +65,7 @@ class Runtime:
         except OSError as error:
             raise ReproError(
                 "a compiled kernel cannot be kept",
-                where=error.filename2 or error.filename or os.environ.get(CACHE),
+                where=error.filename2 or error.filename,
                 actual=error.strerror or error,
                 todo="clear away what is there or make room, or name another folder in the environment variable "
                 f"{CACHE}",
@@ -283,13 +283,13 @@ def cache_folder() -> Path:
     ReproError
         It is in a home folder, and nobody knows which that is.
     """
-    folder = Path(os.environ.get(CACHE) or pooch.os_cache("sparse-repro"))
+    named = os.environ.get(CACHE)
     try:
-        return folder.expanduser().absolute()
+        return Path(named or pooch.os_cache("sparse-repro")).expanduser().absolute()
     except RuntimeError as error:
         raise ReproError(
             "no folder for compiled kernels",
-            where=folder,
+            where=named,
             actual=error,
             todo=f"name one in the environment variable {CACHE}",
         ) from None
