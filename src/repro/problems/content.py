@@ -65,10 +65,10 @@ def record_path(cache: Path, name: str) -> Path:
 def read_record(cache: Path, name: str) -> dict[str, Any]:
     """Return what is known of a problem's file: `address`, `fetched_at`, `details`, `sha256`; empty if nothing."""
     try:
-        record: dict[str, Any] = json.loads(record_path(cache, name).read_text())
-    except (OSError, ValueError):
+        record = json.loads(record_path(cache, name).read_text())
+    except (OSError, ValueError, RecursionError):
         return {}
-    return record
+    return record if isinstance(record, dict) else {}
 
 
 def update_record(cache: Path, name: str, fields: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import logging
 import lzma
+import ssl
 import sys
 import threading
 import time
@@ -18,6 +19,7 @@ import pooch
 
 from repro.config.models import Fetch
 from repro.errors import ReproError
+from repro.problems.network import flaw_of_bundle, flaw_of_proxy, proxy_of, what_is_trusted
 
 if TYPE_CHECKING:
     import requests
@@ -116,9 +118,9 @@ def _attempt(url: str, target: Path, settings: Fetch, seconds: float) -> tuple[s
             if _ends_within(seconds, lambda: downloader(url, limited, None)):
                 return None, False
         except Exception as error:
-            if reason := _lasting(error):
+            if reason := _lasting(error, url):
                 return reason, False
-            if reason := _passing(error, settings):
+            if reason := _passing(error, url, settings):
                 return reason, True
             raise
         limited.given_up = True
@@ -149,51 +151,61 @@ def _ends_within(seconds: float, work: Callable[[], None]) -> bool:
     return True
 
 
-def _lasting(error: Exception) -> str | None:
+def _lasting(error: Exception, url: str) -> str | None:
     """Return why a download failed where it would again; else None."""
     import requests  # slow to import, and only needed here
 
+    reason = None
     match error:
         case Refused():
-            return str(error)
+            reason = str(error)
         case requests.HTTPError(response=answer) if answer is not None:
             passing = answer.status_code >= SERVER_ERROR or answer.status_code == TOO_MANY_REQUESTS
-            return None if passing else f"HTTP {answer.status_code} {answer.reason}"
+            reason = None if passing else f"HTTP {answer.status_code} {answer.reason}"
         case requests.TooManyRedirects():
-            return f"it leads in a circle: {error}"
+            reason = f"it leads in a circle: {error}"
         case requests.exceptions.InvalidHeader() | requests.exceptions.ContentDecodingError():
-            return f"malformed answer: {_innermost(error)}"
+            reason = f"malformed answer: {_said(error)}"
         case ValueError():  # which requests' own are too, of an address
-            return f"malformed address: {error}"
-    return None
+            reason = flaw_of_proxy(url) or f"malformed address: {error}"
+        case requests.exceptions.SSLError() if isinstance(inner := _innermost(error), ssl.SSLCertVerificationError):
+            reason = f"the server's certificate is not trusted ({inner.verify_message}) by {what_is_trusted()}"
+        case requests.exceptions.SSLError():
+            reason = flaw_of_bundle()
+        case OSError(errno=None) if not isinstance(error, requests.RequestException):  # no file's of this machine
+            reason = flaw_of_bundle()
+    return reason
 
 
-def _passing(error: Exception, settings: Fetch) -> str | None:
+def _passing(error: Exception, url: str, settings: Fetch) -> str | None:
     """Return why a download failed where it may do another time; None where it is no matter of the network."""
     import requests
 
-    text = str(error)
+    text, reason = str(error), None
     match error:
         case requests.HTTPError(response=answer) if answer is not None:
-            return f"HTTP {answer.status_code} {answer.reason}"
+            reason = f"HTTP {answer.status_code} {answer.reason}"
         case requests.Timeout():
-            return f"no answer in {settings.timeout:g} s"
+            reason = f"no answer in {settings.timeout:g} s"
+        case requests.exceptions.ProxyError():
+            reason = f"no connection to the proxy {proxy_of(url)} ({_said(error)})"
         case requests.RequestException() if "Read timed out" in text:
-            return f"stalled: not a byte in {settings.timeout:g} s"
+            reason = f"stalled: not a byte in {settings.timeout:g} s"
         case requests.RequestException() if "IncompleteRead" in text:
-            return f"cut off before the end ({_innermost(error)})"
+            reason = f"cut off before the end ({_said(error)})"
         case requests.RequestException():
-            return f"no connection ({_innermost(error)})"
-    return None
+            reason = f"no connection ({_said(error)})"
+    return reason
 
 
-def _innermost(error: BaseException) -> str:
-    """Return what the bottom of a chain of exceptions says: the upper ones only repeat it in brackets."""
-    while True:
-        below = error.__cause__ or error.__context__
-        if below is None:
-            return str(error) or type(error).__name__
-        error = below
+def _innermost(error: BaseException) -> BaseException:
+    """Return the bottom of a chain of exceptions: the upper ones only repeat in brackets what it says."""
+    below = error.__cause__ or error.__context__
+    return error if below is None else _innermost(below)
+
+
+def _said(error: BaseException) -> str:
+    return str(_innermost(error)) or type(_innermost(error)).__name__
 
 
 def check_unpacked(path: Path, settings: Fetch) -> None:

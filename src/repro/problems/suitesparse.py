@@ -17,6 +17,7 @@ from repro.problems.collection import Indexed
 from repro.problems.content import check_content
 from repro.problems.fetch import Address, Found, Wanted, obtain
 from repro.problems.matrixmarket import MatrixFile, read_matrix
+from repro.problems.network import flaw_of_environment
 from repro.problems.registry import Suitesparse
 
 SITE = "https://sparse.tamu.edu/MM"
@@ -141,7 +142,8 @@ def _ask_index(settings: Fetch, *names: str) -> list[dict[str, Any]]:
     except subprocess.TimeoutExpired:
         raise _unreachable(f"no answer in {settings.timeout:g} s") from None
     except subprocess.CalledProcessError as error:
-        raise _unreachable((error.stderr.strip() or "no reason given").splitlines()[-1]) from None
+        said = (error.stderr.strip() or "no reason given").splitlines()[-1]
+        raise _unreachable(flaw_of_environment(SITE) or said) from None
     except (OSError, ValueError) as error:
         raise _unreachable(error) from None
 
