@@ -119,7 +119,9 @@ def _by_hand(variant: str, entry: str | None, precision: str, target_name: str, 
         ("schedule", str(id.schedule)),
         ("target", target_name),
     ]
-    return Export(name or f"{entry}_{precision}", entry, precision, id.layout, id.schedule, target, provenance)
+    return Export(
+        f"{entry}_{precision}" if name is None else name, entry, precision, id.layout, id.schedule, target, provenance
+    )
 
 
 def _of_campaign(
@@ -162,7 +164,7 @@ def _of_campaign(
         ("environment record", str(chosen.environment)),
     ]
     return Export(
-        name or f"{chosen.entry}_{precision}",
+        f"{chosen.entry}_{precision}" if name is None else name,
         chosen.entry,
         precision,
         id.layout,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from repro.codegen.templates import render_template
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.matrix_file import kind_of_file
+from repro.export.names import check_name, check_unused
 from repro.shipped import shipped
 from repro.sparse import bisection
 from repro.sparse.clusters import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
@@ -27,8 +27,6 @@ from repro.studies.compound_spmv.outer import Outer, get_outer
 from repro.studies.compound_spmv.render import kernel_name, pairs_constants, render_module
 from repro.studies.compound_spmv.schedules import KEPT, Schedule
 from repro.studies.compound_spmv.tiles import TILE, chunks
-
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -61,13 +59,10 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
     Raises
     ------
     ReproError
-        The name is no C++ identifier, the entry has no values, the outer format has no conversion on the GPU yet, or a
-        template is wrong.
+        The name can be none in C++ or means something else, the entry has no values, the outer format has no
+        conversion on the GPU yet, or a template is wrong.
     """
-    if not _IDENTIFIER.fullmatch(export.name):
-        raise ReproError(
-            "not a name for a C++ namespace", expected="letters, digits and _", actual=export.name, todo="give --name"
-        )
+    check_name(export.name)
     if not get_entry(export.entry).members:
         raise ReproError(
             "a matrix without values cannot be exported",
@@ -94,7 +89,9 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
         "README.md": "readme",
     }
     context |= {"includes": includes, "kernel_source": kernel.replace('extern "C" __global__', "__global__")}
-    return {file: render_template(templates, f"export/{template}.j2", **context) for file, template in files.items()}
+    texts = {file: render_template(templates, f"export/{template}.j2", **context) for file, template in files.items()}
+    check_unused(export.name, [text for file, text in texts.items() if Path(file).suffix in (".h", ".cu", ".cpp")])
+    return texts
 
 
 def _context(export: Export) -> dict[str, Any]:
