@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from importlib import import_module
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
 from repro.cli.ending import INTERRUPTED, told
+from repro.cli.streams import STDOUT
 from repro.errors import ReproError
 
 DEBUG = "--debug"
@@ -85,10 +85,14 @@ EXPLANATIONS = {
 
 def explain(error: OSError) -> ReproError | None:
     """Return the message for a failure of the file system that the user can do something about, else None."""
+    if error.filename == STDOUT and error.errno == errno.EBADF:
+        todo = "leave it open, or send it to a file or to /dev/null"
+        return ReproError("standard output is closed, and there is something to print", todo=todo)
     if error.errno not in EXPLANATIONS:
         return None
     what, todo = EXPLANATIONS[error.errno]
-    return ReproError(what, where=error.filename2 or error.filename or "a file", actual=error.strerror, todo=todo)
+    where = error.filename2 or error.filename or "a file"
+    return ReproError(what, where=where, actual=error.strerror, todo=todo)
 
 
 def reported(command: Callable[..., None], failed: int = 1) -> Callable[..., None]:
@@ -101,13 +105,7 @@ def reported(command: Callable[..., None], failed: int = 1) -> Callable[..., Non
         except ReproError as error:
             _fail(error, error, failed)
         except OSError as error:
-            if error.errno == errno.EPIPE:  # `repro list … | head`
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                raise typer.Exit(failed) from None
-            explained = explain(error)
-            if explained is None:
-                raise
-            _fail(explained, error, failed)
+            _refused(error, failed)
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
@@ -118,7 +116,17 @@ def reported(command: Callable[..., None], failed: int = 1) -> Callable[..., Non
     return run
 
 
-def _fail(message: ReproError, error: Exception, code: int) -> None:
+def _refused(error: OSError, failed: int) -> NoReturn:
+    """End by what the file system refused, with a message if nobody left on purpose."""
+    if error.errno == errno.EPIPE:  # `repro list … | head`
+        raise typer.Exit(failed) from None
+    explained = explain(error)
+    if explained is None:
+        raise error
+    _fail(explained, error, failed)
+
+
+def _fail(message: ReproError, error: Exception, code: int) -> NoReturn:
     if _state["debug"]:
         raise error
     typer.echo(f"{typer.style('error:', fg='red', bold=True)} {message}", err=True)
@@ -180,4 +188,13 @@ def run(arguments: Sequence[str] | None = None) -> None:
     if DEBUG in words:
         words = [DEBUG, *(word for word in words if word != DEBUG)]
     with told():
-        build(words)(words, prog_name="repro")
+        try:
+            try:
+                build(words)(words, prog_name="repro")
+            finally:
+                sys.stdout.flush()  # for which there may be no room
+        except OSError as error:  # of a command there are none left, but help and version are printed outside of it
+            try:
+                _refused(error, 1)
+            except typer.Exit as ended:
+                raise SystemExit(ended.exit_code) from None
