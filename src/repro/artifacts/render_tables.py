@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Mapping
 
-from repro.artifacts.document import Cell, Table, letter
+from repro.artifacts.document import Cell, Table, Value, letter
 
 # characters a row: beyond the first a smaller font is needed, beyond the second the table is scaled as well
 SMALL, SHRUNK = 85, 115
@@ -18,13 +18,32 @@ _LATEX = {
     "–": "--", "—": "---", "…": r"\dots{}", "×": r"$\times$", "·": r"$\cdot$", "≤": r"$\leq$", "≥": r"$\geq$",
     "±": r"$\pm$", "−": r"$-$", "→": r"$\rightarrow$", "≈": r"$\approx$", "⌈": r"$\lceil$", "⌉": r"$\rceil$",
     "µ": r"\textmu{}", "μ": r"\textmu{}", "§": r"\S{}", "\N{NO-BREAK SPACE}": "~", "\n": " ", "\r": " ",
-    "’": "'", "‘": "`", "“": "``", "”": "''",
+    "\t": " ", "’": "'", "‘": "`", "“": "``", "”": "''",
 }  # fmt: skip
 
 
 def latex_escape(text: str) -> str:
     """Return text that LaTeX prints as it is; letters that plain pdfLaTeX lacks become `?`."""
-    return "".join(_LATEX.get(c, c if c.isascii() or (c.isalpha() and ord(c) < 0x180) else "?") for c in text)
+    return "".join(_LATEX.get(c, c if _in_latex(c) else "?") for c in text)
+
+
+def _in_latex(c: str) -> bool:
+    return c.isprintable() and (c.isascii() or (c.isalpha() and ord(c) < 0x180))
+
+
+#: What spreadsheets take for the start of a formula, or for blanks before one.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def as_text(value: Value) -> Value:
+    """Return what a CSV file holds of a value: text that a spreadsheet would reckon with has its mark of text, `'`."""
+    if not isinstance(value, str) or not value.startswith(_FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def as_csv(table: Table) -> str:
@@ -32,10 +51,8 @@ def as_csv(table: Table) -> str:
 
     A column any cell of which has an interval is followed by `…_low` and `…_high`. `keys` has those of the recorded
     rows that a line's numbers are from, apart by blanks; of a campaign that stands beside `keys_<campaign>` has them,
-    since its rows lie elsewhere.
+    since its rows lie elsewhere. See `as_text` for text that a spreadsheet would take for a formula.
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     rows = (*table.rows, *table.summary)
     sure = [any(row[place].interval for row in rows) for place in range(len(table.columns))]
     heads = [
@@ -44,17 +61,24 @@ def as_csv(table: Table) -> str:
         for key in (column.key, *((f"{column.key}_low", f"{column.key}_high") if ends else ()))
     ]
     others = [*dict.fromkeys(column.campaign for column in table.columns if column.campaign)]
-    writer.writerow([*heads, "notes", "keys", *(f"keys_{name}" for name in others)])
+    lines = [_csv_line([*heads, "notes", "keys", *(f"keys_{name}" for name in others)])]
     for row in rows:
         notes = dict.fromkeys(note for cell in row for note in cell.notes)
         keys = [_keys(table, row, name) for name in ("", *others)]
-        values = [
+        values: list[Value] = [
             "" if value is None else value
             for cell, ends in zip(row, sure, strict=True)
             for value in (cell.value, *((cell.interval or (None, None)) if ends else ()))
         ]
-        writer.writerow([*values, "; ".join(notes), *keys])
-    return out.getvalue()
+        lines.append(_csv_line([*values, "; ".join(notes), *keys]))
+    return "".join(lines)
+
+
+def _csv_line(values: list[Value]) -> str:
+    """Return a line; by its end the writer knows which letters have to be quoted, a lone CR among them."""
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\r\n").writerow([as_text(value) for value in values])
+    return out.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _keys(table: Table, row: tuple[Cell, ...], campaign: str) -> str:
@@ -66,7 +90,8 @@ def _keys(table: Table, row: tuple[Cell, ...], campaign: str) -> str:
 # HTML, links and images are nobody's meaning, and a line break would end a row
 _MARKDOWN = {
     **{character: f"\\{character}" for character in "\\|_*"},
-    **{"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": " ", "\n": " "},
+    **{"&": "&amp;", "<": "&lt;", ">": "&gt;"},
+    **dict.fromkeys("\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "),
 }
 
 

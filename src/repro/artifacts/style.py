@@ -91,9 +91,18 @@ def laid_out(figure: Figure, device: str) -> Canvas:
     """Draw a figure once, name the device below it, and lay it out for good: the same for each format."""
     drawn = figure.draw()
     _below(drawn, device, "outside lower right")
+    _take_words_as_they_are(drawn)
     drawn.draw_without_rendering()
     drawn.set_layout_engine("none")
     return drawn
+
+
+def _take_words_as_they_are(drawn: Canvas) -> None:
+    """Have nothing but the labels of axes and ticks be mathematics: a reason may name `$HOME/$USER`."""
+    legends = [*drawn.legends, *(legend for axes in drawn.axes if (legend := axes.get_legend()))]
+    texts = [*drawn.texts, *(text for axes in drawn.axes for text in (*axes.texts, axes.title))]
+    for text in (*texts, *(text for legend in legends for text in legend.get_texts())):
+        text.set_parse_math(False)
 
 
 def save(figure: Figure, paths: Iterable[Path], title: str, device: str, *, screen: bool = False) -> None:

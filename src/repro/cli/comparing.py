@@ -217,7 +217,11 @@ def _print_winners(comparison: Comparison, worst: int, console: Console) -> None
 
 
 def _write(comparison: Comparison, path: Path) -> None:
+    from pandas.api.types import is_numeric_dtype
+
+    from repro.artifacts.render_tables import as_text
     from repro.artifacts.write import replacing
 
+    texts = comparison.rows.apply(lambda values: values if is_numeric_dtype(values) else values.map(as_text))
     with replacing(path) as partial:
-        comparison.rows.to_csv(partial, index=False)
+        texts.to_csv(partial, index=False)
