@@ -21,9 +21,9 @@ SM_90 = get_target("sm_90")
 REFUSED = {
     "in C++": "class template int float and or not_eq bitor co_await concept constinit char8_t contract_assert typeof "
     "asm import module final override restrict main std std2 posix linux",
-    "in CUDA": "half half2 float4 uchar2 longlong4_16a dim3 threadIdx blockIdx blockDim gridDim warpSize cuda cub thrust "
-    "nv nvcuda cooperative_groups cudaMalloc cudart cuComplex cusparseCreate make_float4 atomicAdd tex2D surf1Dread h2exp "
-    "cuda_runtime cuda_runtime_api cuda_fp16 vector_types",
+    "in CUDA": "half half2 float4 uchar2 longlong4_16a dim3 threadIdx blockIdx blockDim gridDim warpSize cuda cub "
+    "thrust nv nvcuda cooperative_groups cudaMalloc cudart cuComplex cusparseCreate make_float4 atomicAdd tex2D "
+    "surf1Dread h2exp cuda_runtime cuda_runtime_api cuda_fp16 vector_types",
     "in C's library": "assert errno offsetof stdin va_arg sin sinf sqrtl y0 index read time signal abs div min max "
     "printf gmtime_r getc_unlocked size_t my_t pthread_create isnan index major tm stat",
     "as one of C's headers": "string math complex limits memory stdint threads regex",

@@ -152,13 +152,13 @@ def test_a_full_disk_is_one_message_and_leaves_nothing_behind(
 ) -> None:
     def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
         binary.write_bytes(b"half")
-        raise OSError(number, os.strerror(number), str(binary))
+        raise OSError(number, os.strerror(number))
 
     of_suffix(cache, ".clbin").unlink()
     left = everything(cache)
     with monkeypatch.context() as patch:
         patch.setattr(opencl_build, "build", build)
-        with pytest.raises(ReproError, match=rf"cannot be kept(.|\n)*{os.strerror(number)}"):
+        with pytest.raises(ReproError, match=rf"where: {re.escape(str(cache))}(.|\n)*{os.strerror(number)}"):
             filled()
     assert everything(cache) == left
     assert filled() == [7.0] * 3
@@ -199,6 +199,17 @@ def test_an_empty_word_is_none_and_a_tilde_is_the_home_folder(tmp_path: Path, mo
     monkeypatch.setenv("REPRO_CACHE", "~/kernels")
     assert cache_folder() == tmp_path / "kernels"
     assert open_runtime(DEVICE).compiled(SOURCE, NAME)[1].is_relative_to(tmp_path / "kernels")
+
+
+def test_a_relative_folder_of_a_folder_that_is_gone_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("REPRO_CACHE", "kernels")
+    with pytest.raises(ReproError, match=r"no folder for compiled kernels(.|\n)*where: kernels"):
+        cache_folder()
 
 
 @pytest.mark.parametrize("word", ["~no-such-user/kernels", None])

@@ -57,15 +57,15 @@ class Runtime:
         ReproError
             It does not compile, there is no compiler, or what is compiled cannot be kept.
         """
+        target = self.device.target
+        manifest = cache_folder() / "modules" / target.name / f"{name}.json"
         try:
-            target = self.device.target
-            manifest = cache_folder() / "modules" / target.name / f"{name}.json"
             module = compiled_before(source, target, manifest) or compile_module(source, target, manifest)
             return module, manifest.parent
         except OSError as error:
             raise ReproError(
                 "a compiled kernel cannot be kept",
-                where=error.filename2 or error.filename,
+                where=error.filename2 or error.filename or manifest.parent,
                 actual=error.strerror or error,
                 todo="clear away what is there or make room, or name another folder in the environment variable "
                 f"{CACHE}",
@@ -281,12 +281,12 @@ def cache_folder() -> Path:
     Raises
     ------
     ReproError
-        It is in a home folder, and nobody knows which that is.
+        It is in a home folder, and nobody knows which that is; or in the current one, which is gone.
     """
     named = os.environ.get(CACHE)
     try:
         return Path(named or pooch.os_cache("sparse-repro")).expanduser().absolute()
-    except RuntimeError as error:
+    except (OSError, RuntimeError) as error:
         raise ReproError(
             "no folder for compiled kernels",
             where=named,
