@@ -64,10 +64,9 @@ class CudaDevice:
     """One GPU as a `Device`: one stream of its own, on which everything is queued.
 
     Made by `repro.devices.cuda_open.open_cuda`. The context of the resident, the first device that the main thread
-    opens, is current there between calls, so that its launches need not make it so; in another thread they are for the
-    body of `current()`. Any other device, a guest, makes its own current for the length of each call. A launch of the
-    resident within a guest's `current()` or clock would find the wrong one: of several devices, time by the one that
-    was opened first. In no other thread is a context left current: PyCUDA aborts the process when such a thread ends.
+    opens, is current there between calls; in another thread its launches are for the body of `current()`. Any other
+    device, a guest, makes its own current for each call, where a launch of the resident would find the wrong one: of
+    several, time by the first. No other thread keeps one current: PyCUDA aborts the process when such a thread ends.
 
     Parameters
     ----------
@@ -86,8 +85,7 @@ class CudaDevice:
 
     backend = "cuda"
     _resident: ClassVar[CudaDevice | None] = None
-    #: Whose context is the current one, by PyCUDA's count: its `device`, a thread each.
-    _current: ClassVar[threading.local] = threading.local()
+    _current: ClassVar[threading.local] = threading.local()  # its `device`: whose context is the thread's own
 
     def __init__(self, cuda: Any, ordinal: int) -> None:
         self._cuda, self.ordinal = cuda, ordinal

@@ -9,7 +9,7 @@ from dataclasses import replace
 from repro.codegen.targets import Target
 from repro.config.models import LONGEST
 from repro.errors import ReproError
-from repro.export.taken import BUILD, CUDA, HEADERS, KEYWORDS, LIBRARY, PROGRAM
+from repro.export.reserved_words import BUILD, CUDA, HEADERS, KEYWORDS, LIBRARY, PROGRAM
 from repro.studies.compound_spmv.variant_id import VariantId, fitting
 
 #: Names with two underscores on end, or one at the start, belong to compilers and their libraries.
