@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from repro.casts import cast
 from repro.codegen.precisions import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
@@ -29,14 +30,23 @@ from repro.operators.csr_arrays import (
 from repro.operators.levels import Level, Memory
 from repro.operators.matrix import as_rows
 from repro.operators.products import canonical, check_pattern, load_products, on_device
+from repro.operators.room import real_number, whole_number
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.sparse.kernels import Kernels
-from repro.sparse.multigrid.cycle import Smoother
+from repro.sparse.multigrid.course import Solved
+from repro.sparse.multigrid.cycle import DEGREES, Smoother
 from repro.sparse.multigrid.hierarchy import refresh_on, set_up_on
 from repro.sparse.multigrid.model import checked_diagonal
 from repro.sparse.multigrid.render import MODULES, render_multigrid
 from repro.sparse.multigrid.settings import Settings
-from repro.sparse.multigrid.solve import Solved, Solver
+from repro.sparse.multigrid.solve import Solver
+
+#: Levels, rows and steps that can be asked for at the most.
+MOST = (1 << 63) - 1
+#: Powers of two within which the largest number of a vector of B is left as it is.
+MIDDLING_EXPONENT = 50
+#: How many times what rounding x leaves a residual may be to be called that.
+AT_ROUNDING = 20
 
 
 def amg(
@@ -92,8 +102,16 @@ def amg(
     rows, precision = cupys_rows(A, "A") if cupys else as_rows(A, what="A")
     if cupys and device == "auto":
         device = device_of(rows)
-    settings, smooths = Settings(theta, omega, max_coarse, max_levels), Smoother(smoother, degree)
-    near_null = None if B is None else _vectors(B, rows.shape[0])
+    n = rows.shape[0]
+    settings = Settings(
+        real_number(theta, "theta"),
+        real_number(omega, "omega"),
+        whole_number(max_coarse, "max_coarse", 1, MOST),
+        whole_number(max_levels, "max_levels", 1, MOST),
+    )
+    smooths = Smoother(smoother, whole_number(degree, "degree", DEGREES[0], DEGREES[-1]))
+    unknowns = whole_number(unknowns, "unknowns", 1, max(n, 1))
+    near_null = None if B is None else _vectors(B, n)
     runtime = open_runtime(device)
     load = _load(runtime, precision)
     with runtime.after():
@@ -190,8 +208,12 @@ class MultilevelSolver:
         RuntimeWarning
             After `maxiter` steps the residual is larger than was asked for.
         """
-        if accel not in ("cg", None):
+        if accel is not None and accel != "cg":
             raise ReproError("unknown acceleration", where="accel", expected="cg or None", actual=repr(accel))
+        if residuals is not None and not isinstance(residuals, list):
+            raise ReproError("this is no list", where="residuals", expected="a list", actual=type(residuals).__name__)
+        tol = real_number(tol, "tol", 0.0)
+        maxiter = whole_number(maxiter, "maxiter", 0, MOST)
         start = np.zeros(self._n, self._dtype) if x0 is None else self._vector(x0, "x0")
         right = self._vector(b, "b")
         with self._working(*(given.stream for given in (right, start) if isinstance(given, View))):
@@ -272,7 +294,7 @@ class MultilevelSolver:
     def _vector(self, array: Any, what: str) -> NDArray[np.floating] | View:
         if on_the_device(array):
             return self._runtime.view(array, what, self._dtype, self._n, self._dtype.itemsize)
-        vector = np.ascontiguousarray(array)
+        vector = _host_array(array, what)
         if vector.shape != (self._n,) or vector.dtype.kind not in "fiub":
             raise ReproError(
                 "this is no vector of the matrix",
@@ -280,7 +302,7 @@ class MultilevelSolver:
                 expected=f"{self._n} real numbers",
                 actual=f"{vector.dtype} of shape {vector.shape}",
             )
-        return vector.astype(self._dtype, copy=False)
+        return cast(vector, self._dtype, what, todo=f"scale it, or set up for a matrix whose type holds {what}")
 
     def _write(self, buffer: Any, vector: NDArray[np.floating] | View) -> None:
         if isinstance(vector, View):
@@ -311,33 +333,58 @@ class MultilevelSolver:
         return f"<{type(self).__name__}: levels of {sizes} rows, {self._dtype}, on {self.device_name}>"
 
 
+def _host_array(array: Any, what: str) -> NDArray[Any]:
+    """Return as an array what a user has given for one."""
+    try:
+        return np.ascontiguousarray(array)
+    except (TypeError, ValueError) as error:
+        raise ReproError("this is no array of numbers", where=what, actual=error) from None
+
+
 def _vectors(B: Any, rows: int) -> NDArray[np.floating]:
-    vectors = np.asarray(B.get() if is_cupys(B, CUPYS_ARRAYS) else B)
+    """Return what a matrix nearly takes to 0, each vector scaled by a power of two where its squares are of no use."""
+    vectors = _host_array(B.get() if is_cupys(B, CUPYS_ARRAYS) else B, "B")
     if vectors.ndim == 1:
         vectors = vectors[:, None]
-    if vectors.ndim != 2 or vectors.shape[0] != rows or vectors.dtype.kind not in "fiub":
+    if vectors.ndim != 2 or vectors.shape[0] != rows or not vectors.shape[1] or vectors.dtype.kind not in "fiub":
         raise ReproError(
             "these are no vectors of the matrix",
             where="B",
             expected=f"({rows}, k) real numbers",
             actual=f"{vectors.dtype} of shape {vectors.shape}",
         )
-    return vectors.astype(np.float64)
+    vectors = vectors.astype(np.float64)
+    largest = np.abs(vectors).max(axis=0, initial=0)
+    if not np.isfinite(largest).all():
+        i, j = np.argwhere(~np.isfinite(vectors))[0]
+        expected = "finite numbers"
+        raise ReproError(
+            "multigrid needs finite vectors", where=f"B[{i}, {j}]", expected=expected, actual=vectors[i, j]
+        )
+    if rows and not largest.any():
+        raise ReproError(
+            "all vectors are 0", where="B", expected="vectors that the matrix nearly takes to 0", todo="leave B out"
+        )
+    exponents = np.frexp(largest)[1]
+    scaled: NDArray[np.float64] = np.ldexp(vectors, -np.where(np.abs(exponents) > MIDDLING_EXPONENT, exponents, 0))
+    return scaled
 
 
 def _report(solved: Solved, tol: float) -> None:
     """Say of an iteration that it did not come to what was asked for."""
-    steps, last = len(solved.residuals) - 1, solved.residuals[-1]
-    if not np.isfinite(last):
+    steps = len(solved.residuals) - 1
+    if not np.isfinite(solved.reached):
         raise ReproError(
             "the iteration came to no solution",
             where=f"step {steps}",
             expected="a finite residual",
-            actual=last,
-            todo="look for NaN and infinity in b and x0; cycles alone (accel=None) need not converge for every matrix",
+            actual=solved.reached,
+            todo="cycles alone (accel=None) need not converge for every matrix; the matrix may be singular",
         )
     if not solved.converged:
-        of = f"the residual is {last:.3g}, {solved.residuals[0]:.3g} at the start"
+        of = f"the residual is {solved.reached:.3g} times the norm of b"
+        if solved.rounding is not None and solved.reached <= AT_ROUNDING * solved.rounding:
+            of += f"; rounding x leaves about {solved.rounding:.1g}"
         warnings.warn(f"multigrid did not converge to {tol:g} in {steps} steps: {of}", RuntimeWarning, stacklevel=3)
 
 

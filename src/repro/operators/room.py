@@ -76,6 +76,25 @@ def whole_number(value: Any, what: str, least: int, most: int) -> int:
     return int(value)
 
 
+def real_number(value: Any, what: str, least: float = -np.inf) -> float:
+    """Return a real number of a user's that is finite and not below a limit.
+
+    Raises
+    ------
+    ReproError
+    """
+    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    try:
+        number = float(value) if real else np.nan
+    except OverflowError:
+        number = np.inf
+    if not (np.isfinite(number) and number >= least):
+        limit = "" if least == -np.inf else f" of at least {least:g}"
+        expected = f"a finite real number{limit}"
+        raise ReproError("this is no such number", where=what, expected=expected, actual=repr(value))
+    return number
+
+
 def one_of(word: Any, what: str, words: tuple[str, ...]) -> None:
     """Refuse a word that is none of these.
 

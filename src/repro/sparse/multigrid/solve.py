@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,21 @@ from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.kernels import Kernels, Launch, in_order
 from repro.sparse.launches import Load
+from repro.sparse.multigrid.course import Course, Solved
 from repro.sparse.multigrid.cycle import COARSE_STEPS, DENSE_ROWS, JACOBI, Smoother
 from repro.sparse.multigrid.device import COLUMN, Run, rows_of
 from repro.sparse.multigrid.levels import Coarsening, DeviceLevel
 from repro.sparse.multigrid.settings import Settings
 from repro.sparse.spgemm.product import Multiplication
 from repro.sparse.work import keep
+
+#: Solves, given the norm of b, the tolerance and the most steps.
+Method = Callable[[float, float, int], Solved]
+#: The norm of b is this power of two at the most, and at least one over that, where it need not be scaled.
+MIDDLING = {"float32": 60, "float64": 100}
+#: Cycles without a residual below the least so far, after each of which that is held against what rounding leaves; and
+#: how many times that it may be.
+PATIENCE, ROUNDING = 10, 4
 
 
 class Vectors(NamedTuple):
@@ -33,29 +42,27 @@ class Vectors(NamedTuple):
     other: Buffer
 
 
-@dataclass(frozen=True)
-class Solved:
-    """What an iteration came to.
+class Gradients(NamedTuple):
+    """Conjugate gradients, bound.
 
     Attributes
     ----------
-    residuals
-        Euclidean norms of b - A x, the one at the start first.
-    converged
-        Whether the last one is as small as was asked for.
+    r, numbers
+        The residual, and what is read after a step.
+    begin
+        Computes the residual and forgets all directions.
+    step
+        Takes a step, by turns 1 and 0.
+    compute, computed
+        What computes the residual after a step, and where it is until the next.
     """
-
-    residuals: list[float]
-    converged: bool
-
-
-class Gradients(NamedTuple):
-    """Conjugate gradients: the residual, what is read after a step, what begins, and what steps, by turns 1 and 0."""
 
     r: Buffer
     numbers: Buffer
     begin: Launch
     step: Callable[[int], None]
+    compute: Launch
+    computed: Buffer
 
 
 class Repeated:
@@ -110,6 +117,7 @@ class Solver:
     ) -> None:
         self._device, self._load, self._levels, self._smoother = device, load, levels, smoother or Smoother()
         self._dtype, self._n = levels[0].a.dtype, levels[0].a.shape[0]
+        self._eps = float(np.finfo(self._dtype).eps)
         self._held = ExitStack()
         try:
             self._run = run = Run(device, load, self._dtype, self._held)
@@ -135,48 +143,88 @@ class Solver:
     def iterate(self, tolerance: float, most: int) -> Solved:
         """Solve by cycles, each for what is left, until that is so small beside b; x is where it starts.
 
+        All residuals are computed from x. It ends before `most` steps where rounding is all that is left.
+
         Parameters
         ----------
         tolerance
             Of the norm of the residual over that of b.
         most
             Steps at the most.
-        """
-        with ExitStack() as held:
-            run = Run(self._device, self._load, self._dtype, held)
-            r, correction = run.scalars(self._n), run.scalars(self._n)
-            residual = self._product("residual", self._levels[0].a, self.x, [self.b], r)
-            add = self._kernels.over("add_vector", self._n, [np.int32(self._n), correction, self.x])
-            cycle = self._repeated_cycle(r, correction, held)
-            residual()
-            residuals, wanted = [self._norm(run, r)], tolerance * self._norm(run, self.b)
-            while residuals[-1] > wanted and len(residuals) <= most:
-                for launch in (cycle, add, residual):
-                    launch()
-                residuals.append(self._norm(run, r))
-        return Solved(residuals, residuals[-1] <= wanted)
-
-    def conjugate_gradients(self, tolerance: float, most: int) -> Solved:
-        """Solve by conjugate gradients with a V-cycle each, as `iterate`.
 
         Raises
         ------
         ReproError
-            The matrix is not positive definite, or the cycle is not: a step would be of no use. x is what the steps
-            before led to.
+            b or x has what is no finite number, or x is too large beside b; nothing was done. Or the solution is beyond
+            the precision.
         """
+        return self._solve(self._by_cycles, tolerance, most)
+
+    def conjugate_gradients(self, tolerance: float, most: int) -> Solved:
+        """Solve by conjugate gradients with a V-cycle each, as `iterate`.
+
+        Residuals are updated from step to step. Before one counts as small enough, at the end and every
+        `COMPUTED_EVERY` steps it is computed from x. Where it is more than `DRIFT` times the updated one, those since
+        the one computed before are raised to it, and conjugate gradients begin anew from x; where that comes no further
+        it ends. Thus no residual of the list is below a third of the true one.
+
+        Raises
+        ------
+        ReproError
+            As of `iterate`; or the matrix is not positive definite, or the cycle is not: a step would be of no use. x
+            is what the steps before led to.
+        """
+        return self._solve(self._by_gradients, tolerance, most)
+
+    def _solve(self, method: Method, tolerance: float, most: int) -> Solved:
+        """Solve by a method, which is given the norm of b."""
+        size, limit = self._norm(self.b), 2.0 ** MIDDLING[self._dtype.name]
+        if 1 / limit <= size <= limit:
+            return method(size, tolerance, most)
+        return self._solve_scaled(method, tolerance, most)
+
+    def _by_cycles(self, size: float, tolerance: float, most: int) -> Solved:
+        with ExitStack() as held:
+            run = Run(self._device, self._load, self._dtype, held)
+            r, correction = run.scalars(self._n), run.scalars(self._n)
+            residual = self._residual(r)
+            add = self._kernels.over("add_vector", self._n, [np.int32(self._n), correction, self.x])
+            cycle = self._repeated_cycle(r, correction, held)
+            residual()
+            residuals, wanted = [self._first(r)], tolerance * size
+            while residuals[-1] > wanted and len(residuals) <= most and np.isfinite(residuals[-1]):
+                for launch in (cycle, add, residual):
+                    launch()
+                residuals.append(self._norm(r))
+                idle = len(residuals) - 1 - int(np.argmin(residuals))
+                if idle and idle % PATIENCE == 0 and residuals[-1] <= ROUNDING * self._rounding(correction):
+                    break
+            return self._solved(residuals, wanted, size, correction)
+
+    def _by_gradients(self, size: float, tolerance: float, most: int) -> Solved:
         if self._gradients is None:
             self._gradients = self._bind_gradients()
-        gradients, run = self._gradients, self._run
+        gradients, wanted = self._gradients, tolerance * size
         gradients.begin()
-        residuals, wanted = [self._norm(run, gradients.r)], tolerance * self._norm(run, self.b)
-        while residuals[-1] > wanted and len(residuals) <= most:
-            odd = len(residuals) % 2
+        course = Course(self._first(gradients.r), wanted, self._eps * size)
+        while course.goes_on(most):
+            odd = (course.steps + 1) % 2
             gradients.step(odd)
-            first, second, curvature, length = run.download(gradients.numbers, 4 * COLUMN, np.float64)[::COLUMN]
-            _check_definite(len(residuals), curvature, second if odd else first)
-            residuals.append(float(np.sqrt(length)))
-        return Solved(residuals, residuals[-1] <= wanted)
+            numbers = self._run.download(gradients.numbers, 4 * COLUMN, np.float64)
+            first, second, curvature, square = numbers[::COLUMN]
+            course.take_updated(float(np.sqrt(square)))
+            refusal = _not_definite(course.steps, curvature, second if odd else first)
+            if refusal is None and not course.is_due(most):
+                continue
+            gradients.compute()
+            drifted = course.take_computed(self._norm(gradients.computed))
+            if refusal is not None and not course.converged:
+                if not course.drifted:
+                    raise refusal
+                course.stalled = True  # rounding is all that is left
+            elif drifted and course.goes_on(most):
+                gradients.begin()
+        return self._solved(course.residuals, wanted, size, gradients.computed)
 
     def _bind_gradients(self) -> Gradients:
         """Bind the steps of conjugate gradients, whose memory is kept until `renew`."""
@@ -192,7 +240,7 @@ class Solver:
         products = [run.column(numbers, i) for i in range(4)]
         pap, square = products[2:]
         cycle, multiply = in_order(self._bind_cycle(0, r, z)), self._product("multiply", self._levels[0].a, p, [], ap)
-        residual = self._product("residual", self._levels[0].a, self.x, [self.b], r)
+        residual, compute = self._residual(r), self._residual(ap)
 
         def begin() -> None:
             for buffer in (p, numbers):
@@ -214,7 +262,7 @@ class Solver:
             )
 
         steps = [run.keep(Repeated(self._device, bind_step(odd))) for odd in (0, 1)]
-        return Gradients(r, numbers, begin, lambda odd: steps[odd]())
+        return Gradients(r, numbers, begin, lambda odd: steps[odd](), compute, ap)
 
     def renew(self, levels: Sequence[DeviceLevel]) -> None:
         """Take levels that were refreshed; cycles that were bound before are given back."""
@@ -296,23 +344,124 @@ class Solver:
         arguments = [np.int32(rows), *rows_of(matrix), x, *more, y]
         return self._kernels.over(f"{kernel}_w{lanes}", rows * lanes, arguments)
 
-    def _norm(self, run: Run, vector: Buffer) -> float:
-        run.dots(self._n, vector, 1, 0, vector, self._square)
-        return float(np.sqrt(run.download(self._square, 1, np.float64)[0]))
+    def _residual(self, r: Buffer) -> Launch:
+        """Return what computes b - A x with sums in double precision, so that it is that of x and not of its sums."""
+        return self._product("residual_in_double", self._levels[0].a, self.x, [self.b], r)
+
+    def _norm(self, vector: Buffer) -> float:
+        self._run.dots(self._n, vector, 1, 0, vector, self._square)
+        return float(np.sqrt(self._run.download(self._square, 1, np.float64)[0]))
+
+    def _first(self, r: Buffer) -> float:
+        """Return the norm of the residual at the start."""
+        first = self._norm(r)
+        if not np.isfinite(first):
+            _check_finite(self._read(self.x), "x0")
+            raise ReproError(
+                "the iteration has nowhere to start from",
+                where="x0",
+                expected="an x0 whose residual b - A x0 is finite",
+                actual=f"a residual of {first}",
+                todo="start from 0, or from an x0 that is not so much larger than the solution",
+            )
+        return first
+
+    def _rounding(self, scratch: Buffer) -> float:
+        """Return about what rounding x leaves of the residual."""
+        self._product("sizes", self._levels[0].a, self.x, [self.b], scratch)()
+        return self._eps * self._norm(scratch)
+
+    def _solved(self, residuals: list[float], wanted: float, size: float, scratch: Buffer) -> Solved:
+        last = residuals[-1]
+        rounding = self._rounding(scratch) / size if last > wanted and np.isfinite(last) else None
+        return Solved(residuals, last <= wanted, last / size, rounding)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _solve_scaled(self, method: Method, tolerance: float, most: int) -> Solved:
+        """Solve with b and x times a power of two, on whose squares sums are of use; b and x are as they were then."""
+        b, x = self._read(self.b), self._read(self.x)
+        _check_finite(b, "b")
+        _check_finite(x, "x0")
+        exponent = int(np.frexp(np.abs(b if b.any() else x).max(initial=0))[1])
+        try:
+            self._write(self.b, _shifted(b, -exponent))
+            self._write(self.x, _shifted(x, -exponent))
+            if b.any():
+                return self._scaled_back(method(self._norm(self.b), tolerance, most), tolerance, exponent)
+            first = self._norm_of_residual() if x.any() else 0.0
+            self._write(self.x, np.zeros_like(x))
+            return Solved([float(np.ldexp(first, exponent)), 0.0] if first else [0.0], True, 0.0)
+        finally:
+            self._write(self.x, _shifted(self._read(self.x), exponent))
+            self._write(self.b, b)
+
+    def _scaled_back(self, solved: Solved, tolerance: float, exponent: int) -> Solved:
+        """Return what was solved as that of b itself, whose x may have fewer digits, or be beyond the precision."""
+        scaled = self._read(self.x)
+        x = _shifted(scaled, exponent)
+        if np.isfinite(scaled).all() and not np.isfinite(x).all():
+            raise ReproError(
+                f"the solution is beyond {self._dtype}",
+                where="x",
+                expected=f"numbers up to {np.finfo(self._dtype).max:.3g}",
+                actual=f"{np.abs(scaled).max():.3g} times 2**{exponent}",
+                todo="scale b",
+            )
+        residuals, held = solved.residuals, _shifted(x, -exponent)
+        if np.isfinite(solved.reached) and not np.array_equal(held, scaled):
+            self._write(self.x, held)
+            size, last = self._norm(self.b), self._norm_of_residual()
+            residuals = [*residuals[:-1], last]
+            solved = Solved(residuals, last <= tolerance * size, last / size, last / size)
+        with np.errstate(over="ignore"):
+            return replace(solved, residuals=np.ldexp(residuals, exponent).tolist())
+
+    def _norm_of_residual(self) -> float:
+        with ExitStack() as held:
+            r = Run(self._device, self._load, self._dtype, held).scalars(self._n)
+            self._residual(r)()
+            return self._norm(r)
+
+    def _read(self, vector: Buffer) -> NDArray[Any]:
+        return self._run.download(vector, self._n, self._dtype)
+
+    def _write(self, buffer: Buffer, vector: NDArray[Any]) -> None:
+        if vector.size:
+            self._device.write(buffer, vector)
 
 
-def _check_definite(step: int, curvature: float, of_cycle: float) -> None:
-    """Refuse a matrix for which, or whose cycle, conjugate gradients found a direction that is not positive."""
+def _shifted(vector: NDArray[Any], exponent: int) -> NDArray[Any]:
+    """Return a vector times a power of two."""
+    with np.errstate(over="ignore", under="ignore"):
+        shifted: NDArray[Any] = np.ldexp(vector, exponent)
+    return shifted
+
+
+def _check_finite(vector: NDArray[Any], what: str) -> None:
+    bad = np.flatnonzero(~np.isfinite(vector))
+    if len(bad):
+        raise ReproError(
+            "multigrid needs finite numbers",
+            where=f"{what}[{bad[0]}], the first of {len(bad)}",
+            expected="a finite number",
+            actual=vector[bad[0]],
+        )
+
+
+def _not_definite(step: int, curvature: float, of_cycle: float) -> ReproError | None:
+    """Return how to refuse a matrix for which, or whose cycle, a step found a direction that is not positive."""
     wrong = {
-        "r^T M r, M the cycle": (of_cycle, of_cycle < 0),
+        "r^T M r, M the cycle": (of_cycle, of_cycle <= 0),
         "p^T A p": (curvature, curvature <= 0 < of_cycle),
     }
     for what, (number, refused) in wrong.items():
         if refused:
-            raise ReproError(
+            return ReproError(
                 "conjugate gradients need a matrix that is symmetric and positive definite",
                 where=f"step {step}",
                 expected=f"{what} above 0",
                 actual=f"{number:.3g}",
                 todo="solve for -A where that is positive definite, or give `ml.aspreconditioner()` to another solver",
             )
+    return None

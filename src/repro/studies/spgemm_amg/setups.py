@@ -15,12 +15,13 @@ from repro.bench.workspace import Workspace
 from repro.devices.base import Buffer
 from repro.sparse.built import Built
 from repro.sparse.dynamic.storage import Storage
+from repro.sparse.multigrid.course import Solved
 from repro.sparse.multigrid.device import Run
 from repro.sparse.multigrid.hierarchy import set_up_on
 from repro.sparse.multigrid.levels import Coarsening, DeviceLevel, Multiply, NearNull
 from repro.sparse.multigrid.model import operator_complexity
 from repro.sparse.multigrid.settings import Settings
-from repro.sparse.multigrid.solve import Solved, Solver
+from repro.sparse.multigrid.solve import Solver
 from repro.sparse.spgemm.coordinates import CoordinateMultiplication
 from repro.sparse.spgemm.plan import papers_plan
 from repro.sparse.spgemm.product import Multiplication
