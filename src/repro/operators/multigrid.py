@@ -39,7 +39,7 @@ from repro.sparse.multigrid.hierarchy import refresh_on, set_up_on
 from repro.sparse.multigrid.model import checked_diagonal
 from repro.sparse.multigrid.render import MODULES, render_multigrid
 from repro.sparse.multigrid.settings import Settings
-from repro.sparse.multigrid.solve import Solver
+from repro.sparse.multigrid.solve import Solver, check_finite, shifted
 
 #: Levels, rows and steps that can be asked for at the most.
 MOST = (1 << 63) - 1
@@ -208,7 +208,7 @@ class MultilevelSolver:
         RuntimeWarning
             After `maxiter` steps the residual is larger than was asked for.
         """
-        if accel is not None and accel != "cg":
+        if accel is not None and not (isinstance(accel, str) and accel == "cg"):
             raise ReproError("unknown acceleration", where="accel", expected="cg or None", actual=repr(accel))
         if residuals is not None and not isinstance(residuals, list):
             raise ReproError("this is no list", where="residuals", expected="a list", actual=type(residuals).__name__)
@@ -227,6 +227,8 @@ class MultilevelSolver:
         if residuals is not None:
             residuals[:] = solved.residuals
         _report(solved, tol)
+        if not isinstance(right, View):
+            _report_rounding(b, right, tol)
         return x
 
     def refresh(self, A: Any) -> None:
@@ -285,15 +287,25 @@ class MultilevelSolver:
                 raise self._runtime.no_room(error) from None
 
     def _precondition(self, b: NDArray[Any]) -> NDArray[np.floating]:
-        right = self._vector(np.asarray(b).reshape(-1), "b")
+        """Apply the cycle, to b times a power of two: what is tiny beside the largest number may be 0 in single."""
+        vector = self._host_vector(np.asarray(b).reshape(-1), "b").astype(np.float64, copy=False)
+        check_finite(vector, "b")
+        exponent = int(np.frexp(np.abs(vector).max(initial=0))[1])
+        right = shifted(vector, -exponent).astype(self._dtype)
         with self._working():
             self._write(self._solver.b, right)
             self._cycle()
-            return self._read()
+            x = shifted(self._read(), exponent)
+        check_finite(x, "the cycle's solution")
+        return x
 
     def _vector(self, array: Any, what: str) -> NDArray[np.floating] | View:
         if on_the_device(array):
             return self._runtime.view(array, what, self._dtype, self._n, self._dtype.itemsize)
+        todo = f"scale it, or set up for a matrix whose type holds {what}"
+        return cast(self._host_vector(array, what), self._dtype, what, todo)
+
+    def _host_vector(self, array: Any, what: str) -> NDArray[Any]:
         vector = _host_array(array, what)
         if vector.shape != (self._n,) or vector.dtype.kind not in "fiub":
             raise ReproError(
@@ -302,7 +314,7 @@ class MultilevelSolver:
                 expected=f"{self._n} real numbers",
                 actual=f"{vector.dtype} of shape {vector.shape}",
             )
-        return cast(vector, self._dtype, what, todo=f"scale it, or set up for a matrix whose type holds {what}")
+        return vector
 
     def _write(self, buffer: Any, vector: NDArray[np.floating] | View) -> None:
         if isinstance(vector, View):
@@ -335,6 +347,8 @@ class MultilevelSolver:
 
 def _host_array(array: Any, what: str) -> NDArray[Any]:
     """Return as an array what a user has given for one."""
+    if np.ma.is_masked(array):
+        raise ReproError("an array with a mask cannot be multiplied", where=what)
     try:
         return np.ascontiguousarray(array)
     except (TypeError, ValueError) as error:
@@ -386,6 +400,18 @@ def _report(solved: Solved, tol: float) -> None:
         if solved.rounding is not None and solved.reached <= AT_ROUNDING * solved.rounding:
             of += f"; rounding x leaves about {solved.rounding:.1g}"
         warnings.warn(f"multigrid did not converge to {tol:g} in {steps} steps: {of}", RuntimeWarning, stacklevel=3)
+
+
+def _report_rounding(b: Any, rounded: NDArray[np.floating], tol: float) -> None:
+    """Say of a right side that its numbers in the precision of the matrix are farther off than the tolerance."""
+    given = np.asarray(b)
+    if given.dtype.kind != "f" or given.dtype.itemsize <= rounded.dtype.itemsize:
+        return
+    largest = np.abs(given).max(initial=0) or 1
+    off = np.linalg.norm((given - rounded) / largest) / (np.linalg.norm(given / largest) or 1)
+    if off > tol:
+        of = f"the residual is that of b in {rounded.dtype}, which is off by {off:.3g} times its norm"
+        warnings.warn(f"multigrid cannot converge to {tol:g}: {of}", RuntimeWarning, stacklevel=3)
 
 
 @cache

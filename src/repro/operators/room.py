@@ -71,7 +71,10 @@ def whole_number(value: Any, what: str, least: int, most: int) -> int:
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or not least <= value <= most:
         raise ReproError(
-            "this is no such number", where=what, expected=f"a whole number from {least:,} to {most:,}", actual=value
+            "this is no such number",
+            where=what,
+            expected=f"a whole number from {least:,} to {most:,}",
+            actual=repr(value),
         )
     return int(value)
 
@@ -102,5 +105,5 @@ def one_of(word: Any, what: str, words: tuple[str, ...]) -> None:
     ------
     ReproError
     """
-    if word not in words:
+    if not isinstance(word, str) or word not in words:
         raise ReproError(f"unknown {what}", where=what, expected=" or ".join(words), actual=repr(word))

@@ -47,7 +47,7 @@ class Smoother:
     degree: int = 2
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
+        if not isinstance(self.kind, str) or self.kind not in KINDS:
             raise ReproError("unknown smoother", where="smoother", expected=" or ".join(KINDS), actual=repr(self.kind))
         if self.degree not in DEGREES:
             raise ReproError(

@@ -165,7 +165,12 @@ def _check(a: Storage, vectors: NDArray[np.floating] | None, unknowns: int) -> N
     if a.shape[0] != a.shape[1]:
         raise ReproError("multigrid needs a square matrix", expected="as many columns as rows", actual=a.shape)
     if unknowns < 1 or a.shape[0] % unknowns:
-        raise ReproError("the unknowns of a node do not divide the rows", expected=a.shape[0], actual=unknowns)
+        raise ReproError(
+            "the unknowns of a node do not divide the rows",
+            where="unknowns",
+            expected=f"a divisor of {a.shape[0]}",
+            actual=unknowns,
+        )
     if vectors is None:
         return
     if vectors.ndim != 2 or vectors.shape[0] != a.shape[0] or not vectors.shape[1]:

@@ -206,22 +206,25 @@ class Solver:
             self._gradients = self._bind_gradients()
         gradients, wanted = self._gradients, tolerance * size
         gradients.begin()
-        course = Course(self._first(gradients.r), wanted, self._eps * size)
+        first = self._first(gradients.r)
+        course = Course(first, wanted, self._eps * max(size, first))
         while course.goes_on(most):
             odd = (course.steps + 1) % 2
             gradients.step(odd)
             numbers = self._run.download(gradients.numbers, 4 * COLUMN, np.float64)
-            first, second, curvature, square = numbers[::COLUMN]
+            *of_cycles, curvature, square = numbers[::COLUMN]
+            of_cycle = of_cycles[odd]
             course.take_updated(float(np.sqrt(square)))
-            refusal = _not_definite(course.steps, curvature, second if odd else first)
-            if refusal is None and not course.is_due(most):
+            refusal = _not_definite(course.steps, curvature, of_cycle)
+            of_no_use = refusal is not None or of_cycle == 0
+            if not of_no_use and not course.is_due(most):
                 continue
             gradients.compute()
             drifted = course.take_computed(self._norm(gradients.computed))
-            if refusal is not None and not course.converged:
-                if not course.drifted:
+            if of_no_use and not course.converged:
+                if refusal is not None and not course.drifted:
                     raise refusal
-                course.stalled = True  # rounding is all that is left
+                course.stalled = True  # by rounding, or by a cycle that takes what is left to 0
             elif drifted and course.goes_on(most):
                 gradients.begin()
         return self._solved(course.residuals, wanted, size, gradients.computed)
@@ -356,14 +359,8 @@ class Solver:
         """Return the norm of the residual at the start."""
         first = self._norm(r)
         if not np.isfinite(first):
-            _check_finite(self._read(self.x), "x0")
-            raise ReproError(
-                "the iteration has nowhere to start from",
-                where="x0",
-                expected="an x0 whose residual b - A x0 is finite",
-                actual=f"a residual of {first}",
-                todo="start from 0, or from an x0 that is not so much larger than the solution",
-            )
+            check_finite(self._read(self.x), "x0")
+            raise _too_far()
         return first
 
     def _rounding(self, scratch: Buffer) -> float:
@@ -381,25 +378,28 @@ class Solver:
     def _solve_scaled(self, method: Method, tolerance: float, most: int) -> Solved:
         """Solve with b and x times a power of two, on whose squares sums are of use; b and x are as they were then."""
         b, x = self._read(self.b), self._read(self.x)
-        _check_finite(b, "b")
-        _check_finite(x, "x0")
+        check_finite(b, "b")
+        check_finite(x, "x0")
         exponent = int(np.frexp(np.abs(b if b.any() else x).max(initial=0))[1])
+        start = shifted(x, -exponent)
+        if not np.isfinite(start).all():
+            raise _too_far()
         try:
-            self._write(self.b, _shifted(b, -exponent))
-            self._write(self.x, _shifted(x, -exponent))
+            self._write(self.b, shifted(b, -exponent))
+            self._write(self.x, start)
             if b.any():
                 return self._scaled_back(method(self._norm(self.b), tolerance, most), tolerance, exponent)
             first = self._norm_of_residual() if x.any() else 0.0
             self._write(self.x, np.zeros_like(x))
             return Solved([float(np.ldexp(first, exponent)), 0.0] if first else [0.0], True, 0.0)
         finally:
-            self._write(self.x, _shifted(self._read(self.x), exponent))
+            self._write(self.x, shifted(self._read(self.x), exponent))
             self._write(self.b, b)
 
     def _scaled_back(self, solved: Solved, tolerance: float, exponent: int) -> Solved:
         """Return what was solved as that of b itself, whose x may have fewer digits, or be beyond the precision."""
         scaled = self._read(self.x)
-        x = _shifted(scaled, exponent)
+        x = shifted(scaled, exponent)
         if np.isfinite(scaled).all() and not np.isfinite(x).all():
             raise ReproError(
                 f"the solution is beyond {self._dtype}",
@@ -408,7 +408,7 @@ class Solver:
                 actual=f"{np.abs(scaled).max():.3g} times 2**{exponent}",
                 todo="scale b",
             )
-        residuals, held = solved.residuals, _shifted(x, -exponent)
+        residuals, held = solved.residuals, shifted(x, -exponent)
         if np.isfinite(solved.reached) and not np.array_equal(held, scaled):
             self._write(self.x, held)
             size, last = self._norm(self.b), self._norm_of_residual()
@@ -431,14 +431,20 @@ class Solver:
             self._device.write(buffer, vector)
 
 
-def _shifted(vector: NDArray[Any], exponent: int) -> NDArray[Any]:
+def shifted(vector: NDArray[Any], exponent: int) -> NDArray[Any]:
     """Return a vector times a power of two."""
     with np.errstate(over="ignore", under="ignore"):
         shifted: NDArray[Any] = np.ldexp(vector, exponent)
     return shifted
 
 
-def _check_finite(vector: NDArray[Any], what: str) -> None:
+def check_finite(vector: NDArray[Any], what: str) -> None:
+    """Refuse a vector with a number that is not finite, by what it is to the user.
+
+    Raises
+    ------
+    ReproError
+    """
     bad = np.flatnonzero(~np.isfinite(vector))
     if len(bad):
         raise ReproError(
@@ -449,10 +455,20 @@ def _check_finite(vector: NDArray[Any], what: str) -> None:
         )
 
 
+def _too_far() -> ReproError:
+    return ReproError(
+        "the iteration has nowhere to start from",
+        where="x0",
+        expected="an x0 whose residual b - A x0 can be held against b",
+        actual="one that is larger by more than the range of numbers",
+        todo="start from 0",
+    )
+
+
 def _not_definite(step: int, curvature: float, of_cycle: float) -> ReproError | None:
     """Return how to refuse a matrix for which, or whose cycle, a step found a direction that is not positive."""
     wrong = {
-        "r^T M r, M the cycle": (of_cycle, of_cycle <= 0),
+        "r^T M r, M the cycle": (of_cycle, of_cycle < 0),
         "p^T A p": (curvature, curvature <= 0 < of_cycle),
     }
     for what, (number, refused) in wrong.items():
