@@ -91,7 +91,7 @@ class Course:
     def is_due(self, most: int) -> bool:
         """Say whether the last residual has to be computed."""
         late = self.steps - self._computed >= COMPUTED_EVERY or self.steps >= most
-        return late or not self.residuals[-1] > self._next
+        return late or not self._next < self.residuals[-1] < np.inf
 
     def take_computed(self, residual: float) -> bool:
         """Take the last residual as it was computed, and say whether the updated one has drifted away from it.

@@ -23,7 +23,7 @@ ITERATION_PASSES, START_PASSES = 16, 4
 #: Sums of a pass, each of which has a part a block.
 SUMS = 4
 
-Status = Literal["converged", "breakdown", "diverged", "limit"]
+Status = Literal["converged", "drifted", "breakdown", "diverged", "limit"]
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,11 @@ class Solution:
         Finished ones.
     residual
         Euclidean norm of the recurrence's r.
+    left
+        Euclidean norm of b - A x, computed from x: the product in the working precision, what is left in double.
     status
-        `converged`: residual at most the tolerance times that of x = 0. `breakdown`: the recurrence divides by zero
-        before that, for `reason`. `diverged`: the residual is `DIVERGED` times that of x = 0, or not finite. `limit`:
+        `converged`: both are at most the tolerance times that of x = 0. `drifted`: that of r is, that of b - A x is
+        not, since r is only updated. `breakdown`: the recurrence divides by zero before that, for `reason`. `diverged`: the residual is `DIVERGED` times that of x = 0, or not finite. `limit`:
         none of these after as many iterations as were allowed.
     reason
         Which number a breakdown divides by.
@@ -71,6 +73,7 @@ class Solution:
     x: NDArray[np.floating]
     iterations: int
     residual: float
+    left: float
     status: Status
     reason: Reason
 
@@ -111,6 +114,7 @@ class BiCGSTAB:
         guards: Guards | None = None,
     ) -> None:
         guards = guards or Guards(device)
+        self._product_of = product_of
         self._device, self._n, self._dtype = device, n, np.dtype(dtype)
         self._grid = device.n_s * BLOCKS[device.backend]
         words = -(-n * self._dtype.itemsize // WORD_BYTES)
@@ -142,7 +146,7 @@ class BiCGSTAB:
                 bind("correlate", b, r, t, partial),
                 bind("advance", x, r, p, v, t, partial, squares, state),
             ]
-            self._b, self._x, self._squares, self._state = b, x, squares, state
+            self._b, self._x, self._t, self._squares, self._state = b, x, t, squares, state
             self._held = held.pop_all()
 
     def load(self, b: NDArray[np.floating]) -> None:
@@ -226,7 +230,18 @@ class BiCGSTAB:
             if status is None:
                 self.iterate(min(check_every, most - now.iterations))
                 now = self.state()
-        return Solution(self.x(), now.iterations, now.residual, status, now.reason)
+        left = self._left(b)
+        if status == "converged" and not left <= tolerance * first.residual:
+            status = "drifted"
+        return Solution(self.x(), now.iterations, now.residual, left, status, now.reason)
+
+    def _left(self, b: NDArray[np.floating]) -> float:
+        """Multiply x, and return the norm of b - A x; t is free between two iterations."""
+        self._product_of(self._x, self._t)()
+        product = np.empty(self._n, self._dtype)
+        self._device.download(self._t, product)
+        with np.errstate(all="ignore"):
+            return float(np.linalg.norm(b.astype(self._dtype).astype(np.float64) - product))
 
     def release(self) -> None:
         """Give the vectors back; harmless a second time."""
