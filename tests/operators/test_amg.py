@@ -86,9 +86,13 @@ def test_single_precision():
         ({"A": sp.csr_array((3, 3))}, "row 0, the first of 3"),
         ({"B": np.ones((5, 1))}, "no vectors of the matrix"),
         ({"unknowns": 7}, "unknowns of a node"),
-        ({"theta": 2.0}, "theta"),
         ({"smoother": "sor"}, "smoother"),
-        ({"smoother": "chebyshev", "degree": 0}, "degree"),
+        ({"B": np.zeros(36)}, "where: B"),
+        ({"B": np.full(36, np.nan)}, r"where: B\[0, 0\]"),
+        ({"B": np.zeros((36, 0))}, "where: B"),
+        ({"B": np.ones(36, complex)}, "where: B"),
+        ({"B": [[1], [1, 2]]}, "where: B"),
+        ({"B": np.ma.array(np.ones(36), mask=np.arange(36) < 3)}, "where: B"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, message):
@@ -97,9 +101,69 @@ def test_what_makes_no_sense_is_refused(change, message):
         repro.amg(**given, device=DEVICE)
 
 
+NO_NUMBERS = (np.nan, True, None, "1", -1, np.array([1]), 1j)
+SETTINGS = {"max_levels": (0, 2.5), "max_coarse": (0, 2.5), "unknowns": (0, 2.5, 5), "degree": (0, 2.5, 11)}
+REAL_SETTINGS = {"theta": (1, np.inf), "omega": (2, np.inf)}
+NO_SETTINGS = [
+    (name, value)
+    for settings in (SETTINGS, REAL_SETTINGS)
+    for name in settings
+    for value in (*NO_NUMBERS, *settings[name])
+]
+NO_ARGUMENTS = [
+    *(("tol", value) for value in (*NO_NUMBERS, np.inf, 10**400)),
+    *(("maxiter", value) for value in (*NO_NUMBERS, 2.5, 10**30)),
+    *(("accel", value) for value in ("gmres", 3, np.array(["cg", "cg"]))),
+    *(("residuals", value) for value in ((), np.zeros(3), 3)),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), NO_SETTINGS)
+def test_a_setting_that_makes_no_sense_is_refused_by_name(name, value):
+    with pytest.raises(ReproError, match=f"where: {name}\n"):
+        repro.amg(poisson((6, 6), 5), **{"smoother": "chebyshev", name: value}, device=DEVICE)
+
+
+@pytest.mark.parametrize(("name", "value"), NO_ARGUMENTS)
+def test_an_argument_that_makes_no_sense_is_refused_by_name(hierarchy, name, value):
+    with pytest.raises(ReproError, match=f"where: {name}\n"):
+        hierarchy[1].solve(np.ones(1600), **{name: value})
+
+
+NEAR_NULL = {
+    "whole numbers": (np.ones(1600, int), 1),
+    "huge": (np.full(1600, 1e300), 1),
+    "tiny": (np.full(1600, 1e-310), 1),
+    "two alike": (np.column_stack([np.ones(1600), 2 * np.ones(1600)]), 2),
+    "one of zeros": (np.column_stack([np.ones(1600), np.zeros(1600)]), 2),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", NEAR_NULL)
+def test_vectors_of_any_size_are_as_good_as_the_constant_one(hierarchy, name, dtype):
+    matrix, (vectors, count) = hierarchy[0].astype(dtype), NEAR_NULL[name]
+    ml = repro.amg(matrix, vectors, max_coarse=20, device=DEVICE)
+    assert ml.levels[1].shape[0] == count * hierarchy[1].levels[1].shape[0]
+    residuals = []
+    ml.solve(np.ones(1600), tol=1e-4, residuals=residuals)
+    assert len(residuals) < 15
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"b": np.ones(3)}, "no vector"), ({"b": 1j * np.ones(1600)}, "no vector"), ({"accel": "gmres"}, "acceleration")],
+    [
+        ({"b": np.ones(3)}, "no vector"),
+        ({"b": 1j * np.ones(1600)}, "no vector"),
+        ({"b": np.ones((1600, 1))}, "no vector"),
+        ({"b": np.ones((1600, 2))}, "no vector"),
+        ({"b": np.ones(1600, object)}, "no vector"),
+        ({"b": None}, "no vector"),
+        ({"b": [[1], [1, 2]]}, "no array"),
+        ({"b": np.ma.array(np.ones(1600), mask=np.arange(1600) < 3)}, "mask"),
+        ({"x0": np.ones(3)}, "x0"),
+        ({"x0": np.full(1600, 1e200)}, "x0"),
+    ],
 )
 def test_a_system_that_makes_no_sense_is_refused(hierarchy, change, message):
     with pytest.raises(ReproError, match=message):
@@ -141,11 +205,81 @@ def test_an_indefinite_matrix_is_refused_by_conjugate_gradients_and_not_solved_s
         ml.solve(np.ones(400), tol=1e-10, maxiter=3, accel=None)
 
 
+def with_one(bad):
+    return np.where(np.arange(1600) == 5, bad, 1.0)
+
+
 @pytest.mark.parametrize("accel", ["cg", None])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_right_side_that_is_not_finite_is_no_solution(hierarchy, accel, bad):
-    with pytest.raises(ReproError, match="came to no solution"):
-        hierarchy[1].solve(np.full(1600, bad), accel=accel)
+@pytest.mark.parametrize("what", ["b", "x0"])
+def test_a_vector_that_is_not_finite_is_refused(hierarchy, accel, bad, what):
+    vectors = {"b": np.ones(1600), what: with_one(bad)}
+    for given in (vectors, {name: open_runtime(DEVICE).put(vector) for name, vector in vectors.items()}):
+        with pytest.raises(ReproError, match=rf"finite numbers\n  where: {what}\[5\]"):
+            hierarchy[1].solve(**given, accel=accel)
+
+
+@pytest.mark.parametrize("accel", ["cg", None])
+@pytest.mark.parametrize(("dtype", "tol"), [(np.float32, 1e-6), (np.float64, 1e-14), (np.float32, 0), (np.float64, 0)])
+def test_what_is_said_of_a_residual_is_true(dtype, tol, accel):
+    n = 500
+    matrix = sp.csr_array(sp.diags_array([2 * np.ones(n), -np.ones(n - 1), -np.ones(n - 1)], offsets=[0, 1, -1]))
+    b, residuals = np.random.default_rng(3).random(n).astype(dtype), []
+    with pytest.warns(
+        RuntimeWarning, match=rf"did not converge to {tol:g} in \d+ steps: the residual is .* of b; rounding"
+    ):
+        x = repro.amg(matrix.astype(dtype), device=DEVICE).solve(
+            b, tol=tol, maxiter=1000, accel=accel, residuals=residuals
+        )
+    true = np.linalg.norm(b.astype(float) - matrix @ x.astype(float))
+    assert residuals[-1] == pytest.approx(true, rel=0.3) and len(residuals) < 400
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-300])
+def test_right_sides_at_both_ends_of_the_range(hierarchy, size):
+    matrix, ml = hierarchy
+    b, residuals = np.random.default_rng(1).random(1600), []
+    x = ml.solve(size * b, tol=1e-8, residuals=residuals)
+    assert np.linalg.norm(b - matrix @ (x / size)) <= 1.1e-8 * np.linalg.norm(b)
+    assert residuals[0] == pytest.approx(size * np.linalg.norm(b))
+    np.testing.assert_allclose(ml.aspreconditioner() @ (size * b) / size, ml.aspreconditioner() @ b, rtol=1e-12)
+
+
+def test_of_zeros_the_solution_is_zero_wherever_it_starts(hierarchy):
+    matrix, ml = hierarchy
+    start, residuals = np.random.default_rng(1).random(1600), []
+    assert not ml.solve(np.zeros(1600), x0=start, residuals=residuals).any()
+    assert residuals == [pytest.approx(np.linalg.norm(matrix @ start)), 0]
+
+
+def test_a_cycle_in_single_precision_preconditions_a_solver_in_double(hierarchy):
+    matrix = hierarchy[0]
+    cycle = repro.amg(matrix.astype(np.float32), device=DEVICE).aspreconditioner()
+    b = np.random.default_rng(1).random(1600)
+    b[3] = 1e-60  # no number of single precision
+    x, failed = cg(matrix, b, rtol=1e-12, M=cycle)
+    assert not failed and np.linalg.norm(b - matrix @ x) <= 2e-12 * np.linalg.norm(b)
+    with pytest.raises(ReproError, match="finite numbers"):
+        cycle @ np.full(1600, 1e45)
+    with pytest.raises(ReproError, match=r"b\[5\]"):
+        cycle @ with_one(np.nan)
+
+
+def test_a_right_side_that_single_precision_rounds_beyond_the_tolerance_is_a_warning():
+    ml = repro.amg(sp.csr_array(sp.eye_array(50), dtype=np.float32), device=DEVICE)
+    b = np.random.default_rng(1).random(50)
+    assert ml.solve(b, tol=1e-7).tobytes() == b.astype(np.float32).tobytes()
+    with pytest.warns(RuntimeWarning, match="cannot converge to 1e-10: the residual is that of b in float32"):
+        ml.solve(b, tol=1e-10)
+
+
+def test_no_steps_are_done_where_none_may_be_or_none_is_needed(hierarchy):
+    matrix, ml = hierarchy
+    residuals = []
+    x = ml.solve(matrix @ np.ones(1600), x0=np.ones(1600), maxiter=0, residuals=residuals)
+    assert (x == 1).all() and len(residuals) == 1
+    with pytest.warns(RuntimeWarning, match="in 0 steps: the residual is 1 times the norm of b$"):
+        assert not ml.solve(np.ones(1600), maxiter=0).any()
 
 
 def test_few_steps_are_a_warning(hierarchy):

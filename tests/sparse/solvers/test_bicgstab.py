@@ -62,6 +62,7 @@ def test_it_converges_to_the_solution(make_solver, convection, precision):
     solution = solver.solve(b, tolerance, check_every=4)
     assert (solution.status, solution.reason) == ("converged", Reason.NONE)
     assert solution.residual <= tolerance * np.linalg.norm(b)
+    assert np.linalg.norm(b - matrix @ solution.x) <= 1.1 * tolerance * np.linalg.norm(b)
     assert solution.iterations % 4 == 0
     expected = linalg.spsolve(matrix, b.astype(float))
     np.testing.assert_allclose(solution.x, expected, rtol=0, atol=100 * tolerance * np.abs(expected).max())
@@ -116,6 +117,20 @@ def test_a_breakdown_is_reported_and_freezes_x(make_solver, as_problem, precisio
     host = bicgstab(lambda v: matrix @ v, b, 30)
     assert (host.reason, len(host.residuals) - 1) == (reason, iterations)
     np.testing.assert_array_equal(host.x, x)
+
+
+@pytest.mark.parametrize(
+    ("precision", "tolerance", "status"), [("single", 1e-5, "drifted"), ("double", 1e-8, "converged")]
+)
+def test_what_is_left_is_that_of_x_and_not_of_the_recurrence(make_solver, as_problem, precision, tolerance, status):
+    line = sp.diags_array([2.0, -1.0, -1.0], offsets=[0, 1, -1], shape=(300, 300))
+    b = draw(300, precision)
+    solution = make_solver(as_problem(line), precision).solve(b, tolerance, most=2000, check_every=1)
+    left = np.linalg.norm(b.astype(float) - line @ solution.x)
+    assert solution.status == status
+    assert solution.residual <= tolerance * np.linalg.norm(b)
+    assert (left <= tolerance * np.linalg.norm(b)) == (status == "converged")
+    assert solution.left == pytest.approx(left, rel=0.3)
 
 
 def test_a_breakdown_at_the_solution_is_convergence(make_solver, as_problem):

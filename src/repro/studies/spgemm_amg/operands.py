@@ -234,7 +234,7 @@ class AmgOperands:
     def _compare_solution(self, x: NDArray[np.floating]) -> float:
         exact = self.b.astype(np.float64)
         left = float(np.linalg.norm(exact - self.a.astype(np.float64) @ x.astype(np.float64)))
-        # what is left is computed on the device along the way, and drifts by roundings from what is left in truth
+        # in single precision rounding x leaves more than what is asked for, and a solver ends there
         wanted = (1.1 * TOLERANCE + 1e3 * float(np.finfo(self.dtype).eps)) * float(np.linalg.norm(exact))
         if not left <= wanted:
             raise IncorrectError(f"the residual is {left:.3g}, not at most {wanted:.3g}", left / wanted)
