@@ -72,8 +72,8 @@ def amg(
         be set up and solved in single precision. Its diagonal has no zeros; solving by conjugate gradients needs it
         symmetric and positive definite.
     B
-        Vectors that the matrix nearly takes to 0, `(n, k)` or `(n,)`; None: the constant one. For elasticity these are
-        the motions of a rigid body.
+        Vectors that the matrix nearly takes to 0, `(n, k)` or `(n,)`, finite and not all of them 0; None: the constant
+        one. For elasticity these are the motions of a rigid body.
     unknowns
         Of a node, one after the other in the rows of A, such as three displacements; nodes are aggregated whole.
     theta
@@ -183,30 +183,35 @@ class MultilevelSolver:
         Parameters
         ----------
         b
-            `(n,)`; on a GPU also an array there, of CuPy or another library or a `DeviceArray`, contiguous and of the
-            matrix's dtype. The solution is CuPy's where b is, a `DeviceArray` where b is another array on the device,
+            `(n,)`, finite, taken in the precision of the matrix; for 0 the solution is 0. On a GPU also an array there,
+            of CuPy or another library or a `DeviceArray`, contiguous and of the matrix's dtype. The solution is CuPy's where b is, a `DeviceArray` where b is another array on the device,
             else NumPy's.
         x0
             Where to start, as b; None: 0.
         tol
-            Of the norm of the residual over that of b.
+            Of the norm of the residual over that of b, from 0 on. No residual counts as so small that was not computed
+            from x.
         maxiter
-            Steps at the most; where they are not enough the last x is returned, with a warning.
+            Steps at the most, from 0 on; where they are not enough, or further ones are of no use, the last x is
+            returned, with a warning.
         accel
             `cg`: conjugate gradients with a V-cycle each step; None: cycles alone.
         residuals
-            A list that gets the norm of each residual, the one at the start first.
+            A list that gets the norm of b - A x at the start and after each step. The last one is computed from x, with
+            `cg` every fiftieth too, without acceleration each; others are updated, and not below a third of the true
+            one.
 
         Raises
         ------
         ReproError
-            The arguments make no sense, the matrix is not positive definite (`cg`), or the residual became infinite or
-            no number.
+            The arguments make no sense, the matrix is not positive definite (`cg`), the residual became infinite or no
+            number, or the solution is beyond the precision.
 
         Warns
         -----
         RuntimeWarning
-            After `maxiter` steps the residual is larger than was asked for.
+            The residual is larger than was asked for: after `maxiter` steps, or before, where rounding x is all that is
+            left. Or b in the precision of the matrix is another one by more than that.
         """
         if accel is not None and not (isinstance(accel, str) and accel == "cg"):
             raise ReproError("unknown acceleration", where="accel", expected="cg or None", actual=repr(accel))
@@ -227,7 +232,7 @@ class MultilevelSolver:
         if residuals is not None:
             residuals[:] = solved.residuals
         _report(solved, tol)
-        if not isinstance(right, View):
+        if solved.converged and not isinstance(right, View):
             _report_rounding(b, right, tol)
         return x
 

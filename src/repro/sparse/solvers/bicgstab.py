@@ -64,8 +64,9 @@ class Solution:
         Euclidean norm of b - A x, computed from x: the product in the working precision, what is left in double.
     status
         `converged`: both are at most the tolerance times that of x = 0. `drifted`: that of r is, that of b - A x is
-        not, since r is only updated. `breakdown`: the recurrence divides by zero before that, for `reason`. `diverged`: the residual is `DIVERGED` times that of x = 0, or not finite. `limit`:
-        none of these after as many iterations as were allowed.
+        not, since r is only updated. `breakdown`: the recurrence divides by zero before that, for `reason`. `diverged`:
+        the residual is `DIVERGED` times that of x = 0, or not finite. `limit`: none of these after as many iterations
+        as were allowed.
     reason
         Which number a breakdown divides by.
     """
