@@ -32,11 +32,13 @@ import json, resource, sys, time
 from pathlib import Path
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
+from repro.problems import reader_server
 from repro.problems.matrixmarket import read_matrix
 from repro.problems.meshes import read_surface
 from repro.problems.own_header import describe
 import meshio.ply  # takes what it takes before
 def peak():
+    reader_server.stop()  # which has what its readers took
     return 1024 * max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 how, *paths = sys.argv[1:]
 read = {"plan": lambda path: describe(OwnProblem(path=path)), "matrix": lambda path: read_matrix(Path(path)),

@@ -1,46 +1,55 @@
 """Reading a file that others wrote in a process of its own, so that a crash, a flood or a hang is one message.
 
-The process is forked and so starts in milliseconds, has all modules that are imported already, and takes no more memory
-than what it adds. What it read comes back through memory that both share.
+The process is forked by a server, which is a program of its own and has one thread: this process may have others, and
+what they hold at that moment, such as a lock on imports, a child of its own would wait for in vain. The server starts
+with the first file and ends with this process. What was read comes back through memory that both share.
 """
 
 from __future__ import annotations
 
-import faulthandler
-import math
-import mmap
 import os
 import pickle
 import resource
-import select
 import signal
 import sys
 import tempfile
-import traceback
-import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from repro.config.models import Limits
 from repro.errors import ReproError
+from repro.problems import reader_process
 from repro.problems.files import most_unpacked
+from repro.problems.handover import load
+from repro.problems.reader_process import Request
+from repro.problems.reader_server import status_of_reader
 
 T = TypeVar("T")
 #: What reading may take whatever the file's size, in bytes.
 ALWAYS = 2 << 30
-_ALIGNED = 64
-_PARTS = ("what", "where", "expected", "actual", "todo")
+_LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 
 
-def read_apart(read: Callable[[], T], path: Path, limits: Limits, reader: str, named: Path | None = None) -> T:
-    """Call a function in a forked process and return what it returned.
+def read_apart(
+    read: Callable[[], T],
+    path: Path,
+    limits: Limits,
+    reader: str,
+    named: Path | None = None,
+    needs: Sequence[str] = (),
+) -> T:
+    """Call a function in a process of its own and return what it returned.
+
+    The process has this one's folder, environment, path of modules, limits and standard error, and nothing else of it.
+    Any thread may call this.
 
     Parameters
     ----------
     read
-        Reads the file. What it returns is pickled; arrays are not copied.
+        Reads the file. It is pickled, so it is a module's function, or a `functools.partial` of one. What it returns is
+        pickled as well; arrays are not copied.
     path
         The file; its size says how much memory is fair.
     limits
@@ -49,57 +58,58 @@ def read_apart(read: Callable[[], T], path: Path, limits: Limits, reader: str, n
         What reads, to be named in errors.
     named
         The file as errors name it, where it is a copy.
+    needs
+        Modules beside the function's own that it imports, to be imported once for all files.
 
     Raises
     ------
     ReproError
-        As `read`; or it took more memory or time than the limits allow, or ended the process.
+        As `read`; or it took more memory or time than the limits allow, or ended the process; or there is no process
+        to be had.
     """
+    if reader_process.is_apart:
+        return read()
     memory, key = _allowed(path, limits)
-    with tempfile.TemporaryDirectory(prefix="repro-read-") as folder:
-        answer = os.memfd_create("repro-read", os.MFD_CLOEXEC)
-        ended, held = os.pipe()
+    with tempfile.TemporaryDirectory(prefix="repro-read-") as temporary, _files() as files:
+        request = Request(
+            pickle.dumps(read),
+            (getattr(read, "func", read).__module__, *needs),
+            memory,
+            limits.seconds,
+            temporary,
+            [entry for entry in sys.path if isinstance(entry, str)],
+            dict(os.environb),
+            {number: resource.getrlimit(number) for number in _LIMITS},
+        )
+        status = status_of_reader(request, files, limits.seconds)
+        result: T = _result(status, files[0], named or path, limits, reader, memory, key)
+        return result
+
+
+@contextmanager
+def _files() -> Iterator[list[int]]:
+    """Open what a request consists of: memory to share, this process's folder, and its standard error."""
+    opened: list[int] = []
+    try:
+        opened.append(os.memfd_create("repro-read", os.MFD_CLOEXEC))
         try:
-            child = _fork()
-            if not child:
-                _answer(read, answer, folder, memory, limits.seconds)
-            os.close(held)
-            held = -1
-            status = _wait(child, ended, limits.seconds)
-            result: T = _result(status, answer, named or path, limits, reader, memory, key)
-            return result
-        finally:
-            for open_file in (answer, ended, *([held] if held >= 0 else [])):
-                os.close(open_file)
+            opened.append(os.open(".", os.O_PATH | os.O_DIRECTORY))
+        except OSError:  # nothing can be read from where it is then
+            opened.append(os.open("/", os.O_PATH | os.O_DIRECTORY))
+        try:
+            opened.append(os.dup(2 if sys.__stderr__ else -1))
+        except OSError:  # a program without one
+            opened.append(os.open(os.devnull, os.O_WRONLY))
+        yield opened
+    finally:
+        for file in opened:
+            os.close(file)
 
 
 def _allowed(path: Path, limits: Limits) -> tuple[int, str]:
     """Return how many bytes of memory reading may take, and the key that says so."""
     fair = max(ALWAYS, int(limits.memory_ratio * most_unpacked(path, limits)[0]))
     return (fair, "limits.memory_ratio") if fair < limits.memory else (limits.memory, "limits.memory")
-
-
-def _fork() -> int:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with warnings.catch_warnings():
-        # other threads are those of libraries; the process calls nothing that waits for them
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
-
-
-def _wait(child: int, ended: int, seconds: float) -> int | None:
-    """Return a process's status, or None if it takes longer; it is gone either way."""
-    done = False
-    try:
-        waiting = select.poll()
-        waiting.register(ended, select.POLLIN)
-        done = bool(waiting.poll(min(1000 * seconds, 2**31 - 1)))  # its end of the pipe closes with it
-    finally:
-        if not done:
-            os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-    return status if done else None
 
 
 def _result(status: int | None, answer: int, path: Path, limits: Limits, reader: str, memory: int, key: str) -> Any:
@@ -114,6 +124,8 @@ def _result(status: int | None, answer: int, path: Path, limits: Limits, reader:
         )
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
+        if number == signal.SIGINT:  # which came from the terminal to all processes
+            raise KeyboardInterrupt
         killed = number == signal.SIGKILL
         raise ReproError(
             "reading the file ended the process that did it",
@@ -122,9 +134,10 @@ def _result(status: int | None, answer: int, path: Path, limits: Limits, reader:
             actual=f"{reader} was ended by {signal.Signals(number).name}",
             todo="give the machine more memory, if it ran out of it" if killed else f"{again}, or in another format",
         )
-    kind: str
+    # what ended otherwise may have left the request there
+    done = os.WEXITSTATUS(status) == 0 and os.fstat(answer).st_size
     content: Any
-    kind, content = _load(answer) if os.fstat(answer).st_size else ("bug", f"exit code {os.WEXITSTATUS(status)}")
+    kind, content = load(answer) if done else ("bug", f"exit code {os.WEXITSTATUS(status)}")
     match kind:
         case "read":
             return content
@@ -139,80 +152,3 @@ def _result(status: int | None, answer: int, path: Path, limits: Limits, reader:
                 todo=f"{again}; or raise {key}",
             )
     raise RuntimeError(f"{reader} failed on {path}\n{content}")
-
-
-def _answer(read: Callable[[], Any], answer: int, folder: str, memory: int, seconds: float) -> NoReturn:
-    """Be the process: read, write what came of it, and end without what a Python program does at its end."""
-    code = 1
-    try:
-        tempfile.tempdir = folder  # which the parent removes, however this ends
-        faulthandler.disable()
-        _confine(memory, seconds)
-        try:
-            _save(answer, ("read", read()))
-        except ReproError as error:
-            said = {part: None if (text := getattr(error, part)) is None else str(text) for part in _PARTS}
-            _save(answer, ("refused", said))
-        except MemoryError:
-            _save(answer, ("memory", None))
-        except BaseException:
-            _save(answer, ("bug", traceback.format_exc()))
-        code = 0
-    finally:
-        os._exit(code)
-
-
-def _confine(memory: int, seconds: float) -> None:
-    """Let the process take so much more memory than it has, and be the first to go where the machine runs out."""
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = _address_space() + memory
-    resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
-    # where its parent is killed nobody else would end it
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    soft = min(2**31 - 1, math.ceil(_cpu_seconds() + seconds * (os.cpu_count() or 1)) + 1)
-    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    with suppress(OSError):  # not everywhere
-        Path("/proc/self/oom_score_adj").write_text("1000")
-
-
-def _cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
-def _address_space() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    return pages * resource.getpagesize()
-
-
-def _save(file: int, content: tuple[str, Any]) -> None:
-    """Write an object to a file: lengths, pickle, and its arrays as they are, each at a multiple of 64 bytes."""
-    os.ftruncate(file, 0)
-    buffers: list[pickle.PickleBuffer] = []
-    body = pickle.dumps(content, protocol=5, buffer_callback=buffers.append)
-    raw = [buffer.raw() for buffer in buffers]
-    head = pickle.dumps([len(body), *(len(part) for part in raw)])
-    place = 0
-    parts: list[bytes | memoryview] = [len(head).to_bytes(8, "little") + head, body, *raw]
-    for part in parts:
-        view = memoryview(part)
-        done = 0
-        while done < len(view):
-            done += os.pwrite(file, view[done : done + (1 << 30)], place + done)
-        place += -(-len(view) // _ALIGNED) * _ALIGNED
-
-
-def _load(file: int) -> tuple[str, Any]:
-    """Read it back; the arrays stay where they are, and may be written to."""
-    memory = memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_COPY))
-    start = int.from_bytes(memory[:8], "little")
-    lengths: list[int] = pickle.loads(memory[8 : 8 + start])
-    place = -(-(8 + start) // _ALIGNED) * _ALIGNED
-    parts = []
-    for length in lengths:
-        parts.append(memory[place : place + length])
-        place += -(-length // _ALIGNED) * _ALIGNED
-    body, *raw = parts
-    content: tuple[str, Any] = pickle.loads(body, buffers=raw)
-    return content

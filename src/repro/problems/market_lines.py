@@ -69,7 +69,7 @@ def _fast_tokens(block: bytes, kinds: tuple[str, ...]) -> list[Column]:
         return [np.empty(0, np.int32) for _ in kinds]
     table = csv.read_csv(
         pa.BufferReader(block),
-        # a thread would not outlive the fork, and a pool of arenas would count as memory that is taken
+        # threads, and a pool of arenas, would count as memory that is taken
         memory_pool=pa.system_memory_pool(),
         read_options=csv.ReadOptions(column_names=names, use_threads=False, block_size=len(block) + 1),
         parse_options=csv.ParseOptions(delimiter=" ", quote_char=False, double_quote=False),
@@ -78,7 +78,8 @@ def _fast_tokens(block: bytes, kinds: tuple[str, ...]) -> list[Column]:
             null_values=[],
         ),
     )
-    return [table[name].to_numpy() for name in names]
+    # as NumPy's arrays without pyarrow's own way to them, which imports pandas
+    return [np.from_dlpack(table[name].combine_chunks()) for name in names]
 
 
 def _single_spaced(block: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -97,7 +98,8 @@ def read_matrix(path: Path, limits: Limits | None = None, *, distinct: bool = Fa
     """
     limits = limits or Limits()
     place = locate(path)
-    return read_apart(lambda: _read(place, limits, distinct, lower), place, limits, "the reader of Matrix Market files")
+    read = partial(_read, place, limits, distinct, lower)
+    return read_apart(read, place, limits, "the reader of Matrix Market files")
 
 
 def _read(path: Path, limits: Limits, distinct: bool, lower: bool) -> MatrixFile:

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -180,7 +181,8 @@ def read_blocks(path: Path, limits: Limits, values: bool = False) -> tuple[Float
         )
     with unpacked(path, suffix, limits) as plain:
         reader = f"meshio's reader of {suffix} files"
-        return read_apart(lambda: _parse(plain, suffix, path, values), plain, limits, reader, named=path)
+        parse = partial(_parse, plain, suffix, path, values)
+        return read_apart(parse, plain, limits, reader, named=path, needs=["meshio"])
 
 
 def _parse(plain: Path, suffix: str, path: Path, values: bool) -> tuple[Floats, list[Cells]]:

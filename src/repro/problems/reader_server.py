@@ -1,0 +1,211 @@
+"""The server that starts the processes that read files, as the process that it serves sees it: one for each process.
+
+It starts with the first file. A process that was forked from this one has none yet, and leaves this one's alone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from repro.errors import ReproError
+from repro.problems import reader_process
+from repro.problems.handover import save
+from repro.problems.reader_process import ONE_THREAD, Request
+
+#: Seconds that it may take to have a reader: the server imports libraries, from a slow disk maybe.
+START = 300.0
+#: Seconds that it may take to end one.
+GRACE = 10.0
+#: The server's program. It takes modules from where this process does, whatever the script or the folder it starts in.
+_PROGRAM = """
+import sys
+sys.path[:] = sys.argv[2:]
+from repro.problems.reader_process import serve
+serve(int(sys.argv[1]))
+"""
+_TODO = "allow more processes (`ulimit -u`), if they ran out; or see that this Python can start as it did before"
+
+
+def status_of_reader(request: Request, files: list[int], seconds: float) -> int | None:
+    """Have a process read, and return how it ended, as `os.waitpid` has it; None: it took longer, and was ended.
+
+    Parameters
+    ----------
+    request
+        What to read, and how.
+    files
+        What goes along, see `repro.problems.reader_process.serve`: memory, which gets the answer, the folder that the
+        process is to be in, and its standard error.
+    seconds
+        How long it may take.
+
+    Raises
+    ------
+    ReproError
+        No process can be started.
+    """
+    tries = 2  # the server may have been ended by somebody while it had nothing to do
+    while True:
+        server, tries = _get_server(), tries - 1
+        try:
+            save(files[0], request)
+            return server.run(files, seconds)
+        except _LostError:
+            _drop(server)
+            if not tries:
+                raise server.error() from None
+
+
+class _LostError(Exception):
+    """The server does not answer, or no longer."""
+
+
+class _Server:
+    def __init__(self) -> None:
+        if not sys.executable:
+            raise _no_process("no Python interpreter (sys.executable)")
+        self._reason = ""
+        self._said = os.fdopen(os.memfd_create("repro-reader-server", os.MFD_CLOEXEC), "rb", buffering=0)
+        self._control, theirs = map(_raised, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        # those options decide where modules come from and go to, and how paths are spelt
+        options = ["-P", "-X", f"utf8={sys.flags.utf8_mode}", *(["-B"] if sys.dont_write_bytecode else [])]
+        # what is in the folder that this process is in now may have the name of a library
+        here = str(Path(reader_process.__file__).parents[2])
+        path = [*(entry for entry in sys.path if isinstance(entry, str) and entry), here]
+        with theirs:
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, *options, "-c", _PROGRAM, str(theirs.fileno()), *path],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=self._said,
+                    env={**os.environ, **ONE_THREAD},
+                    pass_fds=[theirs.fileno()],
+                )
+            except OSError as error:
+                self._close()
+                raise _no_process(error) from None
+
+    def run(self, files: list[int], seconds: float) -> int | None:
+        shared, *others = files
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        status = None
+        with mine:
+            try:
+                with theirs:
+                    socket.send_fds(self._control, [b"+"], [shared, theirs.fileno(), *others])
+                said = _word(mine, START)
+                if said is None:
+                    raise _LostError
+                if said.startswith("failed"):
+                    raise _no_process(os.strerror(int(said.split()[1])))
+                status = _word(mine, seconds)
+            except OSError:
+                raise _LostError from None
+            finally:
+                if status is None:
+                    self._end_reader(mine)
+        return None if status is None else int(status)
+
+    def _end_reader(self, connection: socket.socket) -> None:
+        with suppress(OSError, _LostError):  # the other end is closed when all is said
+            connection.shutdown(socket.SHUT_WR)
+            while _word(connection, GRACE) is not None:
+                pass
+            self._process.kill()  # a reader dies with it
+
+    def stop(self) -> None:
+        """Let it end, and have nothing left of it."""
+        self._control.close()
+        try:
+            self._process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        said = os.pread(self._said.fileno(), 1 << 16, 0).decode(errors="replace").strip()
+        self._reason = said.splitlines()[-1] if said else f"it ended with code {self._process.returncode}"
+        self._said.close()
+
+    def forget(self) -> None:
+        """Leave it to the process that this one was forked from."""
+        self._close()
+        self._process.returncode = 0  # it is no child of this one, which has not to wait for it
+
+    def _close(self) -> None:
+        self._control.close()
+        self._said.close()
+
+    def error(self) -> ReproError:
+        """Return the error that it came to an end."""
+        return _no_process(self._reason)
+
+
+def _no_process(actual: object) -> ReproError:
+    what = "no process can be started to read files in"
+    return ReproError(what, where=sys.executable or None, actual=actual, todo=_TODO)
+
+
+def _raised(end: socket.socket) -> socket.socket:
+    """Return a socket under another number than that of standard input, output or error, where those are closed."""
+    with end:
+        return socket.socket(fileno=fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3))
+
+
+def _word(connection: socket.socket, seconds: float) -> str | None:
+    """Return what the server says, or None if it takes longer."""
+    waiting = select.poll()
+    waiting.register(connection, select.POLLIN)
+    if not waiting.poll(min(1000 * seconds, 2**31 - 1)):
+        return None
+    word = connection.recv(64).decode()
+    if not word:
+        raise _LostError
+    return word
+
+
+_server: _Server | None = None
+#: While it is held, a server starts and its files are not this module's yet; no process is forked meanwhile.
+_lock = threading.RLock()
+
+
+def _get_server() -> _Server:
+    global _server  # noqa: PLW0603
+    with _lock:
+        if _server is None:
+            _server = _Server()
+        return _server
+
+
+def _drop(server: _Server) -> None:
+    global _server  # noqa: PLW0603
+    with _lock:
+        if _server is server:  # else another thread has done so
+            _server = None
+            server.stop()
+
+
+def stop() -> None:
+    """End the server, if there is one. Another one starts when it is needed."""
+    if _server is not None:
+        _drop(_server)
+
+
+def _forget() -> None:
+    global _server  # noqa: PLW0603
+    if _server is not None:
+        _server.forget()
+        _server = None
+    _lock.release()
+
+
+atexit.register(stop)
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forget)
