@@ -76,6 +76,7 @@ class _Server:
         self._reason = ""
         self._said = os.fdopen(os.memfd_create("repro-reader-server", os.MFD_CLOEXEC), "rb", buffering=0)
         self._control, theirs = map(_raised, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        self._control.settimeout(START)
         # those options decide where modules come from and go to, and how paths are spelt
         options = ["-P", "-X", f"utf8={sys.flags.utf8_mode}", *(["-B"] if sys.dont_write_bytecode else [])]
         # what is in the folder that this process is in now may have the name of a library
