@@ -158,13 +158,27 @@ def test_a_truncated_archive(tmp_path: Path, name: str) -> None:
 
 
 ENTRY = "a line of the file is not what the header says"
+DOUBLE, DIGITS, FIELD = "does not fit into a double", "more digits than a double", "not one of its field"
+LOST = [
+    *[("real", number, DOUBLE) for number in ("1e400", "-1D+400", "1e-400", "-1d-400", f"0.{'0' * 400}1", "2e-324")],
+    *[("complex", number, DOUBLE) for number in ("1 1e400", "1e400 1", "1 -1E-400", "1D-400 1", "0 1e-9999999999")],
+    *[("integer", number, DIGITS) for number in ("9007199254740993", "-9007199254740993", "9223372036854775807")],
+    *[("integer", number, FIELD) for number in ("9223372036854775808", "92233720368547758071", "9" * 5000)],
+    *[("unsigned-integer", number, FIELD) for number in ("-1", "18446744073709551616", "99999999999999999999")],
+    *[("unsigned-integer", number, DIGITS) for number in ("9007199254740993", "18446744073709551615")],
+]
 BAD_LINES = [
     ("coordinate real general", "1 1 2,5", ENTRY),
     ("coordinate real general", "1 1 2.5 7", ENTRY),
     ("coordinate real general", "1 1 x", ENTRY),
     ("coordinate real general", "1 1", ENTRY),
     ("coordinate real general", "1 1 1.2.3", ENTRY),
-    ("coordinate real general", "1 1 1D+02", ENTRY),
+    ("coordinate real general", "1 1 1.5+5", ENTRY),
+    ("coordinate real general", "1 1 1D", ENTRY),
+    ("coordinate real general", "1 1 1.5Q3", ENTRY),
+    ("coordinate real general", "1 1 1_0", ENTRY),
+    ("coordinate real general", "1 1 nan(1)", ENTRY),
+    ("coordinate real general", "1d0 1 1", ENTRY),
     ("coordinate real general", "1 0x1 2", ENTRY),
     ("coordinate real general", "1.0 1 2", ENTRY),
     ("coordinate real general", '"1" 1 2', ENTRY),
@@ -172,6 +186,10 @@ BAD_LINES = [
     ("coordinate real general", "% a remark", ENTRY),
     ("coordinate integer general", "1 1 1.5", ENTRY),
     ("coordinate integer general", "1 1 1e2", ENTRY),
+    ("coordinate integer general", "1 1 1.0", ENTRY),
+    ("coordinate integer general", "1 1 1d2", ENTRY),
+    ("coordinate integer general", "1 1 nan", ENTRY),
+    ("coordinate unsigned-integer general", "1 1 1.0", ENTRY),
     ("coordinate pattern general", "1 1 1", ENTRY),
     ("coordinate complex general", "1 1 1", ENTRY),
     ("coordinate complex general", "1 1 1 2i", ENTRY),
@@ -183,10 +201,14 @@ BAD_LINES = [
     ("coordinate pattern symmetric", "1 3", "one half of the matrix"),
     ("coordinate complex hermitian", "2 3 1 1", "one half of the matrix"),
     ("coordinate real skew-symmetric", "1 2 2", "one half of the matrix"),
-    ("coordinate real skew-symmetric", "2 2 2", "no diagonal"),
-    ("coordinate real skew-symmetric", "2 2 0", "no diagonal"),
+    ("coordinate real skew-symmetric", "2 2 2", "diagonal of a skew-symmetric matrix is 0"),
+    ("coordinate integer skew-symmetric", "2 2 -1", "diagonal of a skew-symmetric matrix is 0"),
+    ("coordinate complex skew-symmetric", "2 2 0 1", "diagonal of a skew-symmetric matrix is 0"),
     ("coordinate complex hermitian", "2 2 1 1e-9", "diagonal of a Hermitian matrix is real"),
-]
+    ("coordinate real general", "1 0 2", "outside the matrix"),
+    *[(f"coordinate {field} symmetric", f"1 1 {number}", said) for field, number, said in LOST],
+    *[(f"array {field} general", number, said) for field, number, said in LOST],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("banner", "line", "said"), BAD_LINES)
@@ -198,13 +220,13 @@ def test_what_a_line_has_too_much_or_wrong_is_an_error_that_names_it(
     values = {"pattern": "", "complex": " 5 6"}.get(field, " 5")
     good = [f"{row} {column}{values}" for row, column in ((3, 1), (3, 2), (2, 1))]
     size = "3 3 4" if form == "coordinate" else "2 2"
-    good = good if form == "coordinate" else ["5"] * 3
+    good = good if form == "coordinate" else [values.strip()] * 3
     lines = [*good[:2], "", line, *good[2:]]
     text = HEAD + f"{banner}\n% by hand\n{size}\n" + "".join(spaces.join(text.split(" ")) + "\n" for text in lines)
     with pytest.raises(ReproError, match=said) as caught:
         read_matrix(write(tmp_path, text))
     assert "line 7" in str(caught.value.where)
-    assert line.split(" ", maxsplit=1)[0].strip('"') in str(caught.value.actual)
+    assert line.split(" ", maxsplit=1)[0].strip('"')[:60] in str(caught.value.actual)
 
 
 @pytest.mark.parametrize(
@@ -218,6 +240,80 @@ def test_what_a_line_has_too_much_or_wrong_is_an_error_that_names_it(
 )
 def test_spaces_and_signs_are_free(tmp_path: Path, text: str) -> None:
     assert read_matrix(write(tmp_path, GENERAL + "2 2 2\n" + text)).matrix.toarray().tolist() == [[1.5, 0], [0, -2000]]
+
+
+@pytest.mark.parametrize(
+    ("field", "number", "value"),
+    [
+        ("real", "1.5D+00", 1.5),
+        ("real", "-2.5d-1", -0.25),
+        ("real", "1.D2", 100),
+        ("real", "4.9e-324", 5e-324),
+        ("real", "1.7976931348623157D308", 1.7976931348623157e308),
+        ("real", "9007199254740993", 2.0**53),
+        ("real", f"{'0' * 400}7", 7),
+        ("double", "1d3", 1000),
+        ("complex", "1.5D+00 -1d-1", 1.5 - 0.1j),
+        ("integer", "9007199254740992", 2**53),
+        ("integer", "9007199254740994", 2**53 + 2),
+        ("integer", "-9223372036854775808", -(2**63)),
+        ("integer", "+3000000000", 3_000_000_000),
+        ("integer", f"-{'0' * 5000}7", -7),
+        ("unsigned-integer", "9223372036854775808", 2**63),
+        ("unsigned-integer", "18446744073709549568", 2**64 - 2048),
+    ],
+)
+@pytest.mark.parametrize("place", ["1 1 ", "1\t1  ", f"+{'0' * 5000}1 1 "])
+def test_a_number_that_a_double_holds(tmp_path: Path, field: str, number: str, value: complex, place: str) -> None:
+    text = HEAD + f"coordinate {field} general\n1 1 1\n{place}{number}\n"
+    assert read_matrix(write(tmp_path, text)).matrix.toarray().item() == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1.5\n2 2 -2e3\n",
+        "\ufeff%%MatrixMarket matrix coordinate real general\r\n2 2 2\r\n1 1 1.5\r\n2 2 -2e3\r\n",
+        "%%matrixmarket MATRIX Coordinate Real GENERAL\n  % a remark\n\n002 2 00000000000000000002\n1 1 1.5\n\n2 2 -2D3",
+    ],
+)
+def test_headers_of_other_writers(tmp_path: Path, text: str) -> None:
+    assert read_matrix(write(tmp_path, text)).matrix.toarray().tolist() == [[1.5, 0], [0, -2000]]
+
+
+@pytest.mark.parametrize(
+    ("field", "zero", "value"), [("real", "0", "3"), ("integer", "-0", "3"), ("complex", "0 -0.0", "3 0")]
+)
+def test_zeros_on_the_diagonal_of_a_skew_symmetric_matrix(tmp_path: Path, field: str, zero: str, value: str) -> None:
+    file = read_matrix(write(tmp_path, HEAD + f"coordinate {field} skew-symmetric\n2 2 2\n1 1 {zero}\n2 1 {value}\n"))
+    assert file.matrix.toarray().tolist() == [[0, -3], [3, 0]]
+    assert file.notes == ("1 explicit zeros dropped",)
+
+
+@pytest.mark.parametrize("line", ["1 1 1\r2 2 1", "\ufeff1 1 1", "1 1 1\r\r1"])
+def test_what_ends_no_line_is_not_taken_for_an_end(tmp_path: Path, line: str) -> None:
+    with pytest.raises(ReproError, match=r"not what the header says.*\n.*line 4"):
+        read_matrix(write(tmp_path, GENERAL + f"2 2 3\n2 1 1\n{line}\n1 2 1\n"))
+    with pytest.raises(ReproError, match=r"not what the header says.*\n.*line 3"):
+        read_matrix(write(tmp_path, GENERAL + f"2 2 3\n{line}\n1 2 1\n"))
+
+
+@pytest.mark.parametrize(
+    ("field", "first", "second"),
+    [
+        ("real", "1e308", "1e308"),
+        ("complex", "1 -1e308", "0 -1e308"),
+        ("integer", "9007199254740992", "1"),
+        ("unsigned-integer", "9007199254740994", "9007199254740994"),
+    ],
+)
+def test_entries_that_come_twice_add_up_to_what_a_double_holds(
+    tmp_path: Path, field: str, first: str, second: str
+) -> None:
+    text = HEAD + f"coordinate {field} general\n3 3 3\n2 2 {second}\n3 1 {first}\n{{}} {second}\n"
+    assert read_matrix(write(tmp_path, text.format("3 2"))).matrix.nnz == 3
+    with pytest.raises(ReproError, match=r"come twice.*\n.*row 3, column 1\n"):
+        read_matrix(write(tmp_path, text.format("3 1")))
 
 
 def test_the_upper_half_alone_will_do(tmp_path: Path) -> None:

@@ -21,6 +21,10 @@ ENTRIES = {
 }
 FORMS = ("coordinate", "array")
 SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
+#: What some editors write before a text.
+BOM = b"\xef\xbb\xbf"
+#: The format's first word; Network Repository writes the second.
+_NAMES = ("%%matrixmarket", "%matrixmarket")
 #: Digits of a number that is too large whatever its value.
 _DIGITS = 18
 
@@ -129,13 +133,13 @@ def read_header(stream: BinaryIO, path: Path, limits: Limits) -> Header:
 
     line = next_line()
     form, field, symmetry = _banner(line, path)
-    while (line := next_line()) and (not line.strip() or line.startswith(b"%")):
+    while (line := next_line()) and (not line.strip() or line.lstrip().startswith(b"%")):
         pass
     numbers = line.split()
     if len(numbers) != (3 if form == "coordinate" else 2) or not all(map(bytes.isdigit, numbers)):
         expected = "rows, columns and entries" if form == "coordinate" else "rows and columns"
         raise _no_header(path, lines, f"{expected}, in whole numbers", line)
-    rows, columns, *rest = (int(number) if len(number) <= _DIGITS else 10**_DIGITS for number in numbers)
+    rows, columns, *rest = (int(number.lstrip(b"0")[: _DIGITS + 1] or b"0") for number in numbers)
     square = {"general": rows * columns, "skew-symmetric": rows * (rows - 1) // 2}
     stored = rest[0] if rest else square.get(symmetry, rows * (rows + 1) // 2)
     _check_size(path, lines, symmetry, rows, columns, stored, limits)
@@ -144,8 +148,8 @@ def read_header(stream: BinaryIO, path: Path, limits: Limits) -> Header:
 
 def _banner(line: bytes, path: Path) -> tuple[str, str, str]:
     """Return form, field and symmetry."""
-    words = line.decode("ascii", "replace").lower().split()
-    if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
+    words = line.removeprefix(BOM).decode("ascii", "replace").lower().split()
+    if len(words) != 5 or words[0] not in _NAMES or words[1] != "matrix":
         raise _no_header(path, 1, "%%MatrixMarket matrix, then form, field and symmetry", line)
     form, field, symmetry = words[2:]
     for word, expected in ((form, FORMS), (field, tuple(ENTRIES)), (symmetry, SYMMETRIES)):

@@ -23,10 +23,12 @@ from repro.problems.market_lines import Column, blocks, tokens
 __all__ = ["ENDINGS", "LARGEST", "MatrixFile", "is_matrix_market", "read_matrix"]
 
 LOWER = "the lower triangle alone, which is what the file stores of a symmetric matrix"
+#: To this size a double has every whole number.
+EXACT = 2**53
 _VALUES = {
     "real": ("real",),
     "integer": ("whole",),
-    "unsigned-integer": ("whole",),
+    "unsigned-integer": ("unsigned",),
     "complex": ("real", "real"),
     "pattern": (),
 }
@@ -73,8 +75,8 @@ class MatrixFile:
 def read_matrix(path: Path, limits: Limits | None = None, *, distinct: bool = False, lower: bool = False) -> MatrixFile:
     """Read a Matrix Market file, bare, packed with gzip or xz, or in a tar archive under the archive's own name.
 
-    Real, integer and complex values are taken as they are; the entries of a pattern are 1. The matrix may be
-    rectangular, and empty. It is read in a process of its own.
+    Real and complex values are the nearest doubles, whole numbers are exact, and the entries of a pattern are 1. The
+    matrix may be rectangular, and empty. It is read in a process of its own.
 
     Parameters
     ----------
@@ -91,8 +93,9 @@ def read_matrix(path: Path, limits: Limits | None = None, *, distinct: bool = Fa
     Raises
     ------
     ReproError
-        The file is missing, truncated, corrupt or not Matrix Market; a line of it is not what the header says, which
-        the message names; the matrix has NaN or infinite values, or is too large for 32-bit indices or the limits; it
+        The file is missing, truncated, corrupt or not Matrix Market; a line of it is not what the header says, or has a
+        number that no double holds, and the message names it; the matrix has NaN or infinite values, or is too large
+        for 32-bit indices or the limits; it
         is said to be symmetric, skew or Hermitian, but is not square, keeps both halves, or has a diagonal that such a
         matrix cannot have; or the lower triangle is wanted, and it is not symmetric or keeps the upper one.
     """
@@ -124,8 +127,10 @@ def _read(path: Path, limits: Limits, distinct: bool, lower: bool) -> MatrixFile
     expanded = loose.nnz
     del rows, columns, values
     matrix = sp.csr_array(loose)
-    del loose
     summed = matrix.nnz
+    if summed < expanded:
+        _check_sums(header, loose, matrix, path)
+    del loose
     matrix.eliminate_zeros()
     matrix.sort_indices()
     counts = {
@@ -140,7 +145,7 @@ def _read(path: Path, limits: Limits, distinct: bool, lower: bool) -> MatrixFile
 
 def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Column, Column]:
     """Return rows and columns, counted from 1, and values of the lines behind the header, in their order."""
-    places = ("index", "index") if header.form == "coordinate" else ()
+    places = ("row", "column") if header.form == "coordinate" else ()
     kinds = (*places, *_VALUES[header.field])
     parts: list[list[Column]] = []
     line, count = header.lines + 1, 0
@@ -152,7 +157,8 @@ def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Colu
             raise _bad_count(path, header, "more")
     if count < header.stored:
         raise _bad_count(path, header, f"{count:,}")
-    joined = [np.concatenate([part[i] for part in parts] or [np.empty(0, np.int32)]) for i in range(len(kinds))]
+    empty = tokens(b"", kinds, line, path)
+    joined = [np.concatenate([part[i] for part in parts] or [empty[i]]) for i in range(len(kinds))]
     parts.clear()
     match header.field:
         case "pattern":
@@ -161,9 +167,9 @@ def _entries(stream: BinaryIO, header: Header, path: Path) -> tuple[Column, Colu
             values = np.empty(count, np.complex128)
             values.real, values.imag = joined[-2:]
         case _:
-            values = joined[-1].astype(np.float64, copy=False)
+            values = joined[-1]
     if places:
-        return joined[0].astype(np.int32, copy=False), joined[1].astype(np.int32, copy=False), values
+        return joined[0], joined[1], values
     return *_dense_places(header), values
 
 
@@ -213,7 +219,8 @@ def _check_entries(
             "leave one half out, or call the file general",
         )
     if kind == "skew-symmetric":
-        refuse("a skew-symmetric matrix has no diagonal", rows == columns, "entries off the diagonal alone", anew)
+        diagonal = (rows == columns) & (values != 0)
+        refuse("the diagonal of a skew-symmetric matrix is 0", diagonal, "0 on the diagonal, or no entry", anew)
     if kind == "hermitian" and np.iscomplexobj(values):
         refuse(
             "the diagonal of a Hermitian matrix is real",
@@ -239,6 +246,27 @@ def _refuse_duplicates(
             expected=f"another entry than that of {before.rsplit(', ', 1)[-1]}",
             actual=f"{text}; {again.size} entries are there before",
             todo="leave the entry out, or give the problem `entry: real`, which adds such entries up",
+        )
+
+
+def _check_sums(header: Header, loose: sp.coo_array, matrix: sp.csr_array, path: Path) -> None:
+    """Refuse entries that come twice and add up to what a double does not hold: infinity, or a rounded whole number."""
+    lost = ~np.isfinite(matrix.data)
+    if _VALUES[header.field] in (("whole",), ("unsigned",)) and np.abs(loose.data).sum() >= EXACT:
+        sizes, counts = (
+            sp.csr_array(sp.coo_array((each, loose.coords), shape=loose.shape)).data
+            for each in (np.abs(loose.data), np.ones(loose.nnz))
+        )
+        lost |= (counts > 1) & (sizes >= EXACT)
+    if lost.any():
+        first = int(lost.argmax())
+        row = int(np.searchsorted(matrix.indptr, first, side="right"))
+        raise ReproError(
+            "entries that come twice add up to a number that does not fit into a double",
+            where=f"{path}, row {row}, column {matrix.indices[first] + 1}",
+            expected=f"a finite sum, and of whole numbers one whose terms are together below 2^53 = {EXACT:,}",
+            actual=f"{matrix.data[first]:,.17g}",
+            todo="give the entry once",
         )
 
 
