@@ -274,7 +274,7 @@ def test_a_number_that_a_double_holds(tmp_path: Path, field: str, number: str, v
     [
         "%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1.5\n2 2 -2e3\n",
         "\ufeff%%MatrixMarket matrix coordinate real general\r\n2 2 2\r\n1 1 1.5\r\n2 2 -2e3\r\n",
-        "%%matrixmarket MATRIX Coordinate Real GENERAL\n  % a remark\n\n002 2 00000000000000000002\n1 1 1.5\n\n2 2 -2D3",
+        "%%matrixmarket MATRIX Coordinate Real GENERAL\n % a remark\n\n02 2 00000000000000000002\n1 1 1.5\n\n2 2 -2D3",
     ],
 )
 def test_headers_of_other_writers(tmp_path: Path, text: str) -> None:

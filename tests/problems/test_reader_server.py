@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -106,6 +107,16 @@ def test_a_reader_is_where_the_caller_is_and_has_what_it_has(
     assert read(importlib.import_module("a_module_made_now").speak) == "here"
 
 
+def test_a_reader_has_the_limits_of_the_caller(read: Callable[..., object]) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert read(resource.getrlimit, resource.RLIMIT_NOFILE) == (soft, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+    try:
+        assert read(resource.getrlimit, resource.RLIMIT_NOFILE) == (soft - 1, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_what_a_reader_says_goes_to_standard_error(
     read: Callable[..., object], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,6 +164,23 @@ def test_another_server_takes_over_what_one_was_reading(read: Callable[..., obje
         assert reading.result(60) == "read"
     assert int(pid.read_text()) != first
     wait_for_end(first)
+
+
+def test_a_server_that_does_not_answer_is_ended(
+    read: Callable[..., object], path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_server, "GRACE", 0.1)
+    pid, hang = tmp_path / "pid", partial(readers.hang, tmp_path / "pid")
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read_apart, hang, path, Limits(seconds=3), "the reader of tests")
+        wait_for(pid)
+        stopped = server()
+        stopped.suspend()
+        with pytest.raises(ReproError, match="takes too long"):
+            reading.result(60)
+    assert read(readers.give, 1) == 1
+    wait_for_end(int(pid.read_text()))
+    wait_for_end(stopped.pid)
 
 
 def test_a_thread_with_blocked_signals_may_be_the_first(

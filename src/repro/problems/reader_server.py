@@ -77,8 +77,10 @@ class _Server:
         self._said = os.fdopen(os.memfd_create("repro-reader-server", os.MFD_CLOEXEC), "rb", buffering=0)
         self._control, theirs = map(_raised, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         self._control.settimeout(START)
-        # those options decide where modules come from and go to, and how paths are spelt
-        options = ["-P", "-X", f"utf8={sys.flags.utf8_mode}", *(["-B"] if sys.dont_write_bytecode else [])]
+        # what this Python was told of where modules come from and go to, and of how paths are spelt
+        told = {"-E": "ignore_environment", "-s": "no_user_site", "-S": "no_site", "-B": "dont_write_bytecode"}
+        options = [option for option, flag in told.items() if getattr(sys.flags, flag)]
+        options += ["-P", "-X", f"utf8={sys.flags.utf8_mode}"]
         # what is in the folder that this process is in now may have the name of a library
         here = str(Path(reader_process.__file__).parents[2])
         path = [*(entry for entry in sys.path if isinstance(entry, str) and entry), here]
