@@ -1,11 +1,7 @@
-"""Triangle and tetrahedral meshes: read through meshio, unpacked, checked and cleaned of unused vertices."""
+"""Triangle and tetrahedral meshes: read, checked, polygons cut into triangles, and unused vertices dropped."""
 
 from __future__ import annotations
 
-import re
-import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -19,10 +15,12 @@ from repro.problems.apart import read_apart
 from repro.problems.assembled import Floats, Integers
 from repro.problems.files import locate
 from repro.problems.meshformats import FORMATS, PACKED, format_of, unpacked
+from repro.problems.meshreaders.cells import Cells
+from repro.problems.meshreaders.content import Flaw
+from repro.problems.polygons import cut
 
 __all__ = [
     "FORMATS",
-    "Cells",
     "longest_edges",
     "read_blocks",
     "read_surface",
@@ -63,21 +61,14 @@ def read_surface(path: Path | str, limits: Limits | None = None) -> tuple[Floats
     """
     path = Path(path)
     points, cells = read_blocks(path, limits or Limits())
-    polygons = [block.data for block in cells if _is_read(block, 2)]
-    fans = [
-        np.stack([np.broadcast_to(data[:, :1], data[:, 2:].shape), data[:, 1:-1], data[:, 2:]], axis=-1).reshape(-1, 3)
-        for data in polygons
-    ]
-    faces = _join(fans, "triangles", 2, path, cells)
-    notes = []
-    cut = sum(len(data) for data in polygons if data.shape[1] > 3)
-    if cut:
-        notes.append(f"{cut} polygons cut into triangles")
+    polygons = _wanted(cells, 2, "triangles", path)
+    _refuse_missing(points, polygons, path)
+    faces, cut_up = cut(points, polygons, path)
     points, faces, dropped = referenced(points, faces, path)
     corners = points[faces]
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     refuse_degenerate(np.linalg.norm(normals, axis=1) / 2, corners, 2, "triangles", path)
-    return points, faces, (*notes, *dropped, *_oddities(faces))
+    return points, faces, (*cut_up, *dropped, *_oddities(faces))
 
 
 def read_tetrahedra(
@@ -111,8 +102,8 @@ def read_tetrahedra(
     """
     path = Path(path)
     points, cells = read_blocks(path, limits or Limits())
-    blocks = [block.data for block in cells if _is_read(block, 3)]
-    points, tets, notes = referenced(points, _join(blocks, "tetrahedra", 3, path, cells), path)
+    blocks = [block.data for block in _wanted(cells, 3, "tetrahedra", path)]
+    points, tets, notes = referenced(points, np.concatenate(blocks), path)
     volumes = tetrahedron_volumes(points, tets)
     refuse_degenerate(np.abs(volumes), points[tets], 3, "tetrahedra", path)
     inverted = np.flatnonzero(volumes < 0)
@@ -148,19 +139,6 @@ def longest_edges(corners: Floats) -> Floats:
     return longest
 
 
-@dataclass(frozen=True)
-class Cells:
-    """Cells of one kind, as meshio calls it: `(c, k)` vertex numbers in `dimension` dimensions.
-
-    `values` are what the file keeps of each, `(c,)` or `(c, m)` by name, where they are asked for.
-    """
-
-    kind: str
-    dimension: int
-    data: NDArray[np.int64]
-    values: Mapping[str, Floats] = field(default_factory=dict)
-
-
 def read_blocks(path: Path, limits: Limits, values: bool = False) -> tuple[Floats, list[Cells]]:
     """Return points `(p, 3)` and the cell blocks of a file, unchecked but for their shape; with cell data if asked.
 
@@ -180,97 +158,35 @@ def read_blocks(path: Path, limits: Limits, values: bool = False) -> tuple[Float
             actual=path.name,
         )
     with unpacked(path, suffix, limits) as plain:
-        reader = f"meshio's reader of {suffix} files"
-        parse = partial(_parse, plain, suffix, path, values)
-        return read_apart(parse, plain, limits, reader, named=path, needs=["meshio"])
+        reader = f"the reader of {suffix} files"
+        return read_apart(partial(_parse, plain, suffix, path, values), plain, limits, reader, named=path)
 
 
 def _parse(plain: Path, suffix: str, path: Path, values: bool) -> tuple[Floats, list[Cells]]:
-    """Let meshio read a file, and name it as the user does in what is said of it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NumPy's about a damaged file, which ends in an error below
-        try:
-            mesh = import_module(f"meshio.{FORMATS[suffix]}").read(plain)
-            points = np.array(mesh.points, dtype=np.float64)
-            cells = [
-                Cells(
-                    block.type,
-                    block.dim,
-                    np.array(block.data, dtype=np.int64),
-                    {name: np.array(of[i], np.float64) for name, of in mesh.cell_data.items()} if values else {},
-                )
-                for i, block in enumerate(mesh.cells)
-            ]
-        except (ReproError, MemoryError):
-            raise
-        except Exception as error:  # meshio's parsers raise whatever they stumble over
-            _refuse_others(plain, suffix, path)
-            raise ReproError(
-                "the mesh cannot be read; it is damaged, truncated, or uses a part of the format that meshio lacks",
-                where=path,
-                expected=f"a complete {suffix} file",
-                actual=" ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":"),
-                todo="fetch or export it again, or convert it to PLY or Gmsh",
-            ) from error
-    missing = _missing(plain, suffix, sum(len(block.data) for block in cells))
-    if missing:
+    """Read a file, and name it as the user does in what is said of it."""
+    try:
+        points, cells = import_module(f"repro.problems.meshreaders.{FORMATS[suffix]}").read(plain, values)
+    except Flaw as flaw:
+        raise ReproError(flaw.what, where=path, expected=flaw.expected, actual=flaw.actual, todo=flaw.todo) from flaw
+    if points.shape[1] < 3:
         raise ReproError(
-            "the mesh file is truncated",
+            "the mesh has no vertices in three dimensions",
             where=path,
-            expected=f"a complete {suffix} file",
-            actual=missing,
-            todo="fetch or export it again",
+            expected="three coordinates a vertex",
+            actual=points.shape[1],
+            todo="export it with three",
         )
-    if points.ndim != 2 or points.shape[1] < 3:
-        raise ReproError(
-            "the mesh has no vertices in three dimensions", where=path, expected="(p, 3)", actual=points.shape
-        )
-    return points[:, :3], cells  # OBJ files may carry colours behind the coordinates
+    return points, cells
 
 
-def _refuse_others(plain: Path, suffix: str, path: Path) -> None:
-    """Say of a whole file that another program's format has the suffix, too: Fluent's, which meshio writes unasked."""
-    with plain.open("rb") as file:
-        first = file.readline(80).strip().decode(errors="replace")
-    if suffix == ".msh" and first and not first.startswith("$"):
-        raise ReproError(
-            "the .msh file is not Gmsh's",
-            where=path,
-            expected="a file of Gmsh, which begins with $MeshFormat",
-            actual=f"one that begins with {first}",
-            todo="export it for Gmsh: meshio convert --output-format gmsh, or file_format='gmsh' in meshio.write",
-        )
-
-
-def _missing(plain: Path, suffix: str, cells: int) -> str | None:
-    """Say what a truncated file lacks, in the formats of which meshio takes what is there for the whole."""
-    content = plain.read_bytes() if suffix in (".ply", ".stl", ".msh") else b""
-    match suffix:
-        case ".ply":
-            declared = re.search(rb"element face +(\d+)", content)
-            if declared and int(declared[1]) != cells:
-                return f"{cells} of {int(declared[1])} faces"
-        case ".stl":
-            binary = len(content) == 84 + 50 * int.from_bytes(content[80:84], "little")
-            if not binary and b"endsolid" not in content[-1024:]:
-                return "text without endsolid"
-        case ".msh":
-            if b"$EndElements" not in content:
-                return "no $EndElements"
-    return None
-
-
-def _join(
-    blocks: list[NDArray[np.int64]], what: str, dimension: int, path: Path, cells: list[Cells]
-) -> NDArray[np.int64]:
+def _wanted(cells: list[Cells], dimension: int, what: str, path: Path) -> list[Cells]:
     """Return the elements that are read, after refusing others of the same dimension, which are as much of the body."""
     counts: dict[str, int] = {}
     for block in cells:
         counts[block.kind] = counts.get(block.kind, 0) + len(block.data)
     listed = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()) if count)
-    read = sum(map(len, blocks))
-    others = sum(len(block.data) for block in cells if block.dimension == dimension)
-    others -= sum(len(block.data) for block in cells if _is_read(block, dimension))
+    wanted = [block for block in cells if _is_read(block, dimension)]
+    others = sum(len(block.data) for block in cells if block.dimension == dimension and not _is_read(block, dimension))
     linear = f"linear {what}: {'three or more' if dimension == 2 else 'four'} vertices each, the corners"
     if others:
         raise ReproError(
@@ -280,7 +196,7 @@ def _join(
             actual=listed,
             todo=f"export or convert the whole mesh to linear {what} (order 1; hexahedra, prisms and pyramids split)",
         )
-    if not read:
+    if not any(len(block.data) for block in wanted):
         needs = "quaternion problems need a surface, block3 problems a volume"
         raise ReproError(
             f"the mesh has no {what}",
@@ -289,7 +205,7 @@ def _join(
             actual=listed or "no elements",
             todo=f"{needs}: name another `entry:`, or another file",
         )
-    return np.concatenate(blocks)
+    return wanted
 
 
 def _is_read(block: Cells, dimension: int) -> bool:
@@ -303,27 +219,39 @@ def referenced(
     points: Floats, elements: NDArray[np.int64], path: Path
 ) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
     """Drop the vertices that no element uses, after checking that those used exist and are finite."""
-    outside = np.flatnonzero(((elements < 0) | (elements >= len(points))).any(axis=1))
+    _refuse_missing(points, [Cells("", 0, elements)], path)
+    used = np.zeros(len(points), dtype=bool)
+    used[elements] = True
+    unused = len(points) - int(np.count_nonzero(used))
+    if not unused:
+        return points, elements, ()
+    return points[used], (np.cumsum(used) - 1)[elements], (f"{unused} unreferenced vertices dropped",)
+
+
+def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:
+    """Refuse elements whose vertices do not exist, or are not finite."""
+    places = np.concatenate([np.arange(len(of.data)) if of.places is None else of.places for of in blocks])
+    outside = np.concatenate([((of.data < 0) | (of.data >= len(points))).any(axis=1) for of in blocks])
+    outside = np.sort(places[outside])
     if outside.size:
         raise ReproError(
             "the mesh has elements with vertices that do not exist; it is damaged or truncated",
             where=path,
             expected=f"vertex numbers below {len(points)}",
             actual=f"{outside.size} elements with others, the first is number {outside[0]} (counted from 0)",
+            todo="fetch or export it again",
         )
     used = np.zeros(len(points), dtype=bool)
-    used[elements] = True
+    for block in blocks:
+        used[block.data] = True
     infinite = np.flatnonzero(used & ~np.isfinite(points).all(axis=1))
     if infinite.size:
         raise ReproError(
             "the mesh has vertices with NaN or infinite coordinates",
             where=path,
             actual=f"{infinite.size} vertices, the first is number {infinite[0]} (counted from 0)",
+            todo="repair the mesh, or export it again",
         )
-    unused = len(points) - int(np.count_nonzero(used))
-    if not unused:
-        return points, elements, ()
-    return points[used], (np.cumsum(used) - 1)[elements], (f"{unused} unreferenced vertices dropped",)
 
 
 def refuse_degenerate(measures: Floats, corners: Floats, power: int, what: str, path: Path) -> None:

@@ -1,8 +1,7 @@
-"""The formats of meshes: what names say, which files belong together, and unpacked copies of them for meshio."""
+"""The formats of meshes: what names say, which files belong together, and unpacked copies of them."""
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from repro.config.models import Limits
 from repro.errors import ReproError
 from repro.problems.files import open_plain
 
-# suffix: meshio's module. They are called directly because `meshio.read` ends the process on an unreadable file.
+#: suffix: the module of `repro.problems.meshreaders`.
 FORMATS = {
     ".ply": "ply",
     ".obj": "obj",
@@ -27,8 +26,7 @@ FORMATS = {
     ".vtk": "vtk",
     ".vtu": "vtu",
 }
-#: Those that keep data of cells, as many numbers each as there are. Of Gmsh's meshio passes over the elements' numbers,
-#: and reads 1, 3 or 9 numbers an element.
+#: Those that keep data of cells, as many numbers each as there are.
 FIELD_FORMATS = (".vtu", ".vtk")
 PACKED = (".gz", ".xz")
 TETGEN_PAIR = {".node": ".ele", ".ele": ".node"}
@@ -56,17 +54,15 @@ def companions(path: Path) -> tuple[Path, ...]:
 
 @contextmanager
 def unpacked(path: Path, suffix: str, limits: Limits) -> Iterator[Path]:
-    """Give a copy of the mesh in the form meshio wants: unpacked, TetGen's two files side by side."""
+    """Give a copy of the mesh in the form that readers want: unpacked, TetGen's two files side by side."""
     parts = {suffix: path}
     if suffix in TETGEN_PAIR:
         parts[TETGEN_PAIR[suffix]] = companion(path, suffix)
     with tempfile.TemporaryDirectory(prefix="repro-mesh-") as folder:
         for part, source in parts.items():
             with open_plain(source, limits) as packed:
-                start = _start(packed.read(1 << 16), part, source)
                 try:
                     with Path(folder, f"mesh{part}").open("wb") as plain:
-                        plain.write(start)
                         shutil.copyfileobj(packed, plain)
                 except OSError as error:
                     raise ReproError(
@@ -101,28 +97,3 @@ def companion(path: Path, suffix: str) -> Path:
 def _others(path: Path, suffix: str) -> list[Path]:
     bare = path.with_suffix("") if path.suffix.lower() in PACKED else path
     return [bare.with_name(bare.stem + TETGEN_PAIR[suffix] + packing) for packing in ("", *PACKED)]
-
-
-def _start(start: bytes, suffix: str, path: Path) -> bytes:
-    """Return the start of a file with what meshio trips over mended, or refuse it.
-
-    At the end of a file meshio waits for ever for the rest of a header, so there must be one.
-    """
-    lines = [line for line in map(bytes.strip, start.splitlines()) if line and not line.startswith(b"#")]
-    complete = {".ply": b"end_header" in lines, ".off": len(lines) > 1, ".node": bool(lines), ".ele": bool(lines)}
-    if not complete.get(suffix, True):
-        raise ReproError(
-            "the mesh file has no complete header; it is truncated or of another format",
-            where=path,
-            expected=f"a {suffix} file",
-            actual=f"it starts with {start[:20]!r}",
-            todo="fetch or export it again",
-        )
-    if suffix == ".ply":
-        # a face's vertices go by either of two names, of which meshio knows one
-        header, end, data = start.partition(b"end_header")
-        start = re.sub(rb"\bvertex_index\b", b"vertex_indices", header) + end + data
-    if suffix == ".mesh":
-        # of versions 0 and 1 meshio rounds what is written to single precision; 2 differs in that alone
-        start = re.sub(rb"(?m)^(\s*MeshVersionFormatted\s+)[01](?=\s)", rb"\g<1>2", start, count=1)
-    return start

@@ -18,8 +18,9 @@ from repro.problems.content import mesh_checksum
 from repro.problems.field import Field
 from repro.problems.fields import MOST_DEGREE
 from repro.problems.files import locate_own
-from repro.problems.meshes import Cells, read_blocks, referenced, refuse_degenerate
+from repro.problems.meshes import read_blocks, referenced, refuse_degenerate
 from repro.problems.meshformats import FIELD_FORMATS, format_of
+from repro.problems.meshreaders.cells import Cells
 
 #: What the name of cell data starts with that are modes; the basis follows.
 MODES = "modes_"

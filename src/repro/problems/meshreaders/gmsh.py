@@ -1,0 +1,456 @@
+"""Gmsh's format, versions 1, 2, 4.0 and 4.1, as text and binary, with groups, partitions and parameters of nodes.
+
+The same mesh gives the same cells in each version: nodes are taken in the order of their numbers, which versions keep
+where the order of the lines differs; and an element that versions 1 and 2 repeat for each physical group that it is in
+counts once. Sections about anything but nodes and elements are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro.problems.assembled import Floats
+from repro.problems.meshreaders.cells import Cells, Contents, Numbers, renumbered
+from repro.problems.meshreaders.content import Content, Flaw, Order, load_text, truncated
+
+#: Corners of elements by type, by kind and dimension; a kind's name has the corners behind it where they are more.
+_TYPES = {
+    ("line", 1): {1: 2, 8: 3, 26: 4, 27: 5, 28: 6, 62: 7, 63: 8, 64: 9, 65: 10, 66: 11},
+    ("triangle", 2): {
+        2: 3, 9: 6, 20: 9, 21: 10, 22: 12, 23: 15, 24: 15, 25: 21, 42: 28, 43: 36, 44: 45, 45: 55, 46: 66, 52: 18,
+        53: 21, 54: 24, 55: 27, 56: 30,
+    },
+    ("quad", 2): {
+        3: 4, 10: 9, 16: 8, 36: 16, 37: 25, 38: 36, 39: 12, 40: 16, 41: 20, 47: 49, 48: 64, 49: 81, 50: 100, 51: 121,
+        57: 24, 58: 28, 59: 32, 60: 36, 61: 40,
+    },
+    ("tetra", 3): {
+        4: 4, 11: 10, 29: 20, 30: 35, 31: 56, 32: 22, 33: 28, 71: 84, 72: 120, 73: 165, 74: 220, 75: 286, 79: 34,
+        80: 40, 81: 46, 82: 52, 83: 58, 137: 16,
+    },
+    ("hexahedron", 3): {
+        5: 8, 12: 27, 17: 20, 92: 64, 93: 125, 94: 216, 95: 343, 96: 512, 97: 729, 98: 1000, 99: 32, 100: 44, 101: 56,
+        102: 68, 103: 80, 104: 92, 105: 104,
+    },
+    ("wedge", 3): {6: 6, 13: 18, 18: 15, 90: 40, 91: 75},
+    ("pyramid", 3): {
+        7: 5, 14: 14, 19: 13, 118: 30, 119: 55, 120: 91, 121: 140, 122: 204, 123: 285, 124: 385, 125: 21, 126: 29,
+        127: 37, 128: 45, 129: 53, 130: 61, 131: 69,
+    },
+    ("vertex", 0): {15: 1},
+}  # fmt: skip
+_LINEAR = (1, 2, 3, 4, 5, 6, 7, 15)
+_KINDS = {
+    number: (kind if number in _LINEAR else f"{kind}{corners}", dimension, corners)
+    for (kind, dimension), types in _TYPES.items()
+    for number, corners in types.items()
+}
+#: What a node in the inside of a surface or a line has behind its coordinates, by the dimension of that.
+_PARAMETERS = {0: 0, 1: 1, 2: 2, 3: 3}
+_INT, _REAL = np.dtype(np.int32), np.dtype(np.float64)
+
+
+@dataclass(frozen=True)
+class _Elements:
+    """Elements of one type: their numbers, the groups and the entities that they are in, `(c,)`, and nodes `(c, k)`."""
+
+    type: int
+    numbers: Numbers
+    nodes: Numbers
+    groups: Numbers | None = None
+    entities: Numbers | None = None
+
+
+def read(path: Path, values: bool = False) -> Contents:
+    """Read a surface or a volume; see the package.
+
+    Raises
+    ------
+    Flaw
+        It is of another program or version, a section is incomplete or holds more than it says, or the elements are of
+        a type that is unknown here.
+    """
+    with path.open("rb") as file:
+        start = file.read(200).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start and not start.startswith((b"$", b"\xff\xfe", b"\xfe\xff")):
+        raise Flaw(
+            "the .msh file is not Gmsh's",
+            expected="a file of Gmsh, which begins with $MeshFormat",
+            actual=f"one that begins with {start.splitlines()[0][:80].strip().decode(errors='replace')}",
+            todo="export it for Gmsh: meshio convert --output-format gmsh, or file_format='gmsh' in meshio.write",
+        )
+    binary = re.search(rb"\$MeshFormat\s+\S+\s+1\s", start) or (b"$MeshFormat" not in start and _is_binary(path))
+    content = Content(path.read_bytes() if binary else load_text(path))
+    if content.content.startswith(b"\xef\xbb\xbf"):
+        content.place = 3
+    return _Reader(content).read()
+
+
+def _is_binary(path: Path) -> bool:
+    """Look for the header behind comments."""
+    found = re.search(rb"\$MeshFormat\s+\S+\s+(\d+)\s", path.read_bytes())
+    return bool(found and found[1] == b"1")
+
+
+class _Reader:
+    """What of a file is read already."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        self._version, self._size = "1", np.dtype(np.uint64)
+        self._nodes: list[tuple[Numbers, Floats]] = []
+        self._elements: list[_Elements] = []
+        self._interfaces: set[tuple[int, int]] = set()
+
+    def read(self) -> Contents:
+        """Go through the sections."""
+        content = self._content
+        read = {
+            "MeshFormat": self._format, "Nodes": self._read_nodes, "NOD": self._read_nodes, "NOE": self._read_nodes,
+            "ParametricNodes": self._read_parametric, "Elements": self._read_elements, "ELM": self._read_elements,
+            "PartitionedEntities": self._read_partitions,
+        }  # fmt: skip
+        while line := content.line():
+            if not line.startswith(b"$"):
+                raise Flaw(
+                    "the mesh is damaged: there is something between two sections",
+                    expected="a line that begins with $",
+                    actual=repr(line[:40].decode(errors="replace")),
+                )
+            name = line[1:].split()[0].decode(errors="replace") if line[1:].split() else ""
+            end = (b"$END" if name in ("NOD", "NOE", "ELM") else b"$End") + name.encode()
+            if name in read:
+                if self._version == "1" and end.startswith(b"$End") and name != "MeshFormat":
+                    raise Flaw(
+                        "the mesh file is damaged: it does not say its version",
+                        expected="a section $MeshFormat before all others",
+                        actual=f"${name}",
+                    )
+                read[name]()
+                found = content.line()
+                if found.split()[:1] != [end]:
+                    if not found:
+                        raise truncated(end.decode(), "the end of the file")
+                    raise Flaw(
+                        f"the mesh is damaged: ${name} has more in it than it says",
+                        expected=end.decode(),
+                        actual=repr(found[:40].decode(errors="replace")),
+                    )
+            else:
+                place = content.content.find(b"\n" + end, content.place - 1)
+                if place < 0:
+                    raise truncated(end.decode(), "the end of the file")
+                content.place = place + 1
+                content.line()
+        if not self._elements:
+            raise truncated("a section $Elements", "no $EndElements")
+        return self._joined()
+
+    def _format(self) -> None:
+        content = self._content
+        words = content.line().split()
+        if len(words) < 3:
+            raise truncated("version, kind and size of numbers", b" ".join(words).decode(errors="replace") or "nothing")
+        version, kind, size = words[:3]
+        said = version.decode(errors="replace")
+        major = said.split(".")[0]
+        if major not in ("2", "4") or (major == "4" and said not in ("4", "4.0", "4.1")):
+            raise Flaw(
+                "a version of Gmsh's format that is not read",
+                expected="1.0, 2.0 to 2.2, 4.0 or 4.1",
+                actual=said or "none",
+                todo="save it again by Gmsh: gmsh -0 -format msh41 -o new.msh old.msh",
+            )
+        self._version = "2" if major == "2" else said if said == "4.1" else "4.0"
+        if size not in (b"4", b"8"):
+            raise Flaw("unknown size of numbers in the mesh file", expected="4 or 8", actual=size.decode())
+        self._size = np.dtype(f"u{int(size)}")
+        if kind == b"1":
+            one = content.content[content.place : content.place + 4]
+            orders: dict[bytes, Order] = {b"\1\0\0\0": "<", b"\0\0\0\1": ">"}
+            if one not in orders:
+                raise truncated("a number 1 that tells the order of bytes", repr(one))
+            content.place += 4
+            content.order = orders[one]
+        elif kind != b"0":
+            raise Flaw("unknown kind of mesh file", expected="0 (text) or 1 (binary)", actual=kind.decode())
+
+    def _counts(self, count: int, what: str, dtype: np.dtype[Any] | None = None) -> list[int]:
+        """Return numbers of things, which in binary files are as wide as the version has them."""
+        found = self._content.array(count, (dtype or self._size) if self._content.order else np.int64, what).tolist()
+        if min(found, default=0) < 0 and dtype is None:
+            raise Flaw("the mesh is damaged", expected=f"a number of {what}", actual=min(found))
+        return [int(of) for of in found]
+
+    def _count(self, what: str) -> int:
+        """Return the number that a section begins with, which is text up to version 2."""
+        return self._content.count(what)
+
+    def _begin(self) -> None:
+        """Pass the end of a line, behind which a binary section of version 2 begins."""
+        content = self._content
+        if content.order:
+            content.place = content.content.index(b"\n", content.place) + 1
+
+    # nodes
+
+    def _read_nodes(self) -> None:
+        if self._version.startswith("4"):
+            return self._read_entities_nodes()
+        content, count = self._content, self._count("nodes")
+        self._begin()
+        if content.order:
+            rows = content.raw(count, np.dtype([("number", _INT), ("x", _REAL, (3,))]), "nodes")
+            self._nodes.append((rows["number"].astype(np.int64), rows["x"]))
+        else:
+            table = content.numbers(4 * count, np.float64, "nodes").reshape(count, 4)
+            self._nodes.append((_whole(table[:, 0]), table[:, 1:]))
+        return None
+
+    def _read_parametric(self) -> None:
+        """Read nodes of version 2 with the entity that each lies on, and the parameters there."""
+        content, count = self._content, self._count("nodes")
+        self._begin()
+        if not content.order:
+            start = content.place
+            end = content.content.find(b"$EndParametricNodes", start)
+            if end < 0:
+                raise truncated("$EndParametricNodes", "the end of the file")
+            lines = [line for line in content.content[start:end].split(b"\n") if line.strip()]
+            if len(lines) != count:
+                raise truncated(f"{count:,} lines, a node each", f"{len(lines):,}")
+            table = Content(b" ".join(b" ".join(line.split()[:4]) for line in lines))
+            rows = table.numbers(4 * count, np.float64, "nodes").reshape(count, 4)
+            self._nodes.append((_whole(rows[:, 0]), rows[:, 1:]))
+            content.place = end
+            return
+        head = np.dtype([("number", _INT), ("x", _REAL, (3,)), ("entity", _INT, (2,))])
+        numbers, points = np.empty(min(count, len(content.content)), np.int64), []
+        for i in range(count):
+            row = content.raw(1, head, "nodes")[0]
+            numbers[i] = row["number"]
+            points.append(row["x"])
+            content.raw(self._parameters(int(row["entity"][0])), _REAL, "parameters of nodes")
+        self._nodes.append((numbers, np.array(points).reshape(-1, 3)))
+
+    def _parameters(self, dimension: int) -> int:
+        if dimension not in _PARAMETERS:
+            raise Flaw("the mesh is damaged: a node is on no entity", expected="0 to 3 dimensions", actual=dimension)
+        return _PARAMETERS[dimension]
+
+    def _read_entities_nodes(self) -> None:
+        """Read nodes of version 4, entity by entity."""
+        content, later = self._content, self._version == "4.1"
+        head = self._counts(4 if later else 2, "nodes")
+        for _ in range(head[0]):
+            first, second, parametric = self._counts(3, "an entity", _INT)
+            (count,) = self._counts(1, "nodes of an entity")
+            width = 3 + (self._parameters(first if later else second) if parametric else 0)
+            if later:
+                numbers = content.array(count, self._size if content.order else np.int64, "numbers of nodes")
+                points = content.array(width * count, np.float64, "nodes").reshape(count, width)
+            elif content.order:
+                rows = content.raw(count, np.dtype([("number", _INT), ("x", _REAL, (width,))]), "nodes")
+                numbers, points = rows["number"], rows["x"]
+            else:
+                table = content.numbers((1 + width) * count, np.float64, "nodes").reshape(count, 1 + width)
+                numbers, points = _whole(table[:, 0]), table[:, 1:]
+            self._nodes.append((numbers.astype(np.int64), points[:, :3]))
+        self._check_sum(head[1], sum(len(of) for of, _ in self._nodes), "nodes")
+
+    @staticmethod
+    def _check_sum(said: int, found: int, what: str) -> None:
+        if said != found:
+            raise Flaw(
+                f"the mesh is damaged: its entities have more or fewer {what} than it says",
+                expected=f"{said:,} {what}",
+                actual=f"{found:,}",
+            )
+
+    # elements
+
+    def _read_elements(self) -> None:
+        if self._version.startswith("4"):
+            self._read_entities_elements()
+        elif self._content.order:
+            self._read_binary_elements()
+        else:
+            self._read_listed_elements()
+
+    def _read_entities_elements(self) -> None:
+        content, later = self._content, self._version == "4.1"
+        head = self._counts(4 if later else 2, "elements")
+        found = 0
+        index = (self._size if later else _INT) if content.order else np.dtype(np.int64)
+        for _ in range(head[0]):
+            first, second, kind = self._counts(3, "an entity", _INT)
+            (count,) = self._counts(1, "elements of an entity")
+            width = 1 + self._corners(kind)
+            rows = content.array(width * count, index, "elements").reshape(count, width).astype(np.int64)
+            found += count
+            dimension, entity = (first, second) if later else (second, first)
+            if (dimension, entity) not in self._interfaces:
+                self._elements.append(_Elements(kind, rows[:, 0], rows[:, 1:]))
+        self._check_sum(head[1], found, "elements")
+
+    def _read_binary_elements(self) -> None:
+        """Read elements of version 2, of which a few or many follow each header."""
+        content, count, found = self._content, self._count("elements"), 0
+        self._begin()
+        while found < count:
+            kind, following, tags = self._counts(3, "elements", _INT)
+            if following < 1 or tags < 0:
+                raise Flaw("the mesh is damaged", expected="elements behind a header", actual=f"{following}, {tags}")
+            width = 1 + tags + self._corners(kind)
+            rows = content.raw(width * following, _INT, "elements").reshape(following, width).astype(np.int64)
+            self._add_rows(kind, tags, rows[:, 0], rows[:, 1:])
+            found += following
+        self._check_sum(count, found, "elements")
+
+    def _read_listed_elements(self) -> None:
+        """Read elements as text of versions 1 and 2, in runs of as many numbers a line."""
+        content, count = self._content, self._count("elements")
+        name = b"$ENDELM" if self._version == "1" else b"$EndElements"
+        end = content.content.find(name, content.place)
+        if end < 0:
+            raise truncated(name.decode(), f"no {name.decode()}")
+        table = Content(content.content[content.place : end]).rest(np.int64, "elements")
+        content.place = end
+        place, found = 0, 0
+        while place < len(table):
+            head = table[place : place + 5]
+            if len(head) < 3 or (self._version == "1" and len(head) < 5):
+                raise truncated(f"{count:,} elements", f"{found:,} and a part of one")
+            kind, tags = int(head[1]), 3 if self._version == "1" else int(head[2])
+            corners = self._corners(kind)
+            if tags < 0 or (self._version == "1" and head[4] != corners):
+                raise Flaw("the mesh is damaged: an element has another number of nodes than its type",
+                           expected=corners, actual=f"element {head[0]}")  # fmt: skip
+            before = 2 if self._version == "1" else 3
+            width = before + tags + corners
+            rows = self._run(table, place, width, before)
+            if not len(rows):
+                raise truncated(f"{count:,} elements", f"{found:,} and a part of one")
+            self._add_rows(kind, tags, rows[:, 0], rows[:, before:])
+            place += rows.size
+            found += len(rows)
+        self._check_sum(count, found, "elements")
+
+    @staticmethod
+    def _run(table: Numbers, place: int, width: int, before: int) -> Numbers:
+        """Return the rows from a place on that begin as the first one does: with the same type and number of tags."""
+        most, taken = (len(table) - place) // width, 1
+        while True:
+            taken = min(2 * taken, most)
+            rows = table[place : place + taken * width].reshape(taken, width)
+            other = (rows[:, 1:before] != rows[:1, 1:before]).any(axis=1)
+            if other.any():
+                return rows[: int(np.argmax(other))]
+            if taken == most:
+                return rows
+
+    def _add_rows(self, kind: int, tags: int, numbers: Numbers, rest: Numbers) -> None:
+        """Keep elements of versions 1 and 2: of the tags the first is the group, the second the entity."""
+        none = np.zeros(len(numbers), np.int64)
+        groups = rest[:, 0] if tags > 0 else none
+        entities = rest[:, 1] if tags > 1 else none
+        self._elements.append(_Elements(kind, numbers, rest[:, tags:], groups, entities))
+
+    @staticmethod
+    def _corners(kind: int) -> int:
+        if kind not in _KINDS:
+            raise Flaw(
+                "the mesh has elements of a type that is not read",
+                expected="linear triangles or tetrahedra (types 2 and 4), and others of Gmsh's types beside them",
+                actual=f"type {kind}",
+                todo="export the whole mesh with linear triangles or tetrahedra (order 1)",
+            )
+        return _KINDS[kind][2]
+
+    # partitions
+
+    def _read_partitions(self) -> None:
+        """Note the entities that partitions meet in, which are no part of the mesh: they have a parent of more."""
+        content = self._content
+        self._counts(1, "partitions")
+        (ghosts,) = self._counts(1, "ghost entities")
+        self._counts(2 * ghosts, "ghost entities", _INT)
+        counts = self._counts(4, "entities")
+        for dimension, count in enumerate(counts):
+            for _ in range(count):
+                tag, parent, _ = self._counts(3, "an entity", _INT)
+                if parent > dimension:
+                    self._interfaces.add((dimension, tag))
+                self._partitions()
+                content.array(3 if dimension == 0 and self._version == "4.1" else 6, np.float64, "a box")
+                for _ in range(1 if dimension == 0 else 2):
+                    (more,) = self._counts(1, "groups or borders")
+                    self._counts(more, "groups or borders", _INT)
+
+    def _partitions(self) -> None:
+        (parts,) = self._counts(1, "partitions")
+        self._counts(parts, "partitions", _INT)
+
+    # the whole
+
+    def _joined(self) -> Contents:
+        """Return nodes in the order of their numbers, and elements once each."""
+        numbers = np.concatenate([of for of, _ in self._nodes]) if self._nodes else np.empty(0, np.int64)
+        points = np.concatenate([of for _, of in self._nodes]) if self._nodes else np.empty((0, 3))
+        if len(numbers) and (np.diff(numbers) <= 0).any():
+            order = np.argsort(numbers, kind="stable")
+            numbers, points = numbers[order], points[order]
+            again = np.concatenate([[False], np.diff(numbers) == 0])
+            same = (points[1:] == points[:-1]).all(axis=1)
+            if again.any() and same[again[1:]].all():  # in the borders of several parts
+                numbers, points = numbers[~again], points[~again]
+        cells = []
+        for kind in dict.fromkeys(of.type for of in self._elements):
+            parts = [of for of in self._elements if of.type == kind]
+            nodes = renumbered(_once(parts), numbers, "nodes")
+            name, dimension, _ = _KINDS[kind]
+            cells.append(Cells(name, dimension, nodes))
+        return points, cells
+
+
+def _once(parts: list[_Elements]) -> Numbers:
+    """Return the nodes of elements of one type, each element once.
+
+    It is the same one if the nodes are the same and the number is, or, in versions 1 and 2, the entity is and the group
+    is not: Gmsh repeats it there under another number for each group, turned round where the group is.
+    """
+    numbers, nodes = (np.concatenate(of) for of in zip(*((of.numbers, of.nodes) for of in parts), strict=True))
+    if parts[0].groups is None:
+        if len(np.unique(numbers)) == len(numbers):
+            return nodes
+        groups = entities = np.zeros(len(nodes), np.int64)
+    else:
+        groups = np.concatenate([of.groups for of in parts if of.groups is not None])
+        entities = np.concatenate([of.entities for of in parts if of.entities is not None])
+        if len(np.unique(numbers)) == len(numbers) and len(np.unique(groups)) < 2:
+            return nodes
+    keys = np.column_stack([np.sort(nodes, axis=1), entities])
+    order = np.lexsort(keys.T)
+    new = np.concatenate([[True], (np.diff(keys[order], axis=0) != 0).any(axis=1)])
+    first = np.empty(len(nodes), np.int64)
+    first[order] = order[new][np.cumsum(new) - 1]  # of the same elements the first, since the sort is stable
+    here = np.arange(len(nodes))
+    again = (first != here) & ((groups != groups[first]) | (numbers == numbers[first]))
+    return np.asarray(nodes[~again])
+
+
+def _whole(numbers: Floats) -> Numbers:
+    """Return the numbers of nodes, which were read together with coordinates."""
+    found = numbers.astype(np.int64)
+    if (found != numbers).any():
+        raise Flaw(
+            "the mesh is damaged: the number of a node is not whole",
+            expected="a whole number at the start of each line of $Nodes",
+            actual=numbers[found != numbers][0],
+        )
+    return found

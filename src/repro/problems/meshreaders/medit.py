@@ -1,0 +1,143 @@
+"""MEDIT's format, as text and binary, of versions 1 to 4: what mmg, BAMG, libMeshb and others write.
+
+Sections that name no cells, such as corners, ridges, required elements and normals, are passed over by their numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro.problems.assembled import Floats
+from repro.problems.meshreaders.cells import Cells, Contents
+from repro.problems.meshreaders.content import Content, Flaw, Order, load_text, truncated
+
+#: Kind, dimension and corners of the cells of each section, by its name in text and its number in binary files.
+_CELLS = {
+    "edges": ("line", 1, 2), "triangles": ("triangle", 2, 3), "quadrilaterals": ("quad", 2, 4),
+    "tetrahedra": ("tetra", 3, 4), "prisms": ("wedge", 3, 6), "hexahedra": ("hexahedron", 3, 8),
+    "pyramids": ("pyramid", 3, 5), "edgesp2": ("line3", 1, 3), "trianglesp2": ("triangle6", 2, 6),
+    "quadrilateralsq2": ("quad9", 2, 9), "tetrahedrap2": ("tetra10", 3, 10), "prismsp2": ("wedge18", 3, 18),
+    "hexahedraq2": ("hexahedron27", 3, 27), "pyramidsp2": ("pyramid14", 3, 14),
+}  # fmt: skip
+_CODES = {
+    5: "edges", 6: "triangles", 7: "quadrilaterals", 8: "tetrahedra", 9: "prisms", 10: "hexahedra", 49: "pyramids",
+    25: "edgesp2", 24: "trianglesp2", 27: "quadrilateralsq2", 30: "tetrahedrap2", 33: "hexahedraq2", 86: "pyramidsp2",
+    87: "prismsp2",
+}  # fmt: skip
+_HIGHER = re.compile(r"(edges|triangles|quadrilaterals|tetrahedra|prisms|hexahedra|pyramids)[pq]\d|poly(gons|hedra)")
+_DIMENSION, _VERTICES, _END = 3, 4, 54
+_KEYWORD = re.compile(rb"(?<!\S)(?!(?:nan|inf(?:inity)?)(?!\S))[A-Za-z]\S*", re.IGNORECASE)
+_MAGIC: dict[bytes, Order] = {b"\1\0\0\0": "<", b"\0\0\0\1": ">"}
+
+
+def read(path: Path, values: bool = False) -> Contents:
+    """Read a surface or a volume; see the package. Text is read with all its digits, whatever the version.
+
+    Raises
+    ------
+    Flaw
+        It is of another program, version or dimension, a section ends early or holds what is no number, cells are of a
+        kind that is unknown here, or the end is missing.
+    """
+    with path.open("rb") as file:
+        order = _MAGIC.get(file.read(4))
+    return _binary(path, order) if order else _text(path)
+
+
+def _text(path: Path) -> Contents:
+    content = Content(load_text(path, b"#"))
+    first = content.word()
+    if first.lower() != b"meshversionformatted":
+        raise Flaw(
+            "the .mesh file is not MEDIT's",
+            expected="a file that begins with MeshVersionFormatted",
+            actual=f"one that begins with {first[:40].decode(errors='replace')}",
+            todo="export it in MEDIT's or Gmsh's format",
+        )
+    content.count("the version")
+    points: Floats = np.empty((0, 3))
+    cells: list[Cells] = []
+    while word := content.word():
+        name = word.decode(errors="replace").lower()
+        if name == "end":
+            return points, cells
+        if not _KEYWORD.fullmatch(word):
+            raise Flaw(
+                "the mesh is damaged: there are more numbers in a section than it says",
+                expected="the name of a section",
+                actual=repr(word[:40].decode(errors="replace")),
+            )
+        if name == "dimension":
+            _check_dimension(content.count("dimensions"))
+        elif name == "vertices":
+            count = content.count("vertices")
+            rows = content.numbers(4 * count, np.float64, "vertices")
+            points = rows.reshape(count, 4)[:, :-1]
+        elif name in _CELLS:
+            kind, of, corners = _CELLS[name]
+            count = content.count(name)
+            rows = content.numbers(count * (corners + 1), np.int64, name).reshape(count, corners + 1)
+            cells.append(Cells(kind, of, rows[:, :-1] - 1))
+        elif _HIGHER.fullmatch(name) and content.peek() != b"0":
+            raise Flaw(
+                "the mesh has cells of a kind that is not read",
+                expected="linear triangles or tetrahedra",
+                actual=word.decode(),
+                todo="export the whole mesh with linear triangles or tetrahedra (order 1)",
+            )
+        else:
+            found = _KEYWORD.search(content.content, content.place)
+            content.place = found.start() if found else len(content.content)
+    raise truncated("End behind the last section", "the end of the file")
+
+
+def _binary(path: Path, order: Order) -> Contents:
+    content = Content(path.read_bytes(), 4, order)
+    version = int(content.raw(1, np.dtype(np.int32), "versions")[0])
+    if version not in (1, 2, 3, 4):
+        raise Flaw("unknown version of MEDIT's format", expected="1, 2, 3 or 4", actual=version, todo="export another")
+    real = np.dtype(np.float32 if version == 1 else np.float64)
+    index = np.dtype(np.int64 if version == 4 else np.int32)
+    address = np.dtype(np.int64 if version > 2 else np.int32)
+    points: Floats = np.empty((0, 3))
+    cells: list[Cells] = []
+    while True:
+        start = content.place
+        code = int(content.raw(1, np.dtype(np.int32), "sections")[0])
+        if code == _END:
+            return points, cells
+        following = int(content.raw(1, address, "places of sections")[0])
+        if code == _DIMENSION:
+            _check_dimension(int(content.raw(1, np.dtype(np.int32), "dimensions")[0]))
+        elif code == _VERTICES:
+            row = np.dtype([("x", real, (3,)), ("reference", index)])
+            points = content.raw(_count(content, index), row, "vertices")["x"].astype(np.float64)
+        elif code in _CODES:
+            kind, of, corners = _CELLS[_CODES[code]]
+            count = _count(content, index)
+            rows = content.raw(count * (corners + 1), index, _CODES[code]).reshape(count, corners + 1)
+            cells.append(Cells(kind, of, rows[:, :-1].astype(np.int64) - 1))
+        if not start < following <= len(content.content):
+            raise truncated("another section, or an end", f"a section that goes on at byte {following:,}")
+        content.place = following
+
+
+def _check_dimension(said: int) -> None:
+    if said != 3:
+        raise Flaw(
+            "the mesh has no vertices in three dimensions",
+            expected="Dimension 3",
+            actual=said,
+            todo="export it with three coordinates a vertex",
+        )
+
+
+def _count(content: Content, index: np.dtype[Any]) -> int:
+    count = int(content.raw(1, index, "sizes of sections")[0])
+    if count < 0:
+        raise Flaw("the mesh is damaged: a section has a negative size", expected="0 or more", actual=count)
+    return count

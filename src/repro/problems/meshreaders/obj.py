@@ -1,0 +1,90 @@
+"""Wavefront's OBJ: `v` and `f`; all other lines, and the numbers of textures and normals, say nothing of the mesh."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from repro.problems.assembled import Floats
+from repro.problems.meshreaders.cells import Contents, Numbers, face, split
+from repro.problems.meshreaders.content import Flaw, load_text, parse
+
+_CONTINUED = re.compile(rb"(?m)^[ \t]*(?:v|f|fo)[ \t](?:[^\n\\]*\\[ \t]*\n)+[^\n]*")
+_BREAK = re.compile(rb"\\[ \t]*\n")
+_NO_CORNER = re.compile(rb"(?<!\S)(?!\s|[+-]?\d+(?:/(?:[+-]?\d+)?){0,2}(?!\S)).")
+_BESIDE = re.compile(rb"/\S*")
+_VERTEX, _FACES = b"v", (b"f", b"fo")
+#: How many numbers a vertex may have: three coordinates, a weight, or a colour of three or four.
+_WIDTHS = (3, 4, 6, 7)
+
+
+def read(path: Path, values: bool = False) -> Contents:
+    """Read a surface; see the package.
+
+    Raises
+    ------
+    Flaw
+        A vertex has too few numbers or a weight, or a corner is none.
+    """
+    text = load_text(path, b"#")
+    if b"\\" in text:
+        text = _CONTINUED.sub(lambda found: _BREAK.sub(b" ", found[0]), text)
+    vertices: list[bytes] = []
+    faces: list[bytes] = []
+    before: list[int] = []  # vertices above each face, which negative numbers count from
+    for line in text.split(b"\n"):
+        key, _, numbers = line.strip().replace(b"\t", b" ").partition(b" ")
+        if key == _VERTEX:
+            vertices.append(numbers)
+        elif key in _FACES:
+            faces.append(numbers)
+            before.append(len(vertices))
+    points = _points(vertices)
+    sizes = np.array([len(of.split()) for of in faces], np.int64)
+    return points, split(sizes, _corners(faces, sizes, np.array(before, np.int64), len(points)), face)
+
+
+def _points(vertices: list[bytes]) -> Floats:
+    widths = np.array([len(of.split()) for of in vertices], np.int64)
+    odd = np.flatnonzero(~np.isin(widths, _WIDTHS))
+    if odd.size:
+        raise Flaw(
+            "the mesh has vertices without three coordinates",
+            expected="v x y z, with a weight or a colour behind",
+            actual=f"v {vertices[odd[0]].decode(errors='replace')[:80]} (number {odd[0]}, counted from 0)",
+        )
+    numbers = parse(b" ".join(vertices), np.float64, int(widths.sum()), "vertices")
+    starts = np.cumsum(widths) - widths
+    weights = numbers[starts[widths == 4] + 3]
+    if (weights != 1).any():
+        raise Flaw(
+            "the mesh has vertices with a weight, which are those of rational curves and surfaces",
+            expected="v x y z, or a weight of 1",
+            actual=f"{np.count_nonzero(weights != 1)} vertices with another weight",
+            todo="divide the coordinates by it or leave it out, as is meant, or export polygons",
+        )
+    return np.asarray(numbers[starts[:, None] + np.arange(3)])
+
+
+def _corners(faces: list[bytes], sizes: Numbers, before: Numbers, count: int) -> Numbers:
+    text = b"\n".join(faces)
+    if _NO_CORNER.search(text):
+        wrong = next((of for of in faces if _NO_CORNER.search(of)), text)
+        raise Flaw(
+            "the mesh has faces whose corners are no numbers",
+            expected="f with v, v/vt, v//vn or v/vt/vn for each corner",
+            actual=f"f {wrong.decode(errors='replace')[:80]}",
+        )
+    corners = parse(_BESIDE.sub(b"", text), np.int64, int(sizes.sum()), "corners")
+    corners = np.where(corners < 0, corners + np.repeat(before, sizes), np.where(corners == 0, -1, corners - 1))
+    outside = (corners < 0) | (corners >= count)
+    if outside.any():
+        first = int(np.repeat(np.arange(len(sizes)), sizes)[outside][0])
+        raise Flaw(
+            "the mesh has elements with vertices that do not exist; it is damaged or truncated",
+            expected=f"numbers from 1 to {count}, or negative ones that count back from the vertex above",
+            actual=f"f {faces[first].decode(errors='replace').strip()[:80]} (number {first}, counted from 0)",
+        )
+    return corners

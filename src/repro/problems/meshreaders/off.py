@@ -1,0 +1,88 @@
+"""Geomview's OFF as text: vertices with normals, colours and texture behind, faces with colours behind."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from repro.problems.assembled import Floats
+from repro.problems.meshreaders.cells import Cells, Contents, face, split
+from repro.problems.meshreaders.content import Flaw, load_text, parse, truncated, whole
+
+_HEADER = re.compile(rb"(?P<kind>(?:ST)?C?N?(?P<more>4?n?)OFF)(?P<binary>\s+BINARY)?(?:\s+|$)")
+
+
+def read(path: Path, values: bool = False) -> Contents:
+    """Read a surface; see the package.
+
+    Raises
+    ------
+    Flaw
+        It is binary, of another number of dimensions or of another format; lines are missing, too many or no numbers.
+    """
+    if _HEADER.match(start := path.open("rb").read(80)) and b"BINARY" in start.split(b"\n")[0]:
+        raise Flaw(
+            "the OFF file is binary",
+            expected="one that is text",
+            actual=start.split(b"\n")[0].decode(errors="replace"),
+            todo="export it as text, or as PLY",
+        )
+    lines = [line.strip() for line in load_text(path, b"#").split(b"\n") if line.strip()]
+    if not lines:
+        raise truncated("an OFF file", "comments alone")
+    header = _HEADER.match(lines[0])
+    if header and header["more"]:
+        raise Flaw(
+            "the OFF file is not one of three dimensions",
+            expected="OFF, with ST, C or N before it",
+            actual=header["kind"].decode(),
+            todo="export it with three coordinates a vertex",
+        )
+    if header:
+        lines[0] = lines[0][header.end() :]
+    lines = lines[not lines[0] :]
+    counts = lines[0].split() if lines else []
+    if not header and not (counts and counts[0].isdigit()):
+        raise Flaw("the file is not OFF", expected="OFF in the first line", actual=repr(lines[0][:20]))
+    if len(counts) not in (2, 3):
+        raise Flaw(
+            "the OFF file does not say its size",
+            expected="numbers of vertices, faces and edges in a line",
+            actual=lines[0][:40].decode(errors="replace") if lines else "the end of the file",
+        )
+    vertices, faces = whole(counts[0], "vertices"), whole(counts[1], "faces")
+    if len(lines) - 1 != vertices + faces:
+        parts = f"{vertices + faces:,} lines, a vertex or a face each"
+        if len(lines) - 1 < vertices + faces:
+            raise truncated(parts, f"{len(lines) - 1:,}")
+        raise Flaw("the OFF file has more lines than it says", expected=parts, actual=f"{len(lines) - 1:,}")
+    return _points(lines[1 : 1 + vertices]), _faces(lines[1 + vertices :])
+
+
+def _points(lines: list[bytes]) -> Floats:
+    widths = np.array([len(line.split()) for line in lines], np.int64)
+    odd = np.flatnonzero(widths < 3)
+    if odd.size:
+        raise Flaw(
+            "the mesh has vertices without three coordinates",
+            expected="three numbers",
+            actual=f"{lines[odd[0]].decode(errors='replace')[:80]} (number {odd[0]}, counted from 0)",
+        )
+    numbers = parse(b" ".join(lines), np.float64, int(widths.sum()), "vertices")
+    return np.asarray(numbers[(np.cumsum(widths) - widths)[:, None] + np.arange(3)])
+
+
+def _faces(lines: list[bytes]) -> list[Cells]:
+    words = [line.split() for line in lines]
+    sizes = np.array([whole(of[0], "corners") for of in words], np.int64)
+    odd = np.flatnonzero(sizes >= np.array([len(of) for of in words], np.int64))
+    if odd.size:
+        raise Flaw(
+            "the mesh has faces with fewer corners than they say",
+            expected="the number of corners, and so many numbers of vertices",
+            actual=f"{lines[odd[0]].decode(errors='replace')[:80]} (number {odd[0]}, counted from 0)",
+        )
+    text = b" ".join(b" ".join(of[1 : 1 + int(of[0])]) for of in words)
+    return split(sizes, parse(text, np.int64, int(sizes.sum()), "corners"), face)

@@ -1,0 +1,285 @@
+"""Stanford's PLY, as text and in both byte orders: any elements with any properties, single ones and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.casts import cast
+from repro.problems.assembled import Floats
+from repro.problems.meshreaders.cells import Cells, Contents, Numbers, face, split
+from repro.problems.meshreaders.content import Flaw, Order, parse, truncated, whole
+
+_TYPES = {
+    "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "float": "f4",
+    "double": "f8", "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4",
+    "int64": "i8", "uint64": "u8", "float32": "f4", "float64": "f8",
+}  # fmt: skip
+_ORDERS: dict[bytes, Order] = {b"ascii": "", b"binary_little_endian": "<", b"binary_big_endian": ">"}
+_COORDINATES = ("x", "y", "z")
+_CORNERS = ("vertex_indices", "vertex_index")
+_END = b"end_header"
+#: The longest header, in bytes.
+_LONGEST = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Property:
+    """A number, or a list of them whose length is a number of type `count`."""
+
+    name: str
+    dtype: np.dtype[Any]
+    count: np.dtype[Any] | None = None
+
+
+@dataclass(frozen=True)
+class _Element:
+    name: str
+    count: int
+    properties: list[_Property] = field(default_factory=list)
+
+
+def read(path: Path, values: bool = False) -> Contents:
+    """Read a surface; see the package.
+
+    Raises
+    ------
+    Flaw
+        The header is none or incomplete, there are more or fewer data than it says, vertices have no coordinates or
+        faces no corners, or the faces are strips.
+    """
+    raw = path.read_bytes()
+    elements, order, start = _header(raw)
+    content = np.frombuffer(raw, np.uint8, -1, start) if order else parse(raw[start:], np.float64, None, "a .ply file")
+    body = _Body(content, order)
+    points, cells = np.empty((0, 3)), []
+    for element in elements:
+        found = body.rows(element, (*_COORDINATES, *_CORNERS))
+        if element.name == "vertex":
+            points = _points(element, found)
+        elif element.name == "face":
+            cells = _faces(element, found)
+        elif element.name == "tristrips" and element.count:
+            raise Flaw(
+                "the surface is in strips of triangles",
+                expected="an element face",
+                actual="an element tristrips",
+                todo="export it with faces: open it in MeshLab and save it again",
+            )
+    if body.left and content[body.place :].tobytes().strip(b" \n\r\0"):
+        raise Flaw(
+            "the PLY file has more data than its header says",
+            expected=", ".join(f"{element.count} of {element.name}" for element in elements),
+            actual=f"{body.left:,} {'bytes' if order else 'numbers'} more",
+        )
+    return points, cells
+
+
+def _header(raw: bytes) -> tuple[list[_Element], Order, int]:
+    """Return the elements, the order of bytes, and where the data start."""
+    head = raw[:_LONGEST].removeprefix(b"\xef\xbb\xbf")
+    mark = len(raw[:_LONGEST]) - len(head)
+    feed = b"\r" if head[3:5].startswith(b"\r") and head[4:5] != b"\n" else b"\n"
+    if head[:3] != b"ply" or head[3:4].strip():
+        raise _no_header(f"it starts with {raw[:20]!r}")
+    elements: list[_Element] = []
+    order: Order | None = None
+    place = 0
+    while place < len(head):
+        end = head.find(feed, place)
+        line = head[place : end if end >= 0 else len(head)].strip()
+        place = end + len(feed) if end >= 0 else len(head)
+        match line.split():
+            case [b"ply" | b"comment" | b"obj_info", *_] | []:
+                pass
+            case [b"format", form, b"1.0"] if form in _ORDERS:
+                order = _ORDERS[form]
+            case [b"element", name, count]:
+                elements.append(_Element(name.decode(errors="replace"), whole(count, "elements")))
+            case [b"property", b"list", count, dtype, name] if elements:
+                added = _Property(name.decode(errors="replace"), _type(dtype), _type(count))
+                if added.count is not None and added.count.kind == "f":
+                    raise _wrong(line, "a whole number for the length of a list")
+                elements[-1].properties.append(added)
+            case [b"property", dtype, name] if elements:
+                elements[-1].properties.append(_Property(name.decode(errors="replace"), _type(dtype)))
+            case [word] if word == _END:
+                if order is None:
+                    raise _no_header("no line that says the format")
+                return elements, order, place + mark
+            case _:
+                raise _wrong(line, "format, element, property, comment or end_header")
+    raise _no_header("no end_header")
+
+
+def _no_header(actual: str) -> Flaw:
+    return Flaw(
+        "the mesh file has no complete header; it is truncated or of another format",
+        expected="a .ply file, whose header goes from ply to end_header",
+        actual=actual,
+    )
+
+
+def _wrong(line: bytes, expected: str) -> Flaw:
+    return Flaw(
+        "a line of the PLY file's header is not understood",
+        expected=expected,
+        actual=repr(line[:80].decode(errors="replace")),
+    )
+
+
+def _type(word: bytes) -> np.dtype[Any]:
+    name = word.decode(errors="replace")
+    if name not in _TYPES:
+        raise Flaw("unknown type in the PLY file's header", expected=f"one of {', '.join(_TYPES)}", actual=name)
+    return np.dtype(_TYPES[name])
+
+
+class _Body:
+    """What is behind the header, numbers of text or bytes, and how far it is read.
+
+    Text is read as real numbers, which hold whole ones exactly up to 2^53.
+    """
+
+    def __init__(self, content: NDArray[Any], order: Order) -> None:
+        self._content, self.place = content, 0
+        self._order: Order = order
+
+    @property
+    def left(self) -> int:
+        """How many bytes or words nobody has read."""
+        return len(self._content) - self.place
+
+    def rows(self, element: _Element, wanted: Sequence[str]) -> dict[str, tuple[Numbers, NDArray[Any]]]:
+        """Pass over an element, and return of wanted properties how many numbers each row has, and the numbers."""
+        if not element.properties:
+            return {}
+        lengths = self._lengths(element, 1)
+        if len(lengths) and not self._alike(element, lengths[0]):
+            lengths = self._lengths(element, element.count)
+        else:
+            lengths = np.repeat(lengths, element.count, axis=0) if len(lengths) else lengths
+        found = {}
+        widths = [self._width(of.dtype) for of in element.properties]
+        heads = [0 if of.count is None else self._width(of.count) for of in element.properties]
+        ends = np.cumsum(np.array(heads) + lengths * np.array(widths, np.int64), axis=1)
+        total = ends[:, -1]
+        rows = self.place + np.cumsum(total) - total
+        for i, of in enumerate(element.properties):
+            if of.name in wanted:
+                starts = rows + (ends[:, i - 1] if i else 0) + heads[i]
+                found[of.name] = (lengths[:, i], self._take(starts, lengths[:, i], of.dtype))
+        self.place += int(total.sum())
+        return found
+
+    def _width(self, dtype: np.dtype[Any]) -> int:
+        return dtype.itemsize if self._order else 1
+
+    def _alike(self, element: _Element, lengths: Numbers) -> bool:
+        """Say whether all rows of an element have lists as long as those of the first one."""
+        widths = [self._width(of.dtype) for of in element.properties]
+        heads = [0 if of.count is None else self._width(of.count) for of in element.properties]
+        ends = np.cumsum(np.array(heads, np.int64) + lengths * np.array(widths, np.int64))
+        row = int(ends[-1])
+        listed = [i for i, of in enumerate(element.properties) if of.count is not None]
+        if element.count * row > self.left:
+            if not listed:
+                raise self._truncated(element)
+            return False
+        for i in listed:
+            of = element.properties[i].count
+            assert of is not None
+            start = self.place + (int(ends[i - 1]) if i else 0)
+            if (self._strided(start, row, element.count, of) != lengths[i]).any():
+                return False
+        return True
+
+    def _strided(self, start: int, step: int, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        if not self._order:
+            return self._content[start : start + step * count : step]
+        return np.ndarray((count,), dtype.newbyteorder(self._order or "="), self._content, start, (step,))
+
+    def _lengths(self, element: _Element, count: int) -> Numbers:
+        """Return how many numbers each property of the next rows has."""
+        count = min(count, element.count)
+        steps = [(self._width(of.dtype), of.count) for of in element.properties]
+        place, end, lengths = self.place, len(self._content), []
+        for _ in range(count):
+            for width, of in steps:
+                length = 1
+                if of is not None:
+                    if place + self._width(of) > end:
+                        raise self._truncated(element)
+                    length = self._length(place, of, element)
+                    place += self._width(of)
+                lengths.append(length)
+                place += length * width
+            if place > end:
+                raise self._truncated(element)
+        return np.array(lengths, np.int64).reshape(count, len(steps))
+
+    def _length(self, place: int, dtype: np.dtype[Any], element: _Element) -> int:
+        if self._order:
+            order: Any = "little" if self._order == "<" else "big"
+            number = int.from_bytes(self._content[place : place + dtype.itemsize], order, signed=dtype.kind == "i")
+            wrong = number < 0
+        else:
+            given = float(self._content[place])
+            wrong = not (given >= 0 and given == given // 1)
+            number = -1 if wrong else int(given)
+        if wrong:
+            raise Flaw(
+                "the mesh is damaged: a list has no length",
+                expected=f"a whole number of 0 or more in each row of {element.name}",
+                actual=number if self._order else given,
+            )
+        return number
+
+    def _take(self, starts: Numbers, lengths: Numbers, dtype: np.dtype[Any]) -> NDArray[Any]:
+        width = self._width(dtype)
+        first = np.cumsum(lengths) - lengths
+        places = np.repeat(starts - width * first, lengths) + width * np.arange(int(lengths.sum()))
+        if not self._order:
+            return self._content[places]
+        stored = np.empty((len(places), width), np.uint8)
+        for i in range(width):
+            stored[:, i] = self._content[places + i]
+        return stored.view(dtype.newbyteorder(self._order or "=")).ravel().astype(dtype)
+
+    def _truncated(self, element: _Element) -> Flaw:
+        left = f"{self.left:,} {'bytes' if self._order else 'numbers'}"
+        return truncated(f"{element.count:,} rows of {element.name}", f"{left} for them and all behind")
+
+
+def _points(element: _Element, found: dict[str, tuple[Numbers, NDArray[Any]]]) -> Floats:
+    listed = [of.name for of in element.properties if of.count is not None]
+    if any(name not in found or name in listed for name in _COORDINATES):
+        raise Flaw(
+            "the mesh has no vertices in three dimensions",
+            expected="properties x, y and z, a number each",
+            actual=", ".join(of.name for of in element.properties) or "none",
+        )
+    return np.stack([found[name][1] for name in _COORDINATES], axis=1).astype(np.float64)
+
+
+def _faces(element: _Element, found: dict[str, tuple[Numbers, NDArray[Any]]]) -> list[Cells]:
+    corners = [of for of in element.properties if of.name in _CORNERS and of.count is not None]
+    if len(corners) != 1 or corners[0].dtype.kind == "f":
+        raise Flaw(
+            "the faces of the mesh have no corners",
+            expected=f"one list of whole numbers, {' or '.join(_CORNERS)}",
+            actual=", ".join(of.name for of in element.properties) or "no properties",
+        )
+    sizes, given = found[corners[0].name]
+    if given.dtype.kind == "f" and (given != np.trunc(given)).any():
+        raise Flaw(
+            "the mesh is damaged: a corner is no whole number",
+            expected="numbers of vertices",
+            actual=given[given != np.trunc(given)][0],
+        )
+    return split(sizes, cast(given, np.int64, "corners"), face)

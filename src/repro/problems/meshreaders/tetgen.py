@@ -1,0 +1,58 @@
+"""TetGen's two files: vertices in `.node` and cells in `.ele`, both numbered from 0, 1 or by any numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.problems.meshreaders.cells import Cells, Contents, renumbered
+from repro.problems.meshreaders.content import Content, Flaw, load_text, whole
+
+_KINDS = {3: ("triangle", 2), 4: ("tetra", 3), 6: ("triangle6", 2), 10: ("tetra10", 3)}
+
+
+def read(path: Path, values: bool = False) -> Contents:
+    """Read a volume from either of the two files, the other one beside it; see the package.
+
+    Raises
+    ------
+    Flaw
+        A header is none, rows are more or fewer than it says, or vertices share a number.
+    """
+    header, rows = _table(path.with_suffix(".node"), "vertices", (3, 0, 0))
+    dimension = header[1]
+    points, numbers = rows[:, 1 : 1 + dimension], rows[:, 0]
+    header, cells = _table(path.with_suffix(".ele"), "cells", (4, 0))
+    size = header[1]
+    if size not in _KINDS:
+        raise Flaw("the .ele file has cells of a kind that is not read", expected="4 corners each", actual=size)
+    corners = cells[:, 1 : 1 + size]
+    for given, what in ((numbers, "vertices"), (corners, "corners")):
+        if (given != np.trunc(given)).any():
+            raise Flaw("the mesh is damaged: a number is not whole", expected=f"numbers of {what}", actual="others")
+    return points, [Cells(*_KINDS[size], renumbered(corners.astype(np.int64), numbers.astype(np.int64), "vertices"))]
+
+
+def _table(path: Path, what: str, defaults: tuple[int, ...]) -> tuple[list[int], NDArray[np.float64]]:
+    """Return the numbers of the first line, and the rows that follow; each begins with its own number."""
+    content = Content(load_text(path, b"#"))
+    words = content.line().split()
+    if not words or len(words) > 1 + len(defaults):
+        raise Flaw(
+            f"the first line of the {path.suffix} file is no header",
+            expected=f"the number of {what}, and up to {len(defaults)} more",
+            actual=b" ".join(words)[:80].decode(errors="replace") or "nothing",
+        )
+    given = [whole(word, what) for word in words]
+    header = [*given, *defaults[len(given) - 1 :]]
+    width = 1 + sum(header[1:])
+    rows = content.numbers(header[0] * width, np.float64, f"{what} in the {path.suffix} file")
+    if left := content.word():
+        raise Flaw(
+            f"the {path.suffix} file has more in it than its first line says",
+            expected=f"{header[0]:,} rows of {width} numbers",
+            actual=f"{left[:40].decode(errors='replace')} behind them",
+        )
+    return header, rows.reshape(header[0], width)

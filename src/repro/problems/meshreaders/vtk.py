@@ -1,0 +1,351 @@
+"""VTK's old format, versions 1 to 5.1, as text and binary: grids of cells, surfaces, and grids by their dimensions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.casts import cast
+from repro.problems.assembled import Floats
+from repro.problems.meshreaders.cells import Cells, Contents, Numbers
+from repro.problems.meshreaders.content import Content, Flaw, load_text, truncated, whole
+from repro.problems.meshreaders.vtkcells import blocks
+
+_TYPES = {
+    "unsigned_char": "u1", "char": "i1", "signed_char": "i1", "unsigned_short": "u2", "short": "i2",
+    "unsigned_int": "u4", "int": "i4", "unsigned_long": "u8", "long": "i8", "vtkidtype": "i4", "vtktypeint64": "i8",
+    "vtktypeuint64": "u8", "vtktypeint32": "i4", "vtktypeuint32": "u4", "vtktypeint16": "i2", "vtktypeint8": "i1",
+    "vtktypeuint8": "u1", "vtktypeuint16": "u2", "float": "f4", "double": "f8", "vtktypefloat32": "f4",
+    "vtktypefloat64": "f8",
+}  # fmt: skip
+_GRIDS = ("structured_points", "structured_grid", "rectilinear_grid")
+_DATASETS = ("unstructured_grid", "polydata", *_GRIDS)
+#: What is a cell each in a surface: the type of VTK's cells, or None for strips of triangles.
+_SURFACE = {"vertices": 2, "lines": 4, "polygons": 7, "triangle_strips": 6}
+#: Numbers a cell or point of data by their keyword.
+_DATA = {"vectors": 3, "normals": 3, "tensors": 9, "tensors6": 6}
+
+
+def read(path: Path, values: bool = False) -> Contents:
+    """Read a surface or a volume, with data of cells if asked; see the package.
+
+    Raises
+    ------
+    Flaw
+        It is none of VTK, of another kind of data, or a part is incomplete or unknown.
+    """
+    with path.open("rb") as file:
+        head = [file.readline(512).strip() for _ in range(3)]
+    if not head[0].removeprefix(b"\xef\xbb\xbf").lower().startswith(b"# vtk datafile version"):
+        xml = head[0].startswith((b"<?xml", b"<VTKFile"))
+        raise Flaw(
+            "the .vtk file is not one of VTK's old format",
+            expected="a first line # vtk DataFile Version",
+            actual=f"it starts with {head[0][:40]!r}",
+            todo="name it .vtu, since it is XML" if xml else "fetch or export it again",
+        )
+    kind = head[2].upper()
+    if kind not in (b"ASCII", b"BINARY"):
+        raise Flaw("the VTK file does not say what it is", expected="ASCII or BINARY in line 3", actual=repr(head[2]))
+    binary = kind == b"BINARY"
+    content = Content(path.read_bytes() if binary else load_text(path), 0, ">" if binary else "")
+    for _ in range(3):
+        content.place = content.content.index(b"\n", content.place) + 1 if b"\n" in content.content else 0
+    version = head[0].split()[-1].decode(errors="replace")
+    return _Reader(content, version.split(".")[0] in ("5", "6"), values).read()
+
+
+class _Reader:
+    """What of a file is read already."""
+
+    def __init__(self, content: Content, offsets: bool, values: bool) -> None:
+        self._content, self._offsets, self._keep = content, offsets, values
+        self._dataset = ""
+        self._points: Floats | None = None
+        self._cells: tuple[Numbers, Numbers] | None = None
+        self._types: Numbers | None = None
+        self._surface: list[tuple[str, Numbers, Numbers]] = []
+        self._grid: dict[str, list[float]] = {}
+        self._axes: dict[str, Floats] = {}
+        self._rows, self._of_cells = 0, False
+        self._values: dict[str, Floats] = {}
+
+    def read(self) -> Contents:
+        """Go through the parts."""
+        content = self._content
+        while line := content.line():
+            words = line.decode(errors="replace").split()
+            self._part(words[0].lower(), words)
+        match self._dataset:
+            case "unstructured_grid":
+                return self._unstructured()
+            case "polydata":
+                return self._polydata()
+            case "":
+                raise truncated("DATASET", "the end of the file")
+        return self._structured()
+
+    def _part(self, key: str, words: list[str]) -> None:  # noqa: PLR0912, a case for each part of the format
+        match key:
+            case "dataset":
+                self._dataset = self._word(words, 1).lower()
+                if self._dataset not in _DATASETS:
+                    raise Flaw(
+                        "the VTK file has a kind of data that is not read",
+                        expected=", ".join(name.upper() for name in _DATASETS),
+                        actual=words[1],
+                        todo="export the surface as POLYDATA, the volume as UNSTRUCTURED_GRID",
+                    )
+            case "points":
+                count = self._number(words, 1, "points")
+                self._points = self._array(3 * count, self._word(words, 2), "points").reshape(-1, 3).astype(float)
+            case "cells":
+                self._cells = self._connectivity(words)
+            case "cell_types":
+                self._types = self._array(self._number(words, 1, "cells"), "int", "types of cells").astype(np.int64)
+            case _ if key in _SURFACE and self._dataset == "polydata":
+                self._surface.append((key, *self._connectivity(words)))
+            case "dimensions" | "origin" | "spacing" | "aspect_ratio":
+                try:
+                    self._grid[key] = [float(word) for word in words[1:4]]
+                except ValueError:
+                    raise self._not_understood(words) from None
+            case "x_coordinates" | "y_coordinates" | "z_coordinates":
+                count = self._number(words, 1, "coordinates")
+                self._axes[key[0]] = self._array(count, self._word(words, 2), "coordinates").astype(float)
+            case "cell_data" | "point_data":
+                self._rows, self._of_cells = self._number(words, 1, "data"), key == "cell_data"
+            case "metadata":
+                self._pass_metadata()
+            case "field":
+                self._fields(self._number(words, 2, "arrays"))
+            case _:
+                self._data(key, words)
+
+    def _data(self, key: str, words: list[str]) -> None:
+        """Read data of points or cells under the old keywords."""
+        name = unquote(self._word(words, 1))
+        match key:
+            case "scalars":
+                width = self._number(words, 3, "numbers") if len(words) > 3 else 1
+                if self._content.peek().lower() == b"lookup_table":
+                    self._content.line()
+                self._keep_values(name, width, self._array(self._rows * width, self._word(words, 2), name))
+            case "color_scalars":
+                width = self._number(words, 2, "numbers")
+                self._array(self._rows * width, "unsigned_char" if self._content.order else "float", name)
+            case "lookup_table":
+                size = 4 * self._number(words, 2, "colours")
+                self._array(size, "unsigned_char" if self._content.order else "float", name)
+            case "texture_coordinates":
+                self._array(self._rows * self._number(words, 2, "numbers"), self._word(words, 3), name)
+            case "global_ids" | "pedigree_ids" | "edge_flags":
+                self._array(self._rows, self._word(words, 2), name)
+            case _ if key in _DATA:
+                self._keep_values(name, _DATA[key], self._array(self._rows * _DATA[key], self._word(words, 2), name))
+            case _:
+                raise self._not_understood(words)
+
+    def _fields(self, count: int) -> None:
+        """Read arrays that say their own sizes."""
+        for _ in range(count):
+            words = self._content.line().decode(errors="replace").split()
+            while words and words[0].lower() == "metadata":
+                self._pass_metadata()
+                words = self._content.line().decode(errors="replace").split()
+            if words == ["NULL_ARRAY"]:
+                continue
+            if len(words) < 4:
+                raise truncated("an array with name, numbers, rows and type", " ".join(words) or "the end of the file")
+            *name, width, rows, dtype = words
+            numbers = self._number([width], 0, "numbers") * self._number([rows], 0, "rows")
+            found = self._array(numbers, dtype, name[0])
+            if int(rows) == self._rows:
+                self._keep_values(unquote(" ".join(name)), int(width), found)
+
+    def _keep_values(self, name: str, width: int, found: NDArray[Any]) -> None:
+        if self._keep and self._of_cells and found.dtype.kind in "iuf":
+            values = found.astype(np.float64)
+            self._values[name] = values if width == 1 else values.reshape(-1, width)
+
+    def _connectivity(self, words: list[str]) -> tuple[Numbers, Numbers]:
+        """Return how many corners each cell has, and the corners, in either of two forms."""
+        first, second = self._number(words, 1, "cells"), self._number(words, 2, "numbers")
+        content = self._content
+        if self._offsets and content.peek().upper() == b"OFFSETS":
+            offsets = self._listed("OFFSETS", first)
+            corners = self._listed("CONNECTIVITY", second)
+            if not len(offsets):
+                return np.empty(0, np.int64), np.empty(0, np.int64)
+            sizes = np.diff(offsets)
+            if offsets[0] or offsets[-1] != len(corners) or (sizes < 0).any():
+                raise Flaw("the mesh is damaged: offsets of cells do not ascend to the number of corners",
+                           expected=f"0 to {len(corners)}", actual=f"{offsets[0]} to {offsets[-1]}")  # fmt: skip
+            return sizes, corners
+        table = self._array(second, "int", "cells").astype(np.int64)
+        return _counted(table, first)
+
+    def _listed(self, key: str, count: int) -> Numbers:
+        words = self._content.line().decode(errors="replace").split()
+        if len(words) < 2 or words[0].upper() != key:
+            raise Flaw(
+                "the VTK file is damaged", expected=f"{key} and a type", actual=" ".join(words)[:60] or "the end"
+            )
+        return cast(self._array(count, words[1], key.lower()), np.int64, key.lower())
+
+    # words and numbers
+
+    @staticmethod
+    def _not_understood(words: list[str]) -> Flaw:
+        return Flaw(
+            "a line of the VTK file is not understood",
+            expected="a part of the format, such as POINTS, CELLS, CELL_DATA or FIELD",
+            actual=repr(" ".join(words)[:60]),
+        )
+
+    def _word(self, words: list[str], place: int) -> str:
+        if place >= len(words):
+            raise self._not_understood(words)
+        return words[place]
+
+    def _number(self, words: list[str], place: int, what: str) -> int:
+        return whole(self._word(words, place).encode(), what)
+
+    def _array(self, count: int, dtype: str, what: str) -> NDArray[Any]:
+        content, dtype = self._content, dtype.lower()
+        if dtype == "bit":
+            if not content.order:
+                return content.numbers(count, np.int64, what)
+            return np.unpackbits(content.raw(-(-count // 8), np.dtype("u1"), what))[:count]
+        if dtype in ("string", "utf8_string", "variant"):
+            self._pass_strings(count, dtype)
+            return np.empty(0, "S1")
+        if dtype not in _TYPES:
+            raise Flaw("unknown type in the VTK file", expected=f"one of {', '.join(_TYPES)}", actual=dtype)
+        stored = np.dtype(_TYPES[dtype])
+        # text may have more digits than its type
+        return content.array(
+            count, stored if content.order else np.dtype(f"{'f' if stored.kind == 'f' else 'i'}8"), what
+        )
+
+    def _pass_strings(self, count: int, dtype: str) -> None:
+        content = self._content
+        for _ in range(count):
+            if not content.order or dtype == "variant":
+                end = content.content.find(b"\n", content.place)
+                if end < 0:
+                    raise truncated(f"{count} strings", "the end of the file")
+                content.place = end + 1
+                continue
+            # the first two bits say in how many bytes the length is
+            first = int(content.raw(1, np.dtype("u1"), "strings")[0])
+            bytes_ = {3: 1, 2: 2, 1: 4, 0: 8}[first >> 6]
+            content.place -= 1
+            length = int.from_bytes(content.raw(bytes_, np.dtype("u1"), "strings").tobytes(), "big")
+            content.raw(length & ((1 << (8 * bytes_ - 2)) - 1), np.dtype("u1"), "strings")
+
+    def _pass_metadata(self) -> None:
+        """Pass over what ends with a blank line."""
+        content = self._content
+        while content.place < len(content.content):
+            end = content.content.find(b"\n", content.place)
+            end = len(content.content) if end < 0 else end
+            blank = not content.content[content.place : end].strip()
+            content.place = end + 1
+            if blank:
+                return
+
+    # the whole
+
+    def _unstructured(self) -> Contents:
+        if self._points is None or self._cells is None or self._types is None:
+            parts = {"POINTS": self._points, "CELLS": self._cells, "CELL_TYPES": self._types}
+            raise truncated("POINTS, CELLS and CELL_TYPES",
+                            f"no {' and no '.join(name for name, of in parts.items() if of is None)}")  # fmt: skip
+        sizes, corners = self._cells
+        return self._points, blocks(self._types, sizes, corners, self._checked(len(sizes)))
+
+    def _polydata(self) -> Contents:
+        if self._points is None:
+            raise truncated("POINTS", "the end of the file")
+        order = sorted(self._surface, key=lambda of: list(_SURFACE).index(of[0]))  # in which cell data are
+        none = [np.empty(0, np.int64)]
+        sizes = np.concatenate(none + [of[1] for of in order])
+        corners = np.concatenate(none + [of[2] for of in order])
+        types = np.concatenate(none + [np.full(len(of[1]), _SURFACE[of[0]]) for of in order])
+        return self._points, blocks(types, sizes, corners, self._checked(len(sizes)))
+
+    def _checked(self, count: int) -> dict[str, Floats]:
+        """Return the data of cells, of which there have to be as many."""
+        for name, of in self._values.items():
+            if len(of) != count:
+                raise Flaw("the mesh is damaged: cells and their data are not as many",
+                           expected=f"{count} of {name}", actual=len(of))  # fmt: skip
+        return self._values
+
+    def _structured(self) -> Contents:
+        """Return the points and the cells between them of a grid that says its dimensions."""
+        sizes = [int(of) for of in self._grid.get("dimensions", [])]
+        if len(sizes) != 3 or min(sizes) < 1:
+            raise truncated("DIMENSIONS, three numbers of 1 or more", str(sizes or "none"))
+        if self._dataset != "structured_grid":
+            origin = self._grid.get("origin", [0.0, 0.0, 0.0])
+            step = self._grid.get("spacing", self._grid.get("aspect_ratio", [1.0, 1.0, 1.0]))
+            if self._dataset == "structured_points":
+                if np.prod(np.array(sizes, float)) > len(self._content.content):
+                    raise Flaw("a grid of points that the VTK file has no data for is not read",
+                               expected="a grid with data of its points or cells", actual=f"dimensions {sizes}",
+                               todo="export the surface as POLYDATA")  # fmt: skip
+                self._axes = {of: origin[i] + step[i] * np.arange(float(sizes[i])) for i, of in enumerate("xyz")}
+            if [len(self._axes.get(of, ())) for of in "xyz"] != sizes:
+                raise truncated(f"{sizes} coordinates", str([len(self._axes.get(of, ())) for of in "xyz"]))
+            z, y, x = np.meshgrid(*(self._axes[of] for of in "zyx"), indexing="ij")
+            self._points = np.stack([x.ravel(), y.ravel(), z.ravel()], axis=1)
+        if self._points is None or len(self._points) != np.prod(np.array(sizes, float)):
+            found = 0 if self._points is None else len(self._points)
+            raise truncated(f"as many points as {sizes} says", f"{found:,}")
+        cells = _between(sizes)
+        kind, dimension = {1: ("vertex", 0), 2: ("line", 1), 4: ("quad", 2), 8: ("hexahedron", 3)}[cells.shape[1]]
+        return self._points, [Cells(kind, dimension, cells, self._checked(len(cells)))]
+
+
+def _between(sizes: list[int]) -> Numbers:
+    """Return the cells between the points of a grid, whose first index runs fastest."""
+    number = np.arange(int(np.prod(sizes))).reshape(sizes[::-1]).transpose(2, 1, 0)
+    wide = [axis for axis in range(3) if sizes[axis] > 1]
+    steps = [(0,), (0, 1), (0, 1, 3, 2), (0, 1, 3, 2, 4, 5, 7, 6)][len(wide)]
+    corners = []
+    for step in steps:
+        at = {axis: (step >> i) & 1 for i, axis in enumerate(wide)}
+        part = tuple(slice(at[axis], sizes[axis] - 1 + at[axis]) if axis in at else slice(None) for axis in range(3))
+        corners.append(number[part].transpose(2, 1, 0).ravel())
+    return np.stack(corners, axis=1)
+
+
+def _counted(table: Numbers, count: int) -> tuple[Numbers, Numbers]:
+    """Return sizes and corners of cells that are listed with their sizes before them."""
+    if not count:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    size = int(table[0]) if len(table) else -1
+    if size >= 0 and len(table) == count * (size + 1) and (table.reshape(count, -1)[:, 0] == size).all():
+        return np.full(count, size), table.reshape(count, -1)[:, 1:].ravel()
+    starts, place, listed = (
+        np.empty(count, np.int64) if count <= len(table) else np.empty(0, np.int64),
+        0,
+        table.tolist(),
+    )
+    for i in range(len(starts)):
+        if place >= len(listed) or listed[place] < 0:
+            break
+        starts[i] = place
+        place += listed[place] + 1
+    if place != len(listed) or len(starts) != count or (table[starts] < 0).any():
+        raise Flaw("the mesh is damaged: the sizes of cells do not add up", expected=f"{count} cells in {len(table)} "
+                   "numbers", actual="others")  # fmt: skip
+    mask = np.ones(len(table), bool)
+    mask[starts] = False
+    return table[starts], table[mask]

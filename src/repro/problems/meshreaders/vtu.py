@@ -1,0 +1,268 @@
+"""VTK's grids of cells in XML: text, base64 and raw bytes, inline or appended, packed by zlib, LZMA or LZ4, in pieces.
+
+Cells that a piece repeats of another (`vtkGhostType`) are left out. Pieces have their vertices each for itself: those
+of different pieces at the same place are one vertex of the mesh, unless data of cells are asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import lzma
+import re
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from repro.casts import cast
+from repro.problems.assembled import Floats
+from repro.problems.meshreaders.cells import Cells, Contents, Numbers
+from repro.problems.meshreaders.content import Flaw, Order, parse, truncated, whole
+from repro.problems.meshreaders.vtkcells import blocks
+
+_TYPES = {
+    "Int8": "i1", "UInt8": "u1", "Int16": "i2", "UInt16": "u2", "Int32": "i4", "UInt32": "u4", "Int64": "i8",
+    "UInt64": "u8", "Float32": "f4", "Float64": "f8",
+}  # fmt: skip
+_ORDERS: dict[str, Order] = {"LittleEndian": "<", "BigEndian": ">"}
+_APPENDED = re.compile(rb"<AppendedData\b[^>]*>")
+_GHOSTS = "vtkGhostType"
+#: Bits of it: a cell that is another piece's, and one that is not shown.
+_LEFT_OUT = 1 | 32
+
+
+def _unpack_zlib(packed: bytes, size: int) -> bytes:
+    return zlib.decompressobj().decompress(packed, size)
+
+
+def _unpack_lzma(packed: bytes, size: int) -> bytes:
+    return lzma.LZMADecompressor().decompress(packed, size)
+
+
+def _unpack_lz4(packed: bytes, size: int) -> bytes:
+    unpacked: bytes = pa.decompress(packed, size, codec="lz4_raw", asbytes=True, memory_pool=pa.system_memory_pool())
+    return unpacked
+
+
+#: Points, types, sizes and corners of cells, and data of cells.
+_Part = tuple[Floats, Numbers, Numbers, Numbers, dict[str, Floats]]
+_COMPRESSORS: dict[str, Callable[[bytes, int], bytes]] = {
+    "vtkZLibDataCompressor": _unpack_zlib,
+    "vtkLZMADataCompressor": _unpack_lzma,
+    "vtkLZ4DataCompressor": _unpack_lz4,
+}
+
+
+def read(path: Path, values: bool = False) -> Contents:
+    """Read a surface or a volume, with data of cells if asked; see the package.
+
+    Raises
+    ------
+    Flaw
+        It is no XML of VTK's, of another kind of data, or an array is incomplete or of an unknown form.
+    """
+    content = path.read_bytes()
+    tag = _APPENDED.search(content)
+    head = content[: tag.end()] + b"</AppendedData></VTKFile>" if tag else content
+    if not content.rstrip().endswith(b"</VTKFile>"):
+        raise truncated("</VTKFile> at the end", repr(content[-20:]) if content else "nothing")
+    try:
+        root = ElementTree.fromstring(head)
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise Flaw("the .vtu file is damaged", expected="XML of VTK", actual=error) from None
+    if root.tag != "VTKFile" or root.get("type") != "UnstructuredGrid":
+        raise Flaw(
+            "the .vtu file has a kind of data that is not read",
+            expected='VTKFile type="UnstructuredGrid"',
+            actual=f"{root.tag} type={root.get('type')}",
+            todo="save it as an unstructured grid (.vtu), or a surface as .vtk, .ply or .stl",
+        )
+    return _Reader(root, content[content.index(b"_", tag.end()) + 1 :] if tag else b"").read(values)
+
+
+class _Reader:
+    """The arrays of a file, and how they are kept."""
+
+    def __init__(self, root: ElementTree.Element, appended: bytes) -> None:
+        self._root = root
+        self._order: Order = _ORDERS.get(root.get("byte_order", "LittleEndian"), "")
+        self._head = np.dtype(_TYPES.get(root.get("header_type", "UInt32"), "V1"))
+        packing = root.get("compressor")
+        if not self._order or self._head.kind != "u" or (packing and packing not in _COMPRESSORS):
+            raise Flaw("the .vtu file is kept in a form that is not read",
+                       expected=f"byte_order {' or '.join(_ORDERS)}, header_type UInt32 or UInt64, compressor "
+                       f"{', '.join(_COMPRESSORS)} or none",
+                       actual=", ".join(f"{key} {of}" for key, of in root.attrib.items()),
+                       todo="save it again in another mode of ParaView or VTK")  # fmt: skip
+        self._unpack = _COMPRESSORS[packing] if packing else None
+        self._raw, self._appended = False, appended
+        element = root.find("AppendedData")
+        if element is not None:
+            self._raw = element.get("encoding", "base64") == "raw"
+            if not self._raw:
+                self._appended = b"".join(appended.partition(b"<")[0].split())
+
+    def read(self, values: bool) -> Contents:
+        """Return what all pieces have."""
+        pieces = self._root.findall("UnstructuredGrid/Piece")
+        if not pieces:
+            raise Flaw("the .vtu file has no mesh", expected="a Piece in an UnstructuredGrid", actual="none")
+        parts: list[_Part] = []
+        for piece in pieces:
+            part = self._piece(piece, values)
+            if len(part[1]) or len(part[0]):
+                parts.append(part)
+        if not parts:
+            return np.empty((0, 3)), []
+        points = np.concatenate([part[0] for part in parts])
+        before = np.cumsum([0, *(len(part[0]) for part in parts)])
+        corners = np.concatenate([_moved(part[3], len(part[0]), int(before[i])) for i, part in enumerate(parts)])
+        types, sizes = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+        if len(parts) > 1 and not values:
+            points, at = _merged(points, before)
+            corners = np.where(corners >= 0, at[np.maximum(corners, 0)], -1)
+        shared = set.intersection(*(set(part[4]) for part in parts))
+        kept = {name: np.concatenate([part[4][name] for part in parts]) for name in shared}
+        cells: list[Cells] = blocks(types, sizes, corners, kept)
+        return points, cells
+
+    def _piece(
+        self, piece: ElementTree.Element, values: bool
+    ) -> tuple[Floats, Numbers, Numbers, Numbers, dict[str, Floats]]:
+        """Return points, types, sizes and corners of cells, and data of cells, without those that are left out."""
+        count = whole(piece.get("NumberOfCells", "").encode(), "cells")
+        vertices = whole(piece.get("NumberOfPoints", "").encode(), "points")
+        place = piece.find("Points/DataArray")
+        if place is None and vertices:
+            raise Flaw("a piece of the mesh has no points", expected="Points with a DataArray", actual="none")
+        points = (
+            self._array(place, 3 * vertices).reshape(-1, 3).astype(np.float64)
+            if place is not None
+            else np.empty((0, 3))
+        )
+        arrays = {of.get("Name", ""): of for of in piece.findall("Cells/DataArray")}
+        if count and not {"connectivity", "offsets", "types"} <= set(arrays):
+            raise Flaw("a piece of the mesh has no cells", expected="connectivity, offsets and types",
+                       actual=", ".join(arrays) or "none")  # fmt: skip
+        if not count:
+            none = np.empty(0, np.int64)
+            return points, none, none, none, self._data(piece, 0, values)
+        types = cast(self._array(arrays["types"], count), np.int64, "types")
+        offsets = cast(self._array(arrays["offsets"], count), np.int64, "offsets")
+        sizes = np.diff(offsets, prepend=0)
+        if (sizes < 0).any():
+            raise Flaw("the mesh is damaged: offsets of cells do not ascend", expected="0 and more", actual=offsets[0])
+        corners = cast(self._array(arrays["connectivity"], int(offsets[-1])), np.int64, "connectivity")
+        data = self._data(piece, count, values)
+        ghosts = piece.find(f"CellData/DataArray[@Name='{_GHOSTS}']")
+        if ghosts is not None:
+            stays = (self._array(ghosts, count).astype(np.int64) & _LEFT_OUT) == 0
+            corners, types, sizes = corners[np.repeat(stays, sizes)], types[stays], sizes[stays]
+            data = {name: of[stays] for name, of in data.items()}
+        return points, types, sizes, corners, data
+
+    def _data(self, piece: ElementTree.Element, count: int, values: bool) -> dict[str, Floats]:
+        found = {}
+        for of in piece.findall("CellData/DataArray") if values else ():
+            if of.get("type") in _TYPES:
+                width = whole((of.get("NumberOfComponents") or "1").encode(), "components")
+                numbers = self._array(of, count * width).astype(np.float64)
+                found[of.get("Name", "")] = numbers if width == 1 else numbers.reshape(count, width)
+        return found
+
+    def _array(self, of: ElementTree.Element, count: int) -> NDArray[Any]:
+        """Return the numbers of an array, which has to have so many."""
+        name, kind = of.get("Name", "points"), _TYPES.get(of.get("type", ""))
+        if kind is None:
+            raise Flaw("unknown type in the .vtu file", expected=f"one of {', '.join(_TYPES)}", actual=of.get("type"))
+        dtype = np.dtype(kind)
+        match of.get("format", "ascii"):
+            case "ascii":
+                # text may have more digits than its type
+                wide = "f8" if dtype.kind == "f" else "i8"
+                return parse("".join(of.itertext() if not len(of) else [of.text or ""]).encode(), wide, count, name)
+            case "binary":
+                text = of.text or ""
+                stored = self._bytes("".join(text.split()).encode(), 0, False, name)
+            case "appended":
+                start = whole((of.get("offset") or "").strip().encode(), f"offset of {name}")
+                stored = self._bytes(self._appended, start, self._raw, name)
+            case other:
+                raise Flaw("unknown form in the .vtu file", expected="ascii, binary or appended", actual=other)
+        if len(stored) != count * dtype.itemsize:
+            raise truncated(f"{count:,} numbers of {name}, {count * dtype.itemsize:,} bytes", f"{len(stored):,} bytes")
+        return np.frombuffer(stored, dtype.newbyteorder(self._order or "=")).astype(dtype)
+
+    def _bytes(self, source: bytes, start: int, raw: bool, name: str) -> bytes:
+        """Return the bytes of an array behind the header that says how many there are."""
+        stream = _Stream(source, start, raw, name)
+        head = self._head.newbyteorder(self._order or "=")
+        size = head.itemsize
+        if not self._unpack:
+            count = int(np.frombuffer(stream.take(0, size), head)[0])
+            return stream.take(size, count)
+        parts, full, last = (int(of) for of in np.frombuffer(stream.take(0, 3 * size), head))
+        if not parts:
+            return b""
+        sizes = np.frombuffer(stream.take(0, (3 + parts) * size), head)[3:].astype(np.int64)
+        packed = stream.take((3 + parts) * size, int(sizes.sum()))
+        ends = np.cumsum(sizes)
+        found = []
+        for i in range(parts):
+            wanted = last if last and i == parts - 1 else full
+            try:
+                found.append(self._unpack(packed[ends[i] - sizes[i] : ends[i]], wanted))
+            except (zlib.error, lzma.LZMAError, OSError, EOFError, pa.ArrowException, ValueError) as error:
+                raise Flaw(f"the mesh is damaged: {name} cannot be unpacked", actual=error) from None
+        return b"".join(found)
+
+
+class _Stream:
+    """Bytes from a place on, as they are or as base64, which begins anew behind a header that is padded."""
+
+    def __init__(self, source: bytes, start: int, raw: bool, name: str) -> None:
+        self._source, self._start, self._raw, self._name = source, start, raw, name
+
+    def take(self, skip: int, count: int) -> bytes:
+        """Return so many bytes behind others."""
+        if self._raw:
+            found = self._source[self._start + skip : self._start + skip + count]
+        else:
+            place, left = self._start, skip
+            ahead = self._source[place : place + 4 * -(-skip // 3)]
+            if skip and (ahead.endswith(b"=") or skip % 3 == 0):
+                place, left = place + len(ahead), 0
+            try:
+                text = self._source[place : place + 4 * -(-(left + count) // 3)]
+                # what a stream of a header alone ends in is behind the bytes that are asked for
+                found = base64.b64decode(text, validate=True)[left : left + count]
+            except (binascii.Error, ValueError) as error:
+                raise Flaw(f"the mesh is damaged: {self._name} is no base64", actual=error) from None
+        if len(found) != count:
+            raise truncated(f"{count:,} bytes of {self._name}", f"{len(found):,}")
+        return found
+
+
+def _moved(corners: Numbers, vertices: int, before: int) -> Numbers:
+    """Return corners of a piece as those of all pieces; one without a vertex is -1."""
+    return np.where((corners >= 0) & (corners < vertices), corners + before, -1)
+
+
+def _merged(points: Floats, before: NDArray[Any]) -> tuple[Floats, Numbers]:
+    """Return points once for all pieces, in the order in which they come first, and where each one went."""
+    pieces = np.repeat(np.arange(len(before) - 1), np.diff(before))
+    rows = np.column_stack([points + 0.0, pieces])
+    order = np.lexsort(rows.T[::-1])
+    starts = np.concatenate([[True], (np.diff(rows[order], axis=0) != 0).any(axis=1)])
+    # a piece may have several vertices at a place, which stay several
+    rank = np.empty(len(points))
+    rank[order] = np.arange(len(points)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
+    _, first, at = np.unique(np.column_stack([points + 0.0, rank]), axis=0, return_index=True, return_inverse=True)
+    kept = np.sort(first)
+    return points[kept], np.searchsorted(kept, first)[at.ravel()]
