@@ -111,7 +111,7 @@ class _Reader:
         """Go through the sections."""
         content = self._content
         read = {
-            "MeshFormat": self._format, "Nodes": self._read_nodes, "NOD": self._read_nodes, "NOE": self._read_nodes,
+            "MeshFormat": self._format, "Nodes": self._read_nodes, "NOD": self._read_nodes,
             "ParametricNodes": self._read_parametric, "Elements": self._read_elements, "ELM": self._read_elements,
             "PartitionedEntities": self._read_partitions,
         }  # fmt: skip
@@ -123,7 +123,7 @@ class _Reader:
                     actual=repr(line[:40].decode(errors="replace")),
                 )
             name = line[1:].split()[0].decode(errors="replace") if line[1:].split() else ""
-            end = (b"$END" if name in ("NOD", "NOE", "ELM") else b"$End") + name.encode()
+            end = (b"$END" if name in ("NOD", "ELM") else b"$End") + name.encode()
             if name in read:
                 if self._version == "1" and end.startswith(b"$End") and name != "MeshFormat":
                     raise Flaw(
@@ -201,42 +201,51 @@ class _Reader:
 
     def _read_nodes(self) -> None:
         if self._version.startswith("4"):
-            return self._read_entities_nodes()
+            self._read_entities_nodes()
+            return
         content, count = self._content, self._count("nodes")
         self._begin()
         if content.order:
             rows = content.raw(count, np.dtype([("number", _INT), ("x", _REAL, (3,))]), "nodes")
             self._nodes.append((rows["number"].astype(np.int64), rows["x"]))
-        else:
-            table = content.numbers(4 * count, np.float64, "nodes").reshape(count, 4)
-            self._nodes.append((_whole(table[:, 0]), table[:, 1:]))
-        return None
+            return
+        line = content.content[content.place :].split(b"\n", 2)[:2]
+        if self._version == "1" and len(b" ".join(line).split()) > 4:
+            self._read_lines(count, b"$ENDNOD")
+            return
+        table = content.numbers(4 * count, np.float64, "nodes").reshape(count, 4)
+        self._nodes.append((_whole(table[:, 0]), table[:, 1:]))
+
+    def _read_lines(self, count: int, end: bytes) -> None:
+        """Read nodes as text, of whose lines no more is wanted than number and coordinates."""
+        content = self._content
+        place = content.content.find(end, content.place)
+        if place < 0:
+            raise truncated(end.decode(), "the end of the file")
+        lines = [line for line in content.content[content.place : place].split(b"\n") if line.strip()]
+        if len(lines) != count:
+            raise truncated(f"{count:,} lines, a node each", f"{len(lines):,}")
+        table = Content(b" ".join(b" ".join(line.split()[:4]) for line in lines))
+        rows = table.numbers(4 * count, np.float64, "nodes").reshape(count, 4)
+        self._nodes.append((_whole(rows[:, 0]), rows[:, 1:]))
+        content.place = place
 
     def _read_parametric(self) -> None:
         """Read nodes of version 2 with the entity that each lies on, and the parameters there."""
         content, count = self._content, self._count("nodes")
         self._begin()
         if not content.order:
-            start = content.place
-            end = content.content.find(b"$EndParametricNodes", start)
-            if end < 0:
-                raise truncated("$EndParametricNodes", "the end of the file")
-            lines = [line for line in content.content[start:end].split(b"\n") if line.strip()]
-            if len(lines) != count:
-                raise truncated(f"{count:,} lines, a node each", f"{len(lines):,}")
-            table = Content(b" ".join(b" ".join(line.split()[:4]) for line in lines))
-            rows = table.numbers(4 * count, np.float64, "nodes").reshape(count, 4)
-            self._nodes.append((_whole(rows[:, 0]), rows[:, 1:]))
-            content.place = end
+            self._read_lines(count, b"$EndParametricNodes")
             return
         head = np.dtype([("number", _INT), ("x", _REAL, (3,)), ("entity", _INT, (2,))])
-        numbers, points = np.empty(min(count, len(content.content)), np.int64), []
-        for i in range(count):
+        numbers, points = [], []
+        for _ in range(count):
             row = content.raw(1, head, "nodes")[0]
-            numbers[i] = row["number"]
+            numbers.append(int(row["number"]))
             points.append(row["x"])
-            content.raw(self._parameters(int(row["entity"][0])), _REAL, "parameters of nodes")
-        self._nodes.append((numbers, np.array(points).reshape(-1, 3)))
+            dimension = int(row["entity"][0])
+            content.raw(self._parameters(dimension) if dimension < 3 else 0, _REAL, "parameters of nodes")
+        self._nodes.append((np.array(numbers, np.int64), np.array(points).reshape(-1, 3)))
 
     def _parameters(self, dimension: int) -> int:
         if dimension not in _PARAMETERS:
