@@ -80,3 +80,9 @@ def no_mirror(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if "mirror" in request.fixturenames:
         request.getfixturevalue("mirror")
     monkeypatch.delenv("REPRO_MIRROR", raising=False)
+
+
+@pytest.fixture
+def read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read meshes in this process, which is quicker; `test_apart.py` and `test_limits.py` read in one of its own."""
+    monkeypatch.setattr("repro.problems.meshes.read_apart", lambda read, *_, **__: read())

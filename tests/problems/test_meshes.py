@@ -32,10 +32,7 @@ WRITERS = {
 BINARY = (".ply", ".stl", ".msh", ".vtk", ".vtu")
 
 
-@pytest.fixture(autouse=True)
-def _without_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read here, which is quicker; `test_apart.py` and `test_limits.py` read in a process of its own."""
-    monkeypatch.setattr("repro.problems.meshes.read_apart", lambda read, *_, **__: read())
+pytestmark = pytest.mark.usefixtures("read_here")
 
 
 def write(path: Path, points: np.ndarray, kind: str, cells: np.ndarray, binary: bool = False) -> Path:

@@ -30,6 +30,8 @@ __all__ = [
     "tetrahedron_volumes",
 ]
 
+# Coordinates have to be smaller than this, so that volumes are numbers.
+LARGEST = 1e100
 # An element this thin, in units of its longest edge squared or cubed, has no area or volume beyond rounding.
 DEGENERATE = 1e-12
 
@@ -168,6 +170,16 @@ def _parse(plain: Path, suffix: str, path: Path, values: bool) -> tuple[Floats, 
         points, cells = import_module(f"repro.problems.meshreaders.{FORMATS[suffix]}").read(plain, values)
     except Flaw as flaw:
         raise ReproError(flaw.what, where=path, expected=flaw.expected, actual=flaw.actual, todo=flaw.todo) from flaw
+    except (ReproError, MemoryError):
+        raise
+    except Exception as error:
+        raise ReproError(
+            "the mesh cannot be read: it is damaged in a way that its reader does not foresee",
+            where=path,
+            expected=f"a {suffix} file",
+            actual=" ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":"),
+            todo="fetch or export it again, or convert it to PLY or Gmsh",
+        ) from error
     if points.shape[1] < 3:
         raise ReproError(
             "the mesh has no vertices in three dimensions",
@@ -244,11 +256,12 @@ def _refuse_missing(points: Floats, blocks: list[Cells], path: Path) -> None:
     used = np.zeros(len(points), dtype=bool)
     for block in blocks:
         used[block.data] = True
-    infinite = np.flatnonzero(used & ~np.isfinite(points).all(axis=1))
+    infinite = np.flatnonzero(used & ~(np.abs(points) < LARGEST).all(axis=1))
     if infinite.size:
         raise ReproError(
-            "the mesh has vertices with NaN or infinite coordinates",
+            "the mesh has vertices with NaN or infinite coordinates, or too large ones",
             where=path,
+            expected=f"coordinates below {LARGEST:g}",
             actual=f"{infinite.size} vertices, the first is number {infinite[0]} (counted from 0)",
             todo="repair the mesh, or export it again",
         )

@@ -204,6 +204,21 @@ def parse(text: bytes, dtype: Any, count: int | None, what: str) -> NDArray[Any]
     return found
 
 
+def whole_numbers(given: NDArray[Any], what: str) -> NDArray[np.int64]:
+    """Return numbers that are to be whole as such.
+
+    Raises
+    ------
+    Flaw
+        One is not, or too large.
+    """
+    if given.dtype.kind == "f":
+        wrong = ~((given == np.trunc(given)) & (np.abs(given) < 2.0**63))
+        if wrong.any():
+            raise Flaw("the mesh is damaged: a number is not whole", f"whole numbers of {what}", given[wrong][0])
+    return given.astype(np.int64)
+
+
 def _no_number(text: bytes, kind: str) -> bytes:
     for word in text.split():
         try:

@@ -16,7 +16,7 @@ import numpy as np
 
 from repro.problems.assembled import Floats
 from repro.problems.meshreaders.cells import Cells, Contents, Numbers, renumbered
-from repro.problems.meshreaders.content import Content, Flaw, Order, load_text, truncated
+from repro.problems.meshreaders.content import Content, Flaw, Order, load_text, truncated, whole_numbers
 
 #: Corners of elements by type, by kind and dimension; a kind's name has the corners behind it where they are more.
 _TYPES = {
@@ -168,7 +168,7 @@ class _Reader:
             )
         self._version = "2" if major == "2" else said if said == "4.1" else "4.0"
         if size not in (b"4", b"8"):
-            raise Flaw("unknown size of numbers in the mesh file", expected="4 or 8", actual=size.decode())
+            raise Flaw("unknown size of numbers in the mesh file", expected="4 or 8", actual=repr(size))
         self._size = np.dtype(f"u{int(size)}")
         if kind == b"1":
             one = content.content[content.place : content.place + 4]
@@ -178,7 +178,7 @@ class _Reader:
             content.place += 4
             content.order = orders[one]
         elif kind != b"0":
-            raise Flaw("unknown kind of mesh file", expected="0 (text) or 1 (binary)", actual=kind.decode())
+            raise Flaw("unknown kind of mesh file", expected="0 (text) or 1 (binary)", actual=repr(kind))
 
     def _counts(self, count: int, what: str, dtype: np.dtype[Any] | None = None) -> list[int]:
         """Return numbers of things, which in binary files are as wide as the version has them."""
@@ -214,7 +214,7 @@ class _Reader:
             self._read_lines(count, b"$ENDNOD")
             return
         table = content.numbers(4 * count, np.float64, "nodes").reshape(count, 4)
-        self._nodes.append((_whole(table[:, 0]), table[:, 1:]))
+        self._nodes.append((whole_numbers(table[:, 0], "nodes"), table[:, 1:]))
 
     def _read_lines(self, count: int, end: bytes) -> None:
         """Read nodes as text, of whose lines no more is wanted than number and coordinates."""
@@ -227,7 +227,7 @@ class _Reader:
             raise truncated(f"{count:,} lines, a node each", f"{len(lines):,}")
         table = Content(b" ".join(b" ".join(line.split()[:4]) for line in lines))
         rows = table.numbers(4 * count, np.float64, "nodes").reshape(count, 4)
-        self._nodes.append((_whole(rows[:, 0]), rows[:, 1:]))
+        self._nodes.append((whole_numbers(rows[:, 0], "nodes"), rows[:, 1:]))
         content.place = place
 
     def _read_parametric(self) -> None:
@@ -268,7 +268,7 @@ class _Reader:
                 numbers, points = rows["number"], rows["x"]
             else:
                 table = content.numbers((1 + width) * count, np.float64, "nodes").reshape(count, 1 + width)
-                numbers, points = _whole(table[:, 0]), table[:, 1:]
+                numbers, points = whole_numbers(table[:, 0], "nodes"), table[:, 1:]
             self._nodes.append((numbers.astype(np.int64), points[:, :3]))
         self._check_sum(head[1], sum(len(of) for of, _ in self._nodes), "nodes")
 
@@ -354,6 +354,8 @@ class _Reader:
     def _run(table: Numbers, place: int, width: int, before: int) -> Numbers:
         """Return the rows from a place on that begin as the first one does: with the same type and number of tags."""
         most, taken = (len(table) - place) // width, 1
+        if not most:
+            return np.empty((0, before), np.int64)
         while True:
             taken = min(2 * taken, most)
             rows = table[place : place + taken * width].reshape(taken, width)
@@ -451,15 +453,3 @@ def _once(parts: list[_Elements]) -> Numbers:
     here = np.arange(len(nodes))
     again = (first != here) & ((groups != groups[first]) | (numbers == numbers[first]))
     return np.asarray(nodes[~again])
-
-
-def _whole(numbers: Floats) -> Numbers:
-    """Return the numbers of nodes, which were read together with coordinates."""
-    found = numbers.astype(np.int64)
-    if (found != numbers).any():
-        raise Flaw(
-            "the mesh is damaged: the number of a node is not whole",
-            expected="a whole number at the start of each line of $Nodes",
-            actual=numbers[found != numbers][0],
-        )
-    return found

@@ -11,7 +11,7 @@ from repro.problems.assembled import Floats
 from repro.problems.meshreaders.cells import Cells, Contents, face, split
 from repro.problems.meshreaders.content import Flaw, load_text, parse, truncated, whole
 
-_HEADER = re.compile(rb"(?P<kind>(?:ST)?C?N?(?P<more>4?n?)OFF)(?P<binary>\s+BINARY)?(?:\s+|$)")
+_HEADER = re.compile(rb"(?P<kind>(?:ST)?C?N?(?P<more>4?n?)OFF)(?:\s+|$)")
 
 
 def read(path: Path, values: bool = False) -> Contents:
@@ -22,11 +22,13 @@ def read(path: Path, values: bool = False) -> Contents:
     Flaw
         It is binary, of another number of dimensions or of another format; lines are missing, too many or no numbers.
     """
-    if _HEADER.match(start := path.open("rb").read(80)) and b"BINARY" in start.split(b"\n")[0]:
+    with path.open("rb") as file:
+        start = file.readline(80).strip()
+    if re.match(rb"\S*OFF\s+BINARY", start):
         raise Flaw(
             "the OFF file is binary",
             expected="one that is text",
-            actual=start.split(b"\n")[0].decode(errors="replace"),
+            actual=start.decode(errors="replace"),
             todo="export it as text, or as PLY",
         )
     lines = [line.strip() for line in load_text(path, b"#").split(b"\n") if line.strip()]
@@ -76,13 +78,13 @@ def _points(lines: list[bytes]) -> Floats:
 
 def _faces(lines: list[bytes]) -> list[Cells]:
     words = [line.split() for line in lines]
-    sizes = np.array([whole(of[0], "corners") for of in words], np.int64)
-    odd = np.flatnonzero(sizes >= np.array([len(of) for of in words], np.int64))
-    if odd.size:
+    sizes = [whole(of[0], "corners") for of in words]
+    odd = [i for i, of in enumerate(words) if sizes[i] >= len(of)]
+    if odd:
         raise Flaw(
             "the mesh has faces with fewer corners than they say",
             expected="the number of corners, and so many numbers of vertices",
             actual=f"{lines[odd[0]].decode(errors='replace')[:80]} (number {odd[0]}, counted from 0)",
         )
-    text = b" ".join(b" ".join(of[1 : 1 + int(of[0])]) for of in words)
-    return split(sizes, parse(text, np.int64, int(sizes.sum()), "corners"), face)
+    text = b" ".join(b" ".join(of[1 : 1 + size]) for of, size in zip(words, sizes, strict=True))
+    return split(np.array(sizes, np.int64), parse(text, np.int64, sum(sizes), "corners"), face)

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.casts import cast
 from repro.problems.assembled import Floats
 from repro.problems.meshreaders.cells import Cells, Contents, Numbers, face, split
-from repro.problems.meshreaders.content import Flaw, Order, parse, truncated, whole
+from repro.problems.meshreaders.content import Flaw, Order, parse, truncated, whole, whole_numbers
 
 _TYPES = {
     "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "float": "f4",
@@ -276,10 +275,4 @@ def _faces(element: _Element, found: dict[str, tuple[Numbers, NDArray[Any]]]) ->
             actual=", ".join(of.name for of in element.properties) or "no properties",
         )
     sizes, given = found[corners[0].name]
-    if given.dtype.kind == "f" and (given != np.trunc(given)).any():
-        raise Flaw(
-            "the mesh is damaged: a corner is no whole number",
-            expected="numbers of vertices",
-            actual=given[given != np.trunc(given)][0],
-        )
-    return split(sizes, cast(given, np.int64, "corners"), face)
+    return split(sizes, whole_numbers(given, "corners"), face)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.problems.meshreaders.cells import Cells, Contents, renumbered
-from repro.problems.meshreaders.content import Content, Flaw, load_text, whole
+from repro.problems.meshreaders.content import Content, Flaw, load_text, whole, whole_numbers
 
 _KINDS = {3: ("triangle", 2), 4: ("tetra", 3), 6: ("triangle6", 2), 10: ("tetra10", 3)}
 
@@ -23,16 +23,13 @@ def read(path: Path, values: bool = False) -> Contents:
     """
     header, rows = _table(path.with_suffix(".node"), "vertices", (3, 0, 0))
     dimension = header[1]
-    points, numbers = rows[:, 1 : 1 + dimension], rows[:, 0]
+    points, numbers = rows[:, 1 : 1 + dimension], whole_numbers(rows[:, 0], "vertices")
     header, cells = _table(path.with_suffix(".ele"), "cells", (4, 0))
     size = header[1]
     if size not in _KINDS:
         raise Flaw("the .ele file has cells of a kind that is not read", expected="4 corners each", actual=size)
-    corners = cells[:, 1 : 1 + size]
-    for given, what in ((numbers, "vertices"), (corners, "corners")):
-        if (given != np.trunc(given)).any():
-            raise Flaw("the mesh is damaged: a number is not whole", expected=f"numbers of {what}", actual="others")
-    return points, [Cells(*_KINDS[size], renumbered(corners.astype(np.int64), numbers.astype(np.int64), "vertices"))]
+    corners = whole_numbers(cells[:, 1 : 1 + size], "corners")
+    return points, [Cells(*_KINDS[size], renumbered(corners, numbers, "vertices"))]
 
 
 def _table(path: Path, what: str, defaults: tuple[int, ...]) -> tuple[list[int], NDArray[np.float64]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from repro.casts import cast
 from repro.problems.assembled import Floats
 from repro.problems.meshreaders.cells import Cells, Contents, Numbers
-from repro.problems.meshreaders.content import Content, Flaw, load_text, truncated, whole
+from repro.problems.meshreaders.content import Content, Flaw, load_text, parse, truncated, whole
 from repro.problems.meshreaders.vtkcells import blocks
 
 _TYPES = {
@@ -69,7 +69,8 @@ class _Reader:
         self._cells: tuple[Numbers, Numbers] | None = None
         self._types: Numbers | None = None
         self._surface: list[tuple[str, Numbers, Numbers]] = []
-        self._grid: dict[str, list[float]] = {}
+        self._sizes: list[int] = []
+        self._grid: dict[str, Floats] = {}
         self._axes: dict[str, Floats] = {}
         self._rows, self._of_cells = 0, False
         self._values: dict[str, Floats] = {}
@@ -109,11 +110,10 @@ class _Reader:
                 self._types = self._array(self._number(words, 1, "cells"), "int", "types of cells").astype(np.int64)
             case _ if key in _SURFACE and self._dataset == "polydata":
                 self._surface.append((key, *self._connectivity(words)))
-            case "dimensions" | "origin" | "spacing" | "aspect_ratio":
-                try:
-                    self._grid[key] = [float(word) for word in words[1:4]]
-                except ValueError:
-                    raise self._not_understood(words) from None
+            case "dimensions":
+                self._sizes = [self._number(words, i, "points") for i in (1, 2, 3)]
+            case "origin" | "spacing" | "aspect_ratio":
+                self._grid[key] = parse(" ".join(words[1:]).encode(), np.float64, 3, key)
             case "x_coordinates" | "y_coordinates" | "z_coordinates":
                 count = self._number(words, 1, "coordinates")
                 self._axes[key[0]] = self._array(count, self._word(words, 2), "coordinates").astype(float)
@@ -289,14 +289,14 @@ class _Reader:
 
     def _structured(self) -> Contents:
         """Return the points and the cells between them of a grid that says its dimensions."""
-        sizes = [int(of) for of in self._grid.get("dimensions", [])]
-        if len(sizes) != 3 or min(sizes) < 1:
+        sizes = self._sizes
+        if min(sizes, default=0) < 1:
             raise truncated("DIMENSIONS, three numbers of 1 or more", str(sizes or "none"))
         if self._dataset != "structured_grid":
-            origin = self._grid.get("origin", [0.0, 0.0, 0.0])
-            step = self._grid.get("spacing", self._grid.get("aspect_ratio", [1.0, 1.0, 1.0]))
+            origin = self._grid.get("origin", np.zeros(3))
+            step = self._grid.get("spacing", self._grid.get("aspect_ratio", np.ones(3)))
             if self._dataset == "structured_points":
-                if np.prod(np.array(sizes, float)) > len(self._content.content):
+                if np.prod(np.array(sizes, float)) > max(1 << 20, len(self._content.content)):
                     raise Flaw("a grid of points that the VTK file has no data for is not read",
                                expected="a grid with data of its points or cells", actual=f"dimensions {sizes}",
                                todo="export the surface as POLYDATA")  # fmt: skip
