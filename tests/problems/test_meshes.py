@@ -192,7 +192,7 @@ def test_a_whole_file_of_another_program_is_not_called_damaged(tmp_path: Path) -
     with pytest.raises(ReproError, match=r'(?s)not Gmsh\'s.*begins with \(1 "meshio.*--output-format gmsh'):
         read_tetrahedra(path)
     path.write_text("$MeshFormat\n4.1")
-    with pytest.raises(ReproError, match="damaged, truncated"):
+    with pytest.raises(ReproError, match="truncated"):
         read_tetrahedra(path)
 
 

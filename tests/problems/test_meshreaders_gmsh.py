@@ -214,7 +214,7 @@ def test_what_is_refused(tmp_path: Path, text: str, message: str) -> None:
 @pytest.mark.parametrize("name", ["2.2 <", "2.2 < parametric", "4.1 <", "4.1 >", "4.0 <"])
 def test_binary_files_cut_off_are_refused(tmp_path: Path, name: str) -> None:
     path, whole = tmp_path / "a.msh", FILES[name]
-    for length in range(0, len(whole) - len("$EndElements\n"), 23):
+    for length in range(0, len(whole) - len("$EndElements\n"), 61):
         path.write_bytes(whole[:length])
         refused(read_tetrahedra, path, "mesh|file")
 
@@ -270,15 +270,13 @@ def test_what_gmsh_writes(written: Path, groups: str, parts: int, everything: in
     assert len(paths) == 12
     found = [read_tetrahedra(path) for path in paths]
     half = groups == "one" and not everything
+    first = ordered(*found[0][:2]) if parts else found[0]
     for path, (vertices, cells, _) in zip(paths, found, strict=True):
-        volumes = tetrahedron_volumes(vertices, cells)
-        assert volumes.sum() == pytest.approx(1 if half else 2)
-        assert len(cells) == len(found[0][1])
-        if parts:  # versions 1 and 2 number nodes and elements anew there
-            vertices, cells = ordered(vertices, cells)
-        first = ordered(*found[0][:2]) if parts else found[0]
-        np.testing.assert_allclose(vertices, first[0], rtol=0, atol=1e-14)
-        np.testing.assert_array_equal(cells, first[1], str(path))
+        assert tetrahedron_volumes(vertices, cells).sum() == pytest.approx(1 if half else 2)
+        # versions 1 and 2 number nodes and elements of partitions anew
+        points, tets = ordered(vertices, cells) if parts else (vertices, cells)
+        np.testing.assert_allclose(points, first[0], rtol=0, atol=1e-14)
+        np.testing.assert_array_equal(tets, first[1], str(path))
     if not half:
         surfaces = [read_surface(path) for path in paths]
         assert {len(faces) for _, faces, _ in surfaces} == {len(surfaces[0][1])}

@@ -89,7 +89,7 @@ def test_a_packed_file_is_read_in_a_process_of_its_own(tmp_path: Path, monkeypat
     read = read_field(FieldFile(path=str(tmp_path / "b.vtu.gz")))
     np.testing.assert_array_equal(read.modes, PLANE.modes)
     (tmp_path / "b.vtu").write_bytes((tmp_path / "a.vtu").read_bytes()[:700])
-    with pytest.raises(ReproError, match="damaged, truncated"):
+    with pytest.raises(ReproError, match="truncated"):
         read_field(FieldFile(path=str(tmp_path / "b.vtu")))
 
 

@@ -276,7 +276,7 @@ class FieldFile(Model):
 class OwnProblem(FieldFile):
     """A matrix, a mesh or a field of your own, from a local file."""
 
-    path: FilePath = Field(description="A Matrix Market file, or a mesh in any format that meshio reads.")
+    path: FilePath = Field(description="A Matrix Market file, or a mesh in a format of docs/inputs.md.")
     kind: Literal["field"] | None = Field(
         None, description="field: a mesh with the modes of a field on it; absent: a matrix, or what grows."
     )
