@@ -8,7 +8,6 @@ counts once. Sections about anything but nodes and elements are passed over.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,53 +16,11 @@ import numpy as np
 from repro.problems.assembled import Floats
 from repro.problems.meshreaders.cells import Cells, Contents, Numbers, renumbered
 from repro.problems.meshreaders.content import Content, Flaw, Order, load_text, truncated, whole_numbers
+from repro.problems.meshreaders.gmshelements import KINDS, Elements, once
 
-#: Corners of elements by type, by kind and dimension; a kind's name has the corners behind it where they are more.
-_TYPES = {
-    ("line", 1): {1: 2, 8: 3, 26: 4, 27: 5, 28: 6, 62: 7, 63: 8, 64: 9, 65: 10, 66: 11},
-    ("triangle", 2): {
-        2: 3, 9: 6, 20: 9, 21: 10, 22: 12, 23: 15, 24: 15, 25: 21, 42: 28, 43: 36, 44: 45, 45: 55, 46: 66, 52: 18,
-        53: 21, 54: 24, 55: 27, 56: 30,
-    },
-    ("quad", 2): {
-        3: 4, 10: 9, 16: 8, 36: 16, 37: 25, 38: 36, 39: 12, 40: 16, 41: 20, 47: 49, 48: 64, 49: 81, 50: 100, 51: 121,
-        57: 24, 58: 28, 59: 32, 60: 36, 61: 40,
-    },
-    ("tetra", 3): {
-        4: 4, 11: 10, 29: 20, 30: 35, 31: 56, 32: 22, 33: 28, 71: 84, 72: 120, 73: 165, 74: 220, 75: 286, 79: 34,
-        80: 40, 81: 46, 82: 52, 83: 58, 137: 16,
-    },
-    ("hexahedron", 3): {
-        5: 8, 12: 27, 17: 20, 92: 64, 93: 125, 94: 216, 95: 343, 96: 512, 97: 729, 98: 1000, 99: 32, 100: 44, 101: 56,
-        102: 68, 103: 80, 104: 92, 105: 104,
-    },
-    ("wedge", 3): {6: 6, 13: 18, 18: 15, 90: 40, 91: 75},
-    ("pyramid", 3): {
-        7: 5, 14: 14, 19: 13, 118: 30, 119: 55, 120: 91, 121: 140, 122: 204, 123: 285, 124: 385, 125: 21, 126: 29,
-        127: 37, 128: 45, 129: 53, 130: 61, 131: 69,
-    },
-    ("vertex", 0): {15: 1},
-}  # fmt: skip
-_LINEAR = (1, 2, 3, 4, 5, 6, 7, 15)
-_KINDS = {
-    number: (kind if number in _LINEAR else f"{kind}{corners}", dimension, corners)
-    for (kind, dimension), types in _TYPES.items()
-    for number, corners in types.items()
-}
 #: What a node in the inside of a surface or a line has behind its coordinates, by the dimension of that.
 _PARAMETERS = {0: 0, 1: 1, 2: 2, 3: 3}
 _INT, _REAL = np.dtype(np.int32), np.dtype(np.float64)
-
-
-@dataclass(frozen=True)
-class _Elements:
-    """Elements of one type: their numbers, the groups and the entities that they are in, `(c,)`, and nodes `(c, k)`."""
-
-    type: int
-    numbers: Numbers
-    nodes: Numbers
-    groups: Numbers | None = None
-    entities: Numbers | None = None
 
 
 def read(path: Path, values: bool = False) -> Contents:
@@ -104,7 +61,7 @@ class _Reader:
         self._content = content
         self._version, self._size = "1", np.dtype(np.uint64)
         self._nodes: list[tuple[Numbers, Floats]] = []
-        self._elements: list[_Elements] = []
+        self._elements: list[Elements] = []
         self._interfaces: set[tuple[int, int]] = set()
 
     def read(self) -> Contents:
@@ -304,7 +261,7 @@ class _Reader:
             found += count
             dimension, entity = (first, second) if later else (second, first)
             if (dimension, entity) not in self._interfaces:
-                self._elements.append(_Elements(kind, rows[:, 0], rows[:, 1:]))
+                self._elements.append(Elements(kind, rows[:, 0], rows[:, 1:]))
         self._check_sum(head[1], found, "elements")
 
     def _read_binary_elements(self) -> None:
@@ -370,18 +327,18 @@ class _Reader:
         none = np.zeros(len(numbers), np.int64)
         groups = rest[:, 0] if tags > 0 else none
         entities = rest[:, 1] if tags > 1 else none
-        self._elements.append(_Elements(kind, numbers, rest[:, tags:], groups, entities))
+        self._elements.append(Elements(kind, numbers, rest[:, tags:], groups, entities))
 
     @staticmethod
     def _corners(kind: int) -> int:
-        if kind not in _KINDS:
+        if kind not in KINDS:
             raise Flaw(
                 "the mesh has elements of a type that is not read",
                 expected="linear triangles or tetrahedra (types 2 and 4), and others of Gmsh's types beside them",
                 actual=f"type {kind}",
                 todo="export the whole mesh with linear triangles or tetrahedra (order 1)",
             )
-        return _KINDS[kind][2]
+        return KINDS[kind][2]
 
     # partitions
 
@@ -423,33 +380,7 @@ class _Reader:
         cells = []
         for kind in dict.fromkeys(of.type for of in self._elements):
             parts = [of for of in self._elements if of.type == kind]
-            nodes = renumbered(_once(parts), numbers, "nodes")
-            name, dimension, _ = _KINDS[kind]
+            nodes = renumbered(once(parts), numbers, "nodes")
+            name, dimension, _ = KINDS[kind]
             cells.append(Cells(name, dimension, nodes))
         return points, cells
-
-
-def _once(parts: list[_Elements]) -> Numbers:
-    """Return the nodes of elements of one type, each element once.
-
-    It is the same one if the nodes are the same and the number is, or, in versions 1 and 2, the entity is and the group
-    is not: Gmsh repeats it there under another number for each group, turned round where the group is.
-    """
-    numbers, nodes = (np.concatenate(of) for of in zip(*((of.numbers, of.nodes) for of in parts), strict=True))
-    if parts[0].groups is None:
-        if len(np.unique(numbers)) == len(numbers):
-            return nodes
-        groups = entities = np.zeros(len(nodes), np.int64)
-    else:
-        groups = np.concatenate([of.groups for of in parts if of.groups is not None])
-        entities = np.concatenate([of.entities for of in parts if of.entities is not None])
-        if len(np.unique(numbers)) == len(numbers) and len(np.unique(groups)) < 2:
-            return nodes
-    keys = np.column_stack([np.sort(nodes, axis=1), entities])
-    order = np.lexsort(keys.T)
-    new = np.concatenate([[True], (np.diff(keys[order], axis=0) != 0).any(axis=1)])
-    first = np.empty(len(nodes), np.int64)
-    first[order] = order[new][np.cumsum(new) - 1]  # of the same elements the first, since the sort is stable
-    here = np.arange(len(nodes))
-    again = (first != here) & ((groups != groups[first]) | (numbers == numbers[first]))
-    return np.asarray(nodes[~again])
