@@ -20,7 +20,6 @@ from repro.problems import matrixmarket, meshes
 from repro.problems.apart import read_apart
 from repro.problems.matrixmarket import read_matrix
 from repro.problems.meshes import read_surface
-from repro.problems.meshreaders import ply
 
 READER = "the reader of tests"
 

@@ -184,8 +184,8 @@ class MultilevelSolver:
         ----------
         b
             `(n,)`, finite, taken in the precision of the matrix; for 0 the solution is 0. On a GPU also an array there,
-            of CuPy or another library or a `DeviceArray`, contiguous and of the matrix's dtype. The solution is CuPy's where b is, a `DeviceArray` where b is another array on the device,
-            else NumPy's.
+            of CuPy or another library or a `DeviceArray`, contiguous and of the matrix's dtype. The solution is CuPy's
+            where b is, a `DeviceArray` where b is another array on the device, else NumPy's.
         x0
             Where to start, as b; None: 0.
         tol
