@@ -9,6 +9,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from repro.errors import ReproError
 
+#: Numbers that are compared at once.
+PART = 1 << 15
 #: Kinds of NumPy's dtypes that are numbers.
 _NUMBERS = "biufc"
 
@@ -47,19 +49,37 @@ def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None) -> ND
     if given.dtype == wanted:
         return given
     with np.errstate(all="ignore"):
-        new = _real_part(given, wanted).astype(wanted)
-    lost = _lost(given, new)
-    if lost is not None and lost.any():
-        place = tuple(int(i) for i in np.argwhere(lost)[0])
+        new = _real_part(given, wanted).astype(wanted, order="C")
+        first = _first_lost(given, new)
+    if first is not None:
+        place = tuple(int(i) for i in np.unravel_index(first, given.shape))
         at = ", ".join(map(str, place))
         raise ReproError(
             f"a number does not fit into {wanted}",
             where=f"{what}[{at}]" if place else what,
-            expected=_expectation(wanted),
-            actual=given[place],
+            expected=expectation(wanted),
+            actual=str(given[place]),  # in words, of which a wider type than Python's has its own
             todo=todo,
         )
     return new
+
+
+def holds(old: DTypeLike, new: DTypeLike) -> bool:
+    """Say whether a type holds all numbers of another one."""
+    given, wanted = np.dtype(old), np.dtype(new)
+    return bool(np.can_cast(given, wanted, "safe")) and not _rounds(given, wanted)
+
+
+def _first_lost(given: NDArray[Any], new: NDArray[Any]) -> int | None:
+    """Return where the first number is that the new type does not hold, in C order; None: it holds all."""
+    if holds(given.dtype, new.dtype):
+        return None
+    flat, made = given.reshape(-1), new.reshape(-1)
+    for start in range(0, flat.size, PART):  # what is compared stays in the cache
+        lost = _lost(flat[start : start + PART], made[start : start + PART])
+        if lost is not None and lost.any():
+            return start + int(lost.argmax())
+    return None
 
 
 def _real_part(given: NDArray[Any], wanted: np.dtype[Any]) -> NDArray[Any]:
@@ -68,7 +88,7 @@ def _real_part(given: NDArray[Any], wanted: np.dtype[Any]) -> NDArray[Any]:
 
 def _lost(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_] | None:
     """Say which numbers the new type does not hold; None: it holds all of the old one."""
-    if np.can_cast(given.dtype, new.dtype, "safe") and not _rounds(given.dtype, new.dtype):
+    if holds(given.dtype, new.dtype):
         return None
     if given.dtype.kind == "c":
         lost = _lost(given.real, new.real)
@@ -101,8 +121,10 @@ def _outside(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
 def _not_near(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
     """Say which real numbers a narrower type does not hold to its relative precision."""
     limits, size = np.finfo(new.dtype), np.abs(given)
-    held = ((size >= limits.tiny) & (size <= limits.max)) | (new == given) | np.isnan(given)
-    return np.asarray(~held)
+    lost = ~((size >= limits.tiny) & (size <= limits.max))
+    if lost.any():  # 0, infinity, NaN, and small numbers that are some of the new type's
+        lost &= (new != given) & ~np.isnan(given)
+    return np.asarray(lost)
 
 
 def _not_exact(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
@@ -115,7 +137,9 @@ def _not_exact(given: NDArray[Any], new: NDArray[Any]) -> NDArray[np.bool_]:
     return lost
 
 
-def _expectation(wanted: np.dtype[Any]) -> str:
+def expectation(dtype: DTypeLike) -> str:
+    """Return which numbers a type holds, as a word for messages."""
+    wanted = np.dtype(dtype)
     if wanted.kind == "b":
         return "0 or 1"
     if wanted.kind in "iu":

@@ -3,6 +3,7 @@
 import sys
 from types import ModuleType
 
+import numpy as np
 import scipy.sparse as sp
 
 from repro.devices.opencl import OpenClDevice
@@ -10,7 +11,31 @@ from repro.operators.arrays import DeviceArray
 
 
 class ndarray(DeviceArray):  # noqa: N801
-    """CuPy's array."""
+    """CuPy's array, whose numbers are looked at on the host."""
+
+    ndim = property(lambda self: len(self.shape))
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __getitem__(self, at):
+        part = self.get()[at]
+        return self.put(part) if isinstance(part, np.ndarray) else part
+
+    def __lt__(self, other):
+        return self.get() < other.get()
+
+    def min(self):
+        return self.get().min()
+
+    def max(self):
+        return self.get().max()
+
+    def argmin(self):
+        return self.get().argmin()
+
+    def argmax(self):
+        return self.get().argmax()
 
 
 class csr_matrix:  # noqa: N801

@@ -173,7 +173,7 @@ def test_matrices_of_cupy_that_are_damaged_or_no_matrices_are_refused(bring):
     a = bring(sp.csr_array(np.eye(3)))
     wrong = sp.csr_array(np.eye(3))
     wrong.indices = np.array([0, 1, 9], np.int32)
-    with pytest.raises(ReproError, match="outside of the matrix"):
+    with pytest.raises(ReproError, match=r"damaged[\s\S]*a: indices\[2\][\s\S]*0 to 2"):
         repro.spgemm(bring(wrong), a, DEVICE)
     with pytest.raises(ReproError, match="cannot be multiplied"):
         repro.spgemm(a, bring(sp.csr_array((4, 3))), DEVICE)

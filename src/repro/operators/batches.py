@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.casts import cast, expectation, holds
 from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Program
 from repro.errors import ReproError
 from repro.operators.arrays import INTERFACE, DeviceArray, View, on_device
+from repro.operators.matrix import SCALE
 from repro.operators.runtime import KERNELS, Runtime
 from repro.sparse.dynamic.batch import Batch
 from repro.sparse.dynamic.layout import MOST_ENTRIES
@@ -121,7 +123,7 @@ class Batches:
         host = self._array(array, "values")
         if host.dtype.kind not in "fiub":
             raise ReproError("values are no real numbers", where="values", expected="real numbers", actual=host.dtype)
-        return Given("values", _count(host), host.dtype, host=host.astype(self._dtype, copy=False))
+        return Given("values", _count(host), host.dtype, host=cast(host, self._dtype, "values", SCALE))
 
     def _array(self, array: Any, what: str) -> NDArray[Any]:
         try:
@@ -151,7 +153,7 @@ class Batches:
         Raises
         ------
         ReproError
-            Entries lie outside of the matrix.
+            Entries lie outside of the matrix, or have values that it does not hold.
         OutOfDeviceMemory
         """
         aligned = PART_ALIGNMENT // 4
@@ -195,28 +197,40 @@ class Batches:
         Raises
         ------
         ReproError
-            Indices are none of the matrix.
+            Indices are none of the matrix, or values none of its type.
         """
         assert array.seen is not None and array.count is not None
         if not array.count:
             return
-        m = np.int32(array.count)
-        if array.limit is None:
-            self._over(f"values_{array.dtype.name}", array.count, m, array.seen.buffer, target)
-            return
-        outside = self._scratch.take("outside", 4)
-        self._runtime.device.fill(outside, 0)
-        limit = np.int32(array.limit)
-        self._over(f"indices_{array.dtype.name}", array.count, m, limit, array.seen.buffer, target, outside)
-        wrong = np.empty(1, np.int32)
-        self._runtime.device.download(outside, wrong)
-        if wrong[0]:
+        m, source = np.int32(array.count), array.seen.buffer
+        if array.limit is not None:
+            limit = np.int32(array.limit)
+            wrong = self._counting(f"indices_{array.dtype.name}", array.count, m, limit, source, target)
+            if wrong:
+                raise ReproError(
+                    "entries lie outside of the matrix; nothing was done",
+                    where=array.what,
+                    expected=f"{array.what} from 0 to {array.limit - 1}",
+                    actual=f"{wrong:,} elsewhere",
+                )
+        elif holds(array.dtype, self._dtype):
+            self._over(f"values_{array.dtype.name}", array.count, m, source, target)
+        elif lost := self._counting(f"values_{array.dtype.name}", array.count, m, source, target):
             raise ReproError(
-                "entries lie outside of the matrix; nothing was done",
+                f"numbers do not fit into {self._dtype}; nothing was done",
                 where=array.what,
-                expected=f"{array.what} from 0 to {array.limit - 1}",
-                actual=f"{wrong[0]:,} elsewhere",
+                expected=expectation(self._dtype),
+                actual=f"{lost:,} others",
+                todo=SCALE,
             )
+
+    def _counting(self, name: str, count: int, *arguments: Argument) -> int:
+        """Run a kernel that counts what is wrong, and return how many."""
+        wrong, counted = np.empty(1, np.int32), self._scratch.take("wrong", 4)
+        self._runtime.device.fill(counted, 0)
+        self._over(name, count, *arguments, counted)
+        self._runtime.device.download(counted, wrong)
+        return int(wrong[0])
 
     def _over(self, name: str, count: int, *arguments: Argument) -> None:
         if self._made is None:

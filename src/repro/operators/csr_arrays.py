@@ -13,6 +13,7 @@ from repro.devices.base import Argument, Program
 from repro.errors import ReproError
 from repro.operators.arrays import DeviceArray
 from repro.operators.batches import Batches, load_module
+from repro.operators.formats import check_compressed, check_extent, check_places
 from repro.operators.matrix import precision_of_values
 from repro.operators.runtime import Runtime
 from repro.sparse.dynamic.layout import MOST_ENTRIES
@@ -35,16 +36,33 @@ def cupys_rows(matrix: Any, what: str) -> tuple[Any, str]:
     Raises
     ------
     ReproError
-        It is not real.
+        It is not real, or damaged.
     """
     if matrix.dtype.kind not in "fiub":
         raise ReproError("the matrix is not real", where=what, expected="real numbers", actual=matrix.dtype)
     precision = precision_of_values(matrix.dtype)
-    rows = matrix.tocsr()
+    _check_cupys(matrix, what)
+    if matrix.format == "csr":  # as a new one, which does not say yet whether its columns are in order
+        end = int(matrix.indptr[-1])
+        arrays = matrix.data[:end], matrix.indices[:end], matrix.indptr
+        rows = import_module(CUPYS_MATRICES).csr_matrix(arrays, shape=matrix.shape)
+    else:
+        rows = matrix.tocsr()
     if not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()
     return rows, precision
+
+
+def _check_cupys(matrix: Any, what: str) -> None:
+    """Look at the numbers of a matrix of CuPy's on its GPU, before anything there converts it."""
+    check_extent(matrix.shape, what, MOST_ENTRIES)
+    rows, columns = matrix.shape
+    if matrix.format == "coo":
+        check_places(len(matrix.data), (matrix.row, matrix.col), matrix.shape, what)
+    elif matrix.format in ("csr", "csc"):
+        shape = (rows, columns) if matrix.format == "csr" else (columns, rows)
+        check_compressed(len(matrix.data), matrix.indices, matrix.indptr, shape, what)
 
 
 def device_of(matrix: Any) -> str:
@@ -83,7 +101,7 @@ def take_csr(
     with runtime.after(*{array.seen.stream for array in (values, places, ends) if array.seen is not None}):
         host = np.empty(rows + 1, ends.dtype)
         runtime.device.download(ends.seen.buffer, host)
-        if host[0] or host[-1] != values.count or (np.diff(host) < 0).any():
+        if host[0] or host[-1] != values.count or (host[1:] < host[:-1]).any():
             raise ReproError("these are no offsets of CSR", expected=f"numbers that ascend from 0 to {values.count}")
         batches.convert(places, storage.columns)
         batches.convert(values, storage.values)

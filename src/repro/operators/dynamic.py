@@ -19,6 +19,7 @@ from repro.operators.arrays import Kind, on_device
 from repro.operators.base import StrictOperator
 from repro.operators.batches import Batches, described, load_module, streams_of
 from repro.operators.csr_arrays import take_csr
+from repro.operators.formats import sound_arrays
 from repro.operators.matrix import as_rows, precision_of, precision_of_values
 from repro.operators.reader import Reader
 from repro.operators.room import MOST_SLACK, Room, check_shape, one_of, whole_number
@@ -124,12 +125,8 @@ class DynamicCSR(StrictOperator):
             shape = check_shape(shape, segments)
             if any(on_device(array) for array in matrix):
                 return cls._from_device(tuple(matrix), shape, dtype, room, device)
-            try:
-                matrix = sp.csr_array(tuple(matrix), shape=shape)
-            except (TypeError, ValueError) as error:
-                raise ReproError("these are no arrays of CSR", actual=error) from None
-        rows, precision = as_rows(matrix, dtype)
-        check_shape(rows.shape, segments)
+            matrix = sound_arrays(matrix, shape, "matrix")
+        rows, precision = as_rows(matrix, dtype, most_rows=MOST_ENTRIES // segments)
         made = cls.__new__(cls)
         made._begin(open_runtime(device), precision, rows, room)
         return made

@@ -10,14 +10,19 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
+from repro.casts import cast
 from repro.codegen.precisions import DTYPES
 from repro.entries import entries
 from repro.errors import ReproError
+from repro.operators.formats import sound
 from repro.problems.fold import fold
 from repro.problems.matrix import Matrix
+from repro.sparse.dynamic.layout import MOST_ENTRIES
 from repro.sparse.symmetry import adjoint_factors, transposed_order
 
 BLOCKS = {(3, 3): "block3", (4, 4): "quaternion"}
+#: What to do about values that a precision does not hold.
+SCALE = "scale the matrix, or take more precision; set to 0 what is too small to matter"
 PRECISIONS = {np.dtype(real): name for name, real in DTYPES.items()}
 
 
@@ -38,31 +43,37 @@ def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[M
     Raises
     ------
     ReproError
-        It is no square sparse matrix of finite numbers, or does not fit the entry.
+        It is no square sparse matrix of finite numbers, is damaged, does not fit the entry, or has values that the
+        precision does not hold.
     """
     if precision not in (None, *DTYPES):
         raise ReproError("unknown precision", expected="single or double", actual=precision)
     if isinstance(matrix, Matrix):
         if entry not in (None, matrix.entry):
             raise ReproError("the problem has another entry", expected=matrix.entry, actual=entry)
-        return matrix.validate().require_product(), precision or "double"
-    if not sp.issparse(matrix):
-        raise ReproError(
-            "this is no sparse matrix",
-            expected="a repro Matrix, or a SciPy sparse matrix or array",
-            actual=type(matrix).__name__,
-            todo="wrap a dense matrix in scipy.sparse.csr_array",
-        )
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        problem, working = matrix.validate().require_product(), precision or "double"
+    else:
+        problem, working = _of_scipy(sound(matrix, "matrix"), entry, precision)
+    cast(problem.values, DTYPES[working], "matrix: values", SCALE)
+    return problem, working
+
+
+def _of_scipy(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
+    if matrix.shape[0] != matrix.shape[1]:
         raise ReproError("the matrix is not square", expected="as many columns as rows", actual=matrix.shape)
     stored = entry or _entry_of(matrix)
     if stored not in entries():
         raise ReproError("unknown entry", expected=f"one of {', '.join(sorted(entries()))}", actual=stored)
+    working = precision or precision_of_values(matrix.dtype)
+    if matrix.dtype.kind in "iu":  # the entries' values are real numbers, which may be rounded
+        cast(matrix.data, DTYPES[working], "matrix: data", SCALE)
     problem = _from_blocks(matrix) if stored == "block3" and _blocks(matrix) == (3, 3) else _folded(matrix, stored)
-    return problem.validate().require_product(), precision or precision_of_values(matrix.dtype)
+    return problem.validate().require_product(), working
 
 
-def as_rows(matrix: Any, dtype: DTypeLike | None = None, what: str = "matrix") -> tuple[sp.csr_array, str]:
+def as_rows(
+    matrix: Any, dtype: DTypeLike | None = None, what: str = "matrix", most_rows: int = MOST_ENTRIES
+) -> tuple[sp.csr_array, str]:
     """Return a matrix of real numbers as CSR, and its precision; entries are as they are stored.
 
     Parameters
@@ -73,31 +84,29 @@ def as_rows(matrix: Any, dtype: DTypeLike | None = None, what: str = "matrix") -
         float32 or float64; None: float32 for values of that type, else float64.
     what
         What it is to the user, for messages.
+    most_rows
+        How many rows it can have.
 
     Raises
     ------
     ReproError
-        It is none, or damaged.
+        It is none, is damaged, or has values that the dtype does not hold.
     """
-    if not sp.issparse(matrix):
-        raise ReproError(
-            "this is no sparse matrix",
-            where=what,
-            expected="a SciPy sparse matrix or array",
-            actual=type(matrix).__name__,
-            todo="wrap a dense matrix in scipy.sparse.csr_array",
-        )
-    if matrix.ndim != 2:
-        raise ReproError("this is no matrix", where=what, expected="rows and columns", actual=f"shape {matrix.shape}")
-    if matrix.dtype.kind not in "fiub":
-        raise ReproError("the matrix is not real", where=what, expected="real numbers", actual=matrix.dtype)
-    precision = precision_of_values(matrix.dtype) if dtype is None else precision_of(dtype)
-    rows = sp.csr_array(matrix, dtype=DTYPES[precision])
-    try:
-        rows.check_format(full_check=True)
-    except ValueError as error:
-        raise ReproError("the matrix is damaged", where=what, actual=error) from None
-    return rows, precision
+    given = sound(matrix, what, most_rows)
+    if given.dtype.kind == "c":
+        raise ReproError("the matrix is not real", where=what, expected="real numbers", actual=given.dtype)
+    precision = precision_of_values(given.dtype) if dtype is None else precision_of(dtype)
+    given.data = cast(given.data, DTYPES[precision], f"{what}: data", SCALE)
+    return sp.csr_array(given), precision
+
+
+def canonical(matrix: sp.csr_array) -> sp.csr_array:
+    """Return a matrix with its columns in order, none of a row twice; the one that is given stays as it is."""
+    if matrix.has_canonical_format:
+        return matrix
+    once = matrix.copy()
+    once.sum_duplicates()
+    return once
 
 
 def precision_of(dtype: DTypeLike) -> str:
@@ -159,19 +168,21 @@ def precision_of_values(dtype: np.dtype[Any]) -> str:
 
 def _from_blocks(matrix: Any) -> Matrix:
     """Take the blocks as they are: all that are stored, zeros too."""
-    blocks = sp.bsr_array(matrix, copy=True)
+    wide = cast(matrix.data, np.float64, "matrix: data", SCALE)
+    blocks = sp.bsr_array((wide, matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
     blocks.sum_duplicates()
     n = matrix.shape[0] // 3
-    values = blocks.data.reshape(-1, 9).astype(np.float64)
-    return Matrix("matrix", "block3", n, blocks.indptr.astype(np.int32), blocks.indices.astype(np.int32), values)
+    indptr, indices = (cast(array, np.int32, "matrix: offsets") for array in (blocks.indptr, blocks.indices))
+    return Matrix("matrix", "block3", n, indptr, indices, blocks.data.reshape(-1, 9))
 
 
 def _folded(matrix: Any, entry: str) -> Matrix:
-    wide = np.complex128 if matrix.dtype.kind == "c" else np.float64
-    rows = sp.csr_array(matrix, dtype=wide, copy=True)
-    rows.sum_duplicates()
     # the tolerance is for blocks that were computed in single precision
-    folded = fold(rows, entry, "the matrix", tolerance=float(np.finfo(_real(matrix.dtype)).eps))
+    tolerance = float(np.finfo(_real(matrix.dtype)).eps)
+    matrix.data = cast(matrix.data, np.complex128 if matrix.dtype.kind == "c" else np.float64, "matrix: data", SCALE)
+    rows = sp.csr_array(matrix, copy=True)
+    rows.sum_duplicates()
+    folded = fold(rows, entry, "the matrix", tolerance)
     return Matrix("matrix", entry, folded.n, folded.indptr, folded.indices, folded.values)
 
 

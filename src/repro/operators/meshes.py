@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from repro.casts import cast
 from repro.errors import ReproError
 from repro.filtering.local_scales import at_points, within_triangles
 from repro.filtering.render import DEGREES
@@ -133,7 +134,7 @@ def _numbers(array: Any, what: str) -> Floats:
     numbers = _array(array, what)
     if numbers.dtype.kind not in "fiu":
         raise ReproError("these are no real numbers", where=what, actual=numbers.dtype)
-    return np.asarray(numbers, np.float64)
+    return cast(numbers, np.float64, what)
 
 
 def _array(array: Any, what: str) -> NDArray[Any]:

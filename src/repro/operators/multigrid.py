@@ -28,8 +28,8 @@ from repro.operators.csr_arrays import (
     store_cupys,
 )
 from repro.operators.levels import Level, Memory
-from repro.operators.matrix import as_rows
-from repro.operators.products import canonical, check_pattern, load_products, on_device
+from repro.operators.matrix import as_rows, canonical
+from repro.operators.products import check_pattern, load_products, on_device
 from repro.operators.room import real_number, whole_number
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.sparse.kernels import Kernels

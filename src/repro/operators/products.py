@@ -17,7 +17,7 @@ from repro.errors import ReproError
 from repro.operators.batches import load_module
 from repro.operators.csr_arrays import CUPYS_MATRICES, cupys_rows, device_of, is_cupys, store_cupys, to_cupy
 from repro.operators.dynamic import DynamicCSR
-from repro.operators.matrix import as_rows, precision_of
+from repro.operators.matrix import as_rows, canonical, precision_of
 from repro.operators.room import one_of
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
 from repro.sparse.dynamic.layout import SEGMENTS, lay_out
@@ -161,15 +161,6 @@ def _common_runtime(device: str, operands: Sequence[Operand]) -> Runtime:
 def on_device(runtime: Runtime, matrix: sp.csr_array, dtype: np.dtype[Any]) -> Storage:
     """Bring a matrix to the device, each row in one segment, no place of which is stored twice."""
     return Storage.upload(runtime.device, lay_out(canonical(matrix.astype(dtype)), 1))
-
-
-def canonical(matrix: sp.csr_array) -> sp.csr_array:
-    """Return a matrix with its columns in order, none of a row twice; the one that is given stays as it is."""
-    if matrix.has_canonical_format:
-        return matrix
-    once = matrix.copy()
-    once.sum_duplicates()
-    return once
 
 
 def check_pattern(matrix: sp.csr_array, stored: Storage) -> None:

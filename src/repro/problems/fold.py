@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from repro.casts import cast
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.problems.assembled import Assembled
@@ -60,9 +61,9 @@ def fold(matrix: sp.csr_array, entry: str, where: object, tolerance: float = 0.0
         filled = matrix.nnz / max(blocks.data.size, 1)
         size = "{} x {}".format(*matrix.shape)
         notes = (f"folded from a real {size} matrix; {filled:.1%} of the blocks' values are non-zeros",)
-    indptr, indices = indptr.astype(np.int32), indices.astype(np.int32)
+    offsets, places = (cast(array, np.int32, str(where)) for array in (indptr, indices))
     values = np.ascontiguousarray(values, np.float64)
-    return Assembled(n, indptr, indices, values, notes, None if columns == n else columns)
+    return Assembled(n, offsets, places, values, notes, None if columns == n else columns)
 
 
 def unfold(assembled: Assembled, entry: str) -> Assembled:
@@ -82,7 +83,7 @@ def unfold(assembled: Assembled, entry: str) -> Assembled:
     matrix = sp.csr_array(sp.bsr_array((blocks, assembled.indices, assembled.indptr), shape=shape))
     matrix.eliminate_zeros()
     matrix.sort_indices()
-    indptr, indices = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
+    indptr, indices = (cast(array, np.int32, "the matrix written out") for array in (matrix.indptr, matrix.indices))
     columns = None if assembled.columns is None else shape[1]
     return Assembled(shape[0], indptr, indices, matrix.data[:, None], assembled.notes, columns)
 

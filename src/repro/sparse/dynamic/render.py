@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from repro.codegen.precisions import SCALARS
+import numpy as np
+
+from repro.codegen.precisions import DTYPES, SCALARS
 from repro.codegen.targets import Target
 from repro.codegen.templates import render_template
 from repro.sparse.dynamic import state
@@ -69,11 +71,13 @@ def render_module(templates: Path, key: str, target: Target, study: str, more: d
 
 def _words(precision: str, target: Target) -> dict[str, Any]:
     """Return what the templates are told."""
-    scalar, scalar_bytes = SCALARS[precision]
+    (scalar, scalar_bytes), limits = SCALARS[precision], np.finfo(DTYPES[precision])
     return {
         "dialect": target.dialect,
         "scalar": scalar,
         "scalar_bytes": scalar_bytes,
+        "least": float(limits.tiny),
+        "largest": float(limits.max),
         "warp": target.warp,
         "n_t": N_T[target.dialect],
         "small": SMALL,
