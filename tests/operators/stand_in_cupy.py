@@ -46,6 +46,7 @@ class csr_matrix:  # noqa: N801
     def __init__(self, arrays, shape):
         assert all(isinstance(array, ndarray) for array in arrays)
         self.data, self.indices, self.indptr = arrays
+        self._said = False
         self.shape, self.dtype, self.nnz = shape, self.data.dtype, self.data.size
 
     def get(self):
@@ -59,7 +60,11 @@ class csr_matrix:  # noqa: N801
 
     @property
     def has_canonical_format(self):
-        return self.get().has_canonical_format
+        return self._said or self.get().has_canonical_format
+
+    @has_canonical_format.setter
+    def has_canonical_format(self, said):
+        self._said = said
 
     def sum_duplicates(self):
         self._set(sp.csr_matrix.sum_duplicates)

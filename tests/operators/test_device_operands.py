@@ -169,12 +169,35 @@ def test_entries_of_one_place_are_added_up_and_an_operand_of_cupys_stays_as_it_i
     assert a.nnz == 3
 
 
+def test_what_a_matrix_of_cupys_says_of_its_order_is_not_believed(bring):
+    twice = sp.csr_array((np.array([1.0, 2.0, 4.0]), np.array([1, 0, 0]), np.array([0, 3, 3])), (2, 2))
+    dense, a = twice.toarray(), bring(twice)
+    a.has_canonical_format = True
+    assert (repro.spgemm(a, a, DEVICE).get().toarray() == dense @ dense).all()
+    assert a.nnz == 3
+
+
 def test_matrices_of_cupy_that_are_damaged_or_no_matrices_are_refused(bring):
     a = bring(sp.csr_array(np.eye(3)))
     wrong = sp.csr_array(np.eye(3))
     wrong.indices = np.array([0, 1, 9], np.int32)
     with pytest.raises(ReproError, match=r"damaged[\s\S]*a: indices\[2\][\s\S]*0 to 2"):
         repro.spgemm(bring(wrong), a, DEVICE)
+    for name, array, said in (
+        ("indptr", [0, 10**6, 2, 3], "indptr\\[2\\]"),
+        ("indptr", [0, 2, 1, 3], "indptr\\[2\\]"),
+        ("indptr", [1, 1, 2, 3], "from 0 to 3 at most"),
+        ("indptr", [0, 1, 2, 4], "from 0 to 3 at most"),
+        ("indptr", [0, 1, 3], "4, one more"),
+        ("indices", [0, -1, 2], "0 to 2"),
+        ("indices", [0, 1, 2, 2], "as many data"),
+        ("indices", [0.0, 1.0, 2.0], "whole numbers"),
+    ):
+        wrong = bring(sp.csr_array(np.eye(3)))
+        setattr(wrong, name, bring(np.array(array, None if isinstance(array[0], float) else np.int32)))
+        for call in (lambda wrong=wrong: repro.spgemm(a, wrong, DEVICE), lambda wrong=wrong: repro.amg(wrong)):
+            with pytest.raises(ReproError, match=f"damaged[\\s\\S]*{said}"):
+                call()
     with pytest.raises(ReproError, match="cannot be multiplied"):
         repro.spgemm(a, bring(sp.csr_array((4, 3))), DEVICE)
     complex_one = bring(sp.csr_array(1j * np.eye(3)))

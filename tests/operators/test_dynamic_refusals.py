@@ -75,6 +75,70 @@ def test_indices_on_the_device_are_looked_at_there(put, dtype, wrong):
     assert_same(A, drawn())
 
 
+#: Values that a type does not hold, and such as it does: infinity and NaN are real numbers of any type.
+LOST = {
+    "float32": [
+        np.float64([1e300]), np.float64([-1e39]), np.float64([1e-60]), np.float64([1.0, 1e-45]),
+        np.int32([2**24 + 1]), np.int32([2**31 - 1]), np.int64([2**24 + 1]), np.int64([2**63 - 1]),
+        np.int64([-(2**63) + 1]), np.int64([2**62 + 1]),
+    ],
+    "float64": [np.int64([2**53 + 1]), np.int64([2**63 - 1]), np.int64([0, -(2**53) - 1]), np.int64([-(2**63) + 1])],
+}  # fmt: skip
+HELD = {
+    "float32": [
+        np.float64([0.1, -0.0, np.inf, -np.inf, np.nan, 2.0**-149, 1.5e-38, 3.4e38]), np.float32([1e-45, np.nan]),
+        np.int32([2**24, -(2**31), 2**30]), np.int64([2**24, -(2**63), 2**62]),
+    ],
+    "float64": [np.int64([2**53, -(2**63), 2**62]), np.int32([2**31 - 1]), np.float32([0.1, 1e-45])],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ["host", "device"])
+@pytest.mark.parametrize("dtype", LOST)
+def test_values_that_the_matrix_does_not_hold_are_refused(put, where, dtype):
+    start = drawn().astype(dtype)
+    A = repro.DynamicCSR.from_csr(start, device=DEVICE)
+    bring = put if where == "device" else np.asarray
+    for values in LOST[dtype]:
+        places = np.arange(len(values))
+        for change in (A.insert, A.update):
+            with pytest.raises(ReproError, match=rf"fit into {dtype}[\s\S]*where: values[\s\S]*to do"):
+                change(places, places, bring(values))
+    assert_same(A, start)
+    if where == "host":
+        for value in (LOST[dtype][0][0], int(LOST[dtype][-1][0])):
+            with pytest.raises(ReproError, match="fit into"):
+                A.insert(0, 0, value)
+    else:
+        indices, offsets = put(np.int32([0])), put(np.int32([0, 1]))
+        for values in LOST[dtype]:
+            with pytest.raises(ReproError, match="fit into"):
+                repro.DynamicCSR.from_csr((put(values[-1:]), indices, offsets), (1, 1), dtype, device=DEVICE)
+
+
+@pytest.mark.parametrize("where", ["host", "device"])
+@pytest.mark.parametrize("dtype", HELD)
+def test_values_that_it_holds_are_rounded_at_the_most(put, where, dtype):
+    for values in HELD[dtype]:
+        A = repro.DynamicCSR((1, len(values)), dtype, device=DEVICE)
+        A.insert(0, np.arange(len(values)), put(values) if where == "device" else values)
+        stored = A.to_scipy()
+        assert stored.dtype == dtype
+        np.testing.assert_array_equal(stored.data, values.astype(dtype))
+
+
+def test_a_batch_in_parts_is_refused_before_the_first(put, monkeypatch):
+    monkeypatch.setattr(batches, "LARGEST", 64)
+    A = repro.DynamicCSR((10, 10), np.float32, device=DEVICE)
+    values = np.ones(300)
+    values[299] = 1e300
+    rows = np.arange(300) % 10
+    for bring in (put, np.asarray):
+        with pytest.raises(ReproError, match="fit into float32"):
+            A.insert(bring(rows), bring(rows), bring(values))
+    assert A.nnz == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
@@ -113,7 +177,7 @@ def test_a_matrix_that_cannot_be_is_one_message(arguments, options, message):
         (
             (np.ones(1), np.zeros(2, int), np.array([0, 2])),
             {"shape": (1, 3)},
-            "damaged[\\s\\S]*as many data as indices",
+            "as many data as indices",
         ),
         ((np.ones(1), np.array([3]), np.array([0, 1])), {"shape": (1, 3)}, "CSR|damaged"),
         (sp.eye_array(30, format="csr"), {"capacity": 29}, "does not fit"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from repro.casts import cast
 from repro.codegen.precisions import DTYPES
 from repro.problems.matrix import Matrix
 
@@ -27,6 +28,6 @@ def write_matrix(problem: Matrix, precision: str, path: Path) -> None:
             np.array([problem.n, problem.nnz], "<i8"),
             problem.indptr.astype("<i4"),
             problem.indices.astype("<i4"),
-            problem.values.astype(np.dtype(DTYPES[precision]).newbyteorder("<")),
+            cast(problem.values, np.dtype(DTYPES[precision]).newbyteorder("<"), f"{problem.name}: values"),
         ):
             array.tofile(file)

@@ -102,8 +102,10 @@ def siac(
     degree, basis = as_polynomials(mesh, degree, basis)
     given = None if points is None else as_points(points, triangles)
     there = evaluation_points(triangles, degree) if given is None else given
+    if not len(there):
+        raise ReproError("there are no points to filter at", where="points", expected="(n, 2), at least one")
     for what, count in (("points", len(there)), ("triangles", len(triangles.triangles))):
-        whole_number(count, what, 1, MOST)
+        whole_number(count, f"number of {what}", 1, MOST)
     h = scales(triangles, len(there), kernel(degree).width, as_scale(scale, triangles, degree, given))
     typical = float(np.sqrt(np.mean(h**2)))  # a stencil meets about as many triangles as its area holds
     met = predicted_pairs(triangles, kernel(degree).width, typical)

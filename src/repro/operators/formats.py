@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from repro.casts import cast
 from repro.errors import ReproError
-
-#: The most rows and columns of a matrix: kernels count them in 32 bits.
-MOST = (1 << 31) - 1
+from repro.problems.matrix import MOST
 
 
 def sound(matrix: Any, what: str, most_rows: int = MOST) -> Any:
@@ -290,7 +288,7 @@ def _values(matrix: Any, what: str, axes: int = 1) -> NDArray[Any]:
     values = _plain(getattr(matrix, "data", None), f"{what}: data", axes)
     if values.dtype.kind not in "biufc":
         raise ReproError("these are no numbers", where=f"{what}: data", expected="numbers", actual=values.dtype)
-    return values
+    return values.astype(np.float64) if values.dtype == np.float16 else values  # which SciPy takes for none
 
 
 def _indices(matrix: Any, name: str, what: str) -> NDArray[Any]:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from repro.errors import ReproError
+from repro.problems.matrix import MOST
 from repro.sparse.dynamic.layout import MOST_ENTRIES, SEGMENTS
 from repro.sparse.dynamic.matrix import GROWTH
 
 #: The least room that a new segment has beside its entries, and limits of what can be asked for.
 LEAST_SLACK, MOST_SLACK, MOST_SEGMENTS = 4, 1 << 20, 64
-MOST_COLUMNS = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def check_shape(shape: Any, segments: int) -> tuple[int, int]:
         ) from None
     return (
         whole_number(rows, "shape[0], rows", 0, MOST_ENTRIES // segments),
-        whole_number(columns, "shape[1], columns", 0, MOST_COLUMNS),
+        whole_number(columns, "shape[1], columns", 0, MOST),
     )
 
 

@@ -30,6 +30,8 @@ def check_array(name: str, what: str, array: NDArray[Any], dtype: DTypeLike, sha
         It is of another type or shape.
     """
     expected = np.dtype(dtype)
+    if not isinstance(array, np.ndarray):
+        raise ReproError(f"the {what} are no array", where=name, expected=expected, actual=type(array).__name__)
     if (array.dtype, array.shape) != (expected, shape):
         raise ReproError(
             f"the {what} do not fit",

@@ -15,6 +15,9 @@ from repro.problems.checks import allowed, check_array, check_pointers, infinite
 from repro.problems.problem import Problem
 from repro.problems.statistics import describe
 
+#: The most rows and columns, which int32 numbers tell apart.
+MOST = (1 << 31) - 1
+
 
 @dataclass(frozen=True)
 class Matrix(Problem):
@@ -82,14 +85,19 @@ class Matrix(Problem):
         Raises
         ------
         ReproError
-            An unknown entry, a negative size, arrays that do not fit, row pointers that decrease, columns out of
-            range, not sorted or twice in a row, or NaN or infinite values.
+            An unknown entry, a size that is negative, no whole number or too large for 32 bits, arrays that do not fit,
+            row pointers that decrease, columns out of range, not sorted or twice in a row, or NaN or infinite values.
         """
         members = len(get_entry(self.entry).members)
+        size = "{} x {}".format(*self.shape)
+        if not all(isinstance(count, (int, np.integer)) for count in self.shape):
+            raise ReproError("the matrix has a size that is no whole number", where=self.name, actual=size)
         if min(self.shape) < 0:
-            raise ReproError("the matrix has a negative size", where=self.name, actual="{} x {}".format(*self.shape))
+            raise ReproError("the matrix has a negative size", where=self.name, actual=size)
+        if max(self.shape) > MOST:
+            raise ReproError("the matrix is too large", where=self.name, expected=f"at most {MOST:,}", actual=size)
         check_array(self.name, "row pointers", self.indptr, np.int32, (self.n + 1,))
-        check_array(self.name, "column indices", self.indices, np.int32, (self.nnz,))
+        check_array(self.name, "column indices", self.indices, np.int32, np.shape(self.indices)[:1] or (0,))
         check_array(self.name, "values", self.values, np.float64, (self.nnz, members))
         check_pointers(self.name, "row", self.indptr, self.nnz)
         columns = self.shape[1]

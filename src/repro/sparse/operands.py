@@ -178,9 +178,7 @@ def make_operands(matrix: Matrix, precision: str, seed: int) -> ProductOperands:
     dtype = DTYPES[precision]
     x = np.random.default_rng(seed).uniform(-1.0, 1.0, (matrix.n, entry.size)).astype(dtype)
     exact = x.astype(np.float64).ravel()
-    with np.errstate(over="ignore"):
-        rounded = matrix.values.astype(dtype, copy=False)
-    _require_range(matrix, rounded, precision)
+    rounded = rounded_values(matrix.name, matrix.values, lambda: rows_of(matrix), precision)
     expanded = expand(matrix, rounded)
     reference = expanded @ exact
     expanded.data = np.abs(expanded.data)
@@ -192,31 +190,61 @@ def make_operands(matrix: Matrix, precision: str, seed: int) -> ProductOperands:
     return ProductOperands(matrix, precision, x, reference.reshape(x.shape), bound.reshape(x.shape), checksum)
 
 
-def _require_range(matrix: Matrix, rounded: NDArray[np.floating], precision: str) -> None:
-    """Refuse values that become infinite, and rows of which nothing is left, in the working precision."""
+def rounded_values(
+    name: str, values: NDArray[np.float64], rows: Callable[[], NDArray[np.integer[Any]]], precision: str
+) -> NDArray[np.floating]:
+    """Round entries to a precision, if none becomes infinite, and something is left of each row that is not zero.
+
+    What is lost beside larger numbers of its row is less than the rounding of a product's sum.
+
+    Parameters
+    ----------
+    name
+        Of the problem.
+    values
+        `(nnz, members)`.
+    rows
+        Gives the row of each entry, `(nnz,)`.
+    precision
+        `single` or `double`.
+
+    Raises
+    ------
+    ReproError
+        There are values beyond the precision.
+    """
+    with np.errstate(over="ignore"):
+        rounded = values.astype(DTYPES[precision], copy=False)
     limits = np.finfo(rounded.dtype)
-    infinite = (np.isfinite(matrix.values) & ~np.isfinite(rounded)).any(axis=1)
+    infinite = (np.isfinite(values) & ~np.isfinite(rounded)).any(axis=1)
     if infinite.any():
-        largest = float(np.abs(matrix.values).max())
         raise _beyond(
             f"values are too large for {precision} precision",
-            matrix,
+            name,
             f"at most {limits.max:.3g} in magnitude",
-            f"{np.count_nonzero(infinite)} of {matrix.nnz} entries are larger, up to {largest:.3g}",
+            f"{np.count_nonzero(infinite)} of {len(values)} entries are larger, up to {np.abs(values).max():.3g}",
             precision,
         )
-    if matrix.values.shape[1] and ((matrix.values != 0) & (np.abs(rounded) < limits.tiny)).any():
-        starts = matrix.indptr[:-1][np.diff(matrix.indptr) > 0]
-        kept = np.maximum.reduceat(np.abs(rounded).max(axis=1), starts)
-        lost = (kept < limits.tiny) & (np.maximum.reduceat(np.abs(matrix.values).max(axis=1), starts) > 0)
+    if values.shape[1] and ((values != 0) & (np.abs(rounded) < limits.tiny)).any():
+        largest, row = np.abs(values).max(axis=1), rows()
+        kept, was = (np.zeros(int(row.max()) + 1) for _ in range(2))
+        np.maximum.at(was, row, largest)
+        np.maximum.at(kept, row, np.abs(rounded).max(axis=1))
+        lost = (kept < limits.tiny) & (was > 0)
         if lost.any():
             raise _beyond(
                 f"values are too small for {precision} precision",
-                matrix,
+                name,
                 f"at least {limits.tiny:.3g} in magnitude, once in each row that is not zero",
                 f"{np.count_nonzero(lost)} rows have smaller ones alone",
                 precision,
             )
+    return rounded
+
+
+def rows_of(matrix: Matrix) -> NDArray[np.int64]:
+    """Return the row of each entry, `(nnz,)`."""
+    return np.repeat(np.arange(matrix.n), matrix.row_lengths)
 
 
 def _require_products(matrix: Matrix, size: NDArray[np.float64], precision: str) -> None:
@@ -226,16 +254,16 @@ def _require_products(matrix: Matrix, size: NDArray[np.float64], precision: str)
     if too_large.any():
         raise _beyond(
             f"products are too large for {precision} precision",
-            matrix,
+            matrix.name,
             f"|A||x| of at most {largest:.3g}",
             f"{np.count_nonzero(too_large)} of {len(size)} rows' are larger",
             precision,
         )
 
 
-def _beyond(what: str, matrix: Matrix, expected: str, actual: str, precision: str) -> ReproError:
+def _beyond(what: str, name: str, expected: str, actual: str, precision: str) -> ReproError:
     other = "leave single out of the study's `precisions`, or scale" if precision == "single" else "scale"
-    return ReproError(what, where=matrix.name, expected=expected, actual=actual, todo=f"{other} the matrix")
+    return ReproError(what, where=name, expected=expected, actual=actual, todo=f"{other} the matrix")
 
 
 def operands_of(workspace: Workspace) -> ProductOperands:

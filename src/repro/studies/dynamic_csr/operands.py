@@ -21,7 +21,7 @@ from repro.codegen.precisions import DTYPES, INDEX_BYTES
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.updates import Updates
-from repro.sparse.operands import Multiplies, ProductOperands, WithProduct
+from repro.sparse.operands import Multiplies, ProductOperands, WithProduct, rounded_values, rows_of
 from repro.sparse.verify import compare
 
 #: The matrix before the first batch, with all of them, or with the one of a number.
@@ -321,9 +321,8 @@ def make_operands(problem: Updates, precision: str, seed: int) -> GraphOperands:
     """
     dtype = DTYPES[precision]
     shape = problem.base.shape
-    with np.errstate(over="ignore"):
-        values = problem.values.ravel().astype(dtype, copy=False)
-        added = problem.batch_values.astype(dtype, copy=False)
+    values = rounded_values(problem.name, problem.values, lambda: rows_of(problem.base), precision).ravel()
+    added = rounded_values(problem.name, problem.batch_values[:, None], lambda: problem.batch_rows, precision).ravel()
     base = _csr(values, problem.indices, problem.indptr, shape)
     grown = _grow(base, problem, added) if problem.entries else base
     x = np.random.default_rng(seed).uniform(-1.0, 1.0, shape[1]).astype(dtype)

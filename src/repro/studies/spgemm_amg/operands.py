@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from repro.bench.runnable import IncorrectError, Runnable
 from repro.bench.workspace import Workspace
 from repro.codegen.precisions import DTYPES, INDEX_BYTES
-from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.sparse.multigrid import model
-from repro.sparse.operands import expand
+from repro.sparse.operands import expand, rounded_values, rows_of
 from repro.studies.spgemm_amg.expected import Expected, compare_product, compare_rows, expect
 from repro.studies.spgemm_amg.paper import TOLERANCE, ProductName
 
@@ -266,11 +265,8 @@ def make_operands(problem: Matrix, precision: str, seed: int) -> AmgOperands:
         It is not square, its diagonal has zeros, or its values are beyond the working precision.
     """
     problem.require_product()
-    dtype = DTYPES[precision]
-    with np.errstate(over="ignore"):
-        a = sp.csr_array(expand(problem, problem.values).tocsr()).astype(dtype)
-    if not np.isfinite(a.data).all():
-        raise ReproError("values are too large for the precision", where=problem.name, actual=precision)
+    rounded = rounded_values(problem.name, problem.values, lambda: rows_of(problem), precision)
+    a = sp.csr_array(expand(problem, rounded).tocsr()).astype(rounded.dtype)
     a.eliminate_zeros()  # of blocks; what is stored as 0 is no entry of a product's pattern
     a.sort_indices()
     unknowns = a.shape[0] // problem.n
