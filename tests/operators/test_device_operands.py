@@ -183,6 +183,7 @@ def test_matrices_of_cupy_that_are_damaged_or_no_matrices_are_refused(bring):
     wrong.indices = np.array([0, 1, 9], np.int32)
     with pytest.raises(ReproError, match=r"damaged[\s\S]*a: indices\[2\][\s\S]*0 to 2"):
         repro.spgemm(bring(wrong), a, DEVICE)
+    ml = repro.amg(a, refreshable=True, device=DEVICE)
     for name, array, said in (
         ("indptr", [0, 10**6, 2, 3], "indptr\\[2\\]"),
         ("indptr", [0, 2, 1, 3], "indptr\\[2\\]"),
@@ -195,9 +196,9 @@ def test_matrices_of_cupy_that_are_damaged_or_no_matrices_are_refused(bring):
     ):
         wrong = bring(sp.csr_array(np.eye(3)))
         setattr(wrong, name, bring(np.array(array, None if isinstance(array[0], float) else np.int32)))
-        for call in (lambda wrong=wrong: repro.spgemm(a, wrong, DEVICE), lambda wrong=wrong: repro.amg(wrong)):
+        for call in (lambda other: repro.spgemm(a, other, DEVICE), repro.amg, ml.refresh):
             with pytest.raises(ReproError, match=f"damaged[\\s\\S]*{said}"):
-                call()
+                call(wrong)
     with pytest.raises(ReproError, match="cannot be multiplied"):
         repro.spgemm(a, bring(sp.csr_array((4, 3))), DEVICE)
     complex_one = bring(sp.csr_array(1j * np.eye(3)))

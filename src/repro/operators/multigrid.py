@@ -259,7 +259,7 @@ class MultilevelSolver:
             raise ReproError(
                 "the hierarchy keeps nothing to be refreshed by", todo="set it up by repro.amg(A, refreshable=True)"
             )
-        rows = canonical(as_rows(A.get() if is_cupys(A, CUPYS_MATRICES) else A, self._dtype, "A")[0])
+        rows = canonical(as_rows(_on_host(A), self._dtype, "A")[0])
         with self._runtime.after():
             levels = self._memory.levels
             check_pattern(rows, levels[0].a)
@@ -358,6 +358,11 @@ def _host_array(array: Any, what: str) -> NDArray[Any]:
         return np.ascontiguousarray(array)
     except (TypeError, ValueError) as error:
         raise ReproError("this is no array of numbers", where=what, actual=error) from None
+
+
+def _on_host(A: Any) -> Any:
+    """Return a matrix of CuPy's, after it was looked at, as SciPy's; others as they are."""
+    return cupys_rows(A, "A")[0].get() if is_cupys(A, CUPYS_MATRICES) else A
 
 
 def _vectors(B: Any, rows: int) -> NDArray[np.floating]:

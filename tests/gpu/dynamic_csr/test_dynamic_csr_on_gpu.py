@@ -217,6 +217,50 @@ def test_what_does_not_fit_is_refused(runtime):
     assert_same(A, drawn())
 
 
+@pytest.mark.parametrize(
+    ("dtype", "lost", "held"),
+    [
+        ("float32", np.float64([1e300, -1e39, 1e-60, 1e-45]), np.float64([0.1, np.inf, np.nan, 2.0**-149, 3.4e38])),
+        ("float32", np.int64([2**24 + 1, 2**63 - 1, 2**62 + 1]), np.int64([2**24, -(2**63), 2**62])),
+        ("float32", np.int32([2**24 + 1, 2**31 - 1]), np.int32([2**24, -(2**31)])),
+        ("float64", np.int64([2**53 + 1, 2**63 - 1]), np.int64([2**53, -(2**63)])),
+    ],
+)
+def test_values_that_the_matrix_does_not_hold_are_found_there(runtime, dtype, lost, held):
+    A = repro.DynamicCSR((1, 10), dtype, device="cuda:0")
+    for value in lost:
+        with pytest.raises(ReproError, match=rf"fit into {dtype}; nothing was done[\s\S]*1 others"):
+            A.insert(0, np.arange(2), Foreign(runtime.put(np.array([1, value], lost.dtype))))
+    assert A.nnz == 0
+    A.insert(0, np.arange(len(held)), Foreign(runtime.put(held)))
+    np.testing.assert_array_equal(A.to_scipy().data, held.astype(dtype))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="CuPy is not installed")
+def test_matrices_of_cupys_are_looked_at_before_they_are_converted():
+    import cupy
+    import cupyx.scipy.sparse
+
+    good = cupyx.scipy.sparse.csr_matrix(sp.csr_matrix(np.eye(3)))
+    for format, name, numbers in (
+        ("csr", "indices", [0, 10**8, 2]),
+        ("csr", "indptr", [0, 10**8, 2, 3]),
+        ("csc", "indices", [0, -1, 2]),
+        ("csc", "indptr", [0, 2, 1, 3]),
+        ("coo", "row", [0, 10**8, 2]),
+        ("coo", "col", [0, 1, -3]),
+    ):
+        wrong = good.asformat(format).copy()
+        setattr(wrong, name, cupy.asarray(numbers, cupy.int32))
+        for call in (lambda other: repro.spgemm(good, other), repro.amg):
+            with pytest.raises(ReproError, match="the matrix is damaged"):
+                call(wrong)
+    twice = sp.csr_matrix((np.array([1.0, 2.0, 4.0]), np.array([1, 0, 0]), np.array([0, 3, 3])), (2, 2))
+    lying = cupyx.scipy.sparse.csr_matrix(twice)
+    lying.has_canonical_format = True
+    assert (repro.spgemm(lying, lying).get().toarray() == twice.toarray() @ twice.toarray()).all()
+
+
 def test_streams_of_others_are_waited_for(runtime):
     """Rows that are still being written on another stream when they are given are those that are inserted."""
     from cuda.bindings import driver
