@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from repro.casts import cast
+from repro.casts import PART, cast, expectation, holds
 from repro.errors import ReproError
 
 TYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "g", "c8", "c16"]
@@ -89,6 +89,31 @@ def test_the_right_type_is_not_copied() -> None:
 @pytest.mark.parametrize("array", [["a"], [None], [b"1"], np.array(["2020-01-01"], "M8[D]")])
 def test_what_is_no_number_is_refused(array: object) -> None:
     assert "no numbers" in refused(array, "f8")
+
+
+@pytest.mark.parametrize("place", [0, PART - 1, PART, 2 * PART + 5])
+def test_the_first_of_many_is_named(place: int) -> None:
+    numbers = np.zeros(2 * PART + 9)
+    numbers[place:] = 1e300
+    assert f"x[{place}]" in refused(numbers, "f4")
+    assert f"x[{place}, 0]" in refused(numbers[:, None], "f4")
+    # a column in Fortran's order, or every second number, is where it is in the array
+    assert f"x[1, {place}]" in refused(np.asfortranarray(np.stack([np.ones_like(numbers), numbers])), "f4")
+    assert f"x[{place}]" in refused(np.repeat(numbers, 2)[::2], "i4")
+
+
+def test_a_number_past_pythons_own_is_said_in_its_own_words() -> None:
+    assert "1e+400" in refused(np.array([np.longdouble("1e400")]), "f8")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [("f4", "f8", True), ("f8", "f4", False), ("i8", "f8", False), ("i4", "f8", True), ("i4", "f4", False),
+     ("?", "f4", True), ("u1", "f2", True), ("i8", "c16", False), (">f8", "f8", True)],
+)  # fmt: skip
+def test_which_types_hold_all_of_another(old: str, new: str, said: bool) -> None:
+    assert holds(old, new) is said
+    assert expectation(new)
 
 
 @given(st.data(), st.sampled_from(TYPES), st.sampled_from(TYPES))

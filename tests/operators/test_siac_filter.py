@@ -218,18 +218,33 @@ def test_a_mesh_of_meshio_and_a_field(mesh, points, smooth):
 SQUARE = (np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]]), np.array([[0, 1, 2], [0, 2, 3]]))
 TILTED = meshio.Mesh([[0, 0, 0], [1, 0, 0], [1, 1, 1], [0, 1, 0]], [("triangle", SQUARE[1])])
 QUADS = meshio.Mesh(np.column_stack([SQUARE[0], np.zeros(4)]), [("quad", [[0, 1, 2, 3]])])
+
+
+def as_meshio(**changes):
+    """Return what looks like a mesh of meshio, wrong in parts."""
+    return type("", (), {"points": SQUARE[0], "cells_dict": {"triangle": SQUARE[1]}, **changes})
+
+
 REFUSED = {
     "no mesh": (dict(mesh=3), "this is no mesh"),
     "ragged triangles": (dict(mesh=(SQUARE[0], [[0, 1, 2], [0]])), "no array"),
     "no plane": (dict(mesh=TILTED), "not in a plane"),
     "quadrilaterals": (dict(mesh=QUADS), "not of triangles alone"),
     "a gap": (dict(mesh=(SQUARE[0], SQUARE[1][:1])), "gaps or overlaps"),
+    "points on a line": (dict(mesh=as_meshio(points=np.zeros(4))), "no mesh of meshio"),
+    "points in four dimensions": (dict(mesh=as_meshio(points=np.zeros((4, 4)))), "no mesh of meshio"),
+    "no vertices": (dict(mesh=as_meshio(points=np.zeros((0, 3)))), "do not exist"),
+    "cells of no kind": (dict(mesh=as_meshio(cells_dict=None)), "no mesh of meshio"),
+    "ragged cells": (dict(mesh=as_meshio(cells_dict={"triangle": [[0, 1, 2], [0]]})), "no array"),
     "no degree": (dict(degree=None), "degree is not given"),
     "a high degree": (dict(degree=4), "from 0 to 3"),
     "a basis": (dict(basis="legendre"), "unknown basis"),
     "points in space": (dict(points=np.zeros((3, 3))), r"\(n, 2\)"),
     "points that are none": (dict(points=np.full((2, 2), np.nan)), "not finite"),
-    "no points": (dict(points=np.zeros((0, 2))), "points"),
+    "no points": (dict(points=np.zeros((0, 2))), "no points to filter at"),
+    "points past 53 bits": (dict(points=[[2**53 + 1, 0]]), r"fit into float64[\s\S]*points\[0, 0\]"),
+    "points past double precision": (dict(points=np.full((2, 2), np.longdouble("1e400"))), "fit into float64"),
+    "vertices past double precision": (dict(mesh=(SQUARE[0] * np.longdouble("1e400"), SQUARE[1])), "fit into float64"),
     "words as points": (dict(points=[["a", "b"]]), "no real numbers"),
     "ragged points": (dict(points=[[0, 1], [2]]), "no array"),
     "no scale": (dict(scale=0), "positive"),

@@ -116,7 +116,7 @@ class DynamicCSR(StrictOperator):
         Raises
         ------
         ReproError
-            This is no such matrix, or it does not fit.
+            This is no such matrix, is damaged or does not fit, or has values that the dtype does not hold.
         """
         room = Room(segments, slack, capacity, width)
         if isinstance(matrix, (tuple, list)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -50,15 +51,22 @@ def as_triangulation(mesh: Any) -> tuple[Triangulation, Flags | None]:
 
 
 def _of_meshio(mesh: Any) -> tuple[Floats, NDArray[Any]]:
-    kinds = set(mesh.cells_dict) - set(WITHOUT_AREA)
+    cells, points = mesh.cells_dict, _numbers(mesh.points, "the vertices")
+    if not isinstance(cells, Mapping) or points.ndim != 2 or points.shape[1] not in (2, 3):
+        raise ReproError(
+            "this is no mesh of meshio",
+            where="mesh",
+            expected="points (v, 2) or (v, 3), and cells by their kind",
+            actual=f"{points.shape}, and {type(cells).__name__}",
+        )
+    kinds = set(cells) - set(WITHOUT_AREA)
     if kinds != {"triangle"}:
         raise ReproError(
             "the mesh is not of triangles alone", where="mesh", expected="triangle", actual=", ".join(sorted(kinds))
         )
-    points = _numbers(mesh.points, "the vertices")
-    if points.shape[1] == 3 and np.ptp(points[:, 2]) != 0:
+    if len(points) and points.shape[1] == 3 and np.ptp(points[:, 2]) != 0:
         raise ReproError("the mesh is not in a plane", where="mesh", expected="one z", actual=np.ptp(points[:, 2]))
-    return points[:, :2], mesh.cells_dict["triangle"]
+    return points[:, :2], _array(cells["triangle"], "the triangles")
 
 
 def as_polynomials(mesh: Any, degree: int | None, basis: str | None) -> tuple[int, str]:

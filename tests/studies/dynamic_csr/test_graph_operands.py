@@ -80,6 +80,16 @@ def test_what_is_beyond_the_precision_is_refused(precision, value):
         make_operands(problem, precision, 1)
 
 
+@pytest.mark.parametrize("where", ["values", "batch_values"])
+def test_what_single_precision_leaves_nothing_of_is_refused(where):
+    problem = growing([5, 5], 9, 6)
+    values = getattr(problem, where)
+    values[:] = 1e-60
+    with pytest.raises(ReproError, match=r"too small for single precision[\s\S]*rows have smaller ones alone"):
+        make_operands(problem, "single", 1)
+    assert make_operands(problem, "double", 1).base.dtype == np.float64
+
+
 def test_a_matrix_that_is_left_may_have_its_rows_in_any_order(operands):
     assert operands.check(Left(shuffled(operands.grown)), None) <= 1
     assert operands.check(Left(shuffled(operands.base), "base"), None) == 0

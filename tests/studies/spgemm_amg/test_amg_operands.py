@@ -131,6 +131,7 @@ def test_seed_and_problem_are_in_the_checksum_and_there_is_a_solution():
         (as_problem(sp.csr_array((3, 3))), "the matrix has no entries", "small"),
         (as_problem([[1.0, 2.0], [3.0, 0.0]]), "multigrid needs a diagonal without zeros", "row 1"),
         (as_problem(sp.diags_array([1e300] * 5)), "values are too large for single precision", "small"),
+        (as_problem(sp.diags_array([1.0, 1e-60])), "values are too small for single precision", "small"),
     ],
 )
 def test_what_no_multigrid_is_made_for_is_one_message(problem, message, where):
