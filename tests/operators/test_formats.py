@@ -92,6 +92,8 @@ DAMAGES_OF_COMPRESSED = {
     "a list as data": {"data": [1.0, 2, 3, 4]},
     "fewer data": {"data": np.ones(3)},
     "more data": {"data": np.ones(5)},
+    "masked data": {"data": np.ma.masked_array([1.0, 2, 3, 4], [0, 1, 0, 0])},
+    "masked indices": {"indices": np.ma.masked_array(ints(0, 2, 1, 0), [0, 1, 0, 0])},
     "data in two axes": {"data": np.ones((4, 1))},
     "data in no axis": {"data": np.array(1.0)},
 }

@@ -299,6 +299,8 @@ def _plain(given: Any, what: str, axes: int = 1) -> NDArray[Any]:
     """Return an array of a matrix as a plain one: bytes in this machine's order, one number behind the other."""
     if not isinstance(given, np.ndarray):
         raise _damaged(what, "an array", type(given).__name__)
+    if np.ma.is_masked(given):
+        raise _damaged(what, "an array without a mask", "masked numbers")
     array = np.asarray(given)
     _check_axes(array, axes, what)
     return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
