@@ -315,6 +315,7 @@ RAW, TEXT, BASE = vtu("raw", "vtkZLibDataCompressor"), vtu("ascii"), vtu("binary
     [
         (b"", "truncated"),
         (TEXT[:-30], "truncated"),
+        (b"<html><body>Not found</body></html>", "not VTK's"),
         (RAW.replace(b"\n </AppendedData>\n</VTKFile>\n", b""), "truncated"),
         (TEXT.replace(b"</Cells>", b"</Cell>"), "damaged"),
         (TEXT.replace(b"UnstructuredGrid", b"PolyData"), r"kind of data that is not read[\s\S]*PolyData"),

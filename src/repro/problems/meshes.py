@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -188,7 +189,9 @@ def _parse(plain: Path, suffix: str, path: Path, values: bool) -> tuple[Floats, 
             actual=points.shape[1],
             todo="export it with three",
         )
-    return points, cells
+    # whole arrays cross to the other process without a copy
+    whole = [replace(block, data=np.ascontiguousarray(block.data, np.int64)) for block in cells]
+    return np.ascontiguousarray(points[:, :3], np.float64), whole
 
 
 def _wanted(cells: list[Cells], dimension: int, what: str, path: Path) -> list[Cells]:

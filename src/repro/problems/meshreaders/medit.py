@@ -53,7 +53,7 @@ def _text(path: Path) -> Contents:
     first = content.word()
     if first.lower() != b"meshversionformatted":
         raise Flaw(
-            "the .mesh file is not MEDIT's",
+            f"the {path.suffix} file is not MEDIT's",
             expected="a file that begins with MeshVersionFormatted",
             actual=f"one that begins with {first[:40].decode(errors='replace')}",
             todo="export it in MEDIT's or Gmsh's format",

@@ -68,6 +68,10 @@ def read(path: Path, values: bool = False) -> Contents:
         It is no XML of VTK's, of another kind of data, or an array is incomplete or of an unknown form.
     """
     content = path.read_bytes()
+    if content.strip() and b"<VTKFile" not in content[:4096]:
+        raise Flaw(
+            "the .vtu file is not VTK's", expected="XML with <VTKFile", actual=f"it starts with {content[:40]!r}"
+        )
     tag = _APPENDED.search(content)
     head = content[: tag.end()] + b"</AppendedData></VTKFile>" if tag else content
     if not content.rstrip().endswith(b"</VTKFile>"):
