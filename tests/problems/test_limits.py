@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import lzma
+import math
 import struct
 import subprocess
 import sys
@@ -205,3 +206,12 @@ def test_the_configuration_has_the_limits(tmp_path: Path) -> None:
     assert (limits.rows, limits.seconds, limits.entries) == (5, 1.5, Limits().entries)
     with pytest.raises(ValidationError):
         Limits(rows=0)
+
+
+def test_a_polygon_that_takes_long_to_cut_is_given_up(tmp_path: Path) -> None:
+    count = 100_000
+    around = [(1 + i % 2, 2 * math.pi * i / count) for i in range(count)]
+    star = "".join(f"v {far * math.cos(at)} {far * math.sin(at)} 0\n" for far, at in around)
+    (tmp_path / "a.obj").write_text(f"{star}f {' '.join(map(str, range(1, count + 1)))}\n")
+    with pytest.raises(ReproError, match=r"takes too long[\s\S]*limits\.seconds"):
+        read_surface(tmp_path / "a.obj", Limits(seconds=1))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +33,7 @@ __all__ = [
     "tetrahedron_volumes",
 ]
 
+T = TypeVar("T")
 # Coordinates have to be smaller than this, so that volumes are numbers.
 LARGEST = 1e100
 # An element this thin, in units of its longest edge squared or cubed, has no area or volume beyond rounding.
@@ -38,7 +41,7 @@ DEGENERATE = 1e-12
 
 
 def read_surface(path: Path | str, limits: Limits | None = None) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
-    """Read a triangle mesh; polygons are cut into fans; lines, points and volumes are ignored.
+    """Read a triangle mesh; polygons are cut into triangles; lines, points and volumes are ignored.
 
     Parameters
     ----------
@@ -60,13 +63,10 @@ def read_surface(path: Path | str, limits: Limits | None = None) -> tuple[Floats
     ------
     ReproError
         The file is missing, of an unknown format, damaged or truncated, beyond the limits, or ends the process that
-        reads it; the mesh has no faces, others than linear ones, or degenerate ones.
+        reads it; the mesh has no faces, others than linear ones, degenerate ones, or polygons that cannot be cut.
     """
     path = Path(path)
-    points, cells = read_blocks(path, limits or Limits())
-    polygons = _wanted(cells, 2, "triangles", path)
-    _refuse_missing(points, polygons, path)
-    faces, cut_up = cut(points, polygons, path)
+    points, faces, cut_up = _read(path, limits or Limits(), _cut_faces)
     points, faces, dropped = referenced(points, faces, path)
     corners = points[faces]
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
@@ -151,6 +151,11 @@ def read_blocks(path: Path, limits: Limits, values: bool = False) -> tuple[Float
         The file is missing, of an unknown format, damaged or truncated, beyond the limits, or ends the process that
         reads it.
     """
+    return _read(path, limits, _as_they_are, values)
+
+
+def _read(path: Path, limits: Limits, use: Callable[[Floats, list[Cells], Path], T], values: bool = False) -> T:
+    """Read a file in a process of its own, and return what a module's function makes there of points and blocks."""
     path = locate(path)
     suffix = format_of(path)
     if suffix is None:
@@ -161,14 +166,15 @@ def read_blocks(path: Path, limits: Limits, values: bool = False) -> tuple[Float
             actual=path.name,
         )
     with unpacked(path, suffix, limits) as plain:
-        reader = f"the reader of {suffix} files"
-        return read_apart(partial(_parse, plain, suffix, path, values), plain, limits, reader, named=path)
+        module = f"repro.problems.meshreaders.{FORMATS[suffix]}"
+        parse = partial(_parse, plain, module, path, values, use)
+        return read_apart(parse, plain, limits, f"the reader of {suffix} files", named=path, needs=(module,))
 
 
-def _parse(plain: Path, suffix: str, path: Path, values: bool) -> tuple[Floats, list[Cells]]:
+def _parse(plain: Path, module: str, path: Path, values: bool, use: Callable[[Floats, list[Cells], Path], T]) -> T:
     """Read a file, and name it as the user does in what is said of it."""
     try:
-        points, cells = import_module(f"repro.problems.meshreaders.{FORMATS[suffix]}").read(plain, values)
+        points, cells = import_module(module).read(plain, values)
     except Flaw as flaw:
         raise ReproError(flaw.what, where=path, expected=flaw.expected, actual=flaw.actual, todo=flaw.todo) from flaw
     except (ReproError, MemoryError):
@@ -177,7 +183,7 @@ def _parse(plain: Path, suffix: str, path: Path, values: bool) -> tuple[Floats, 
         raise ReproError(
             "the mesh cannot be read: it is damaged in a way that its reader does not foresee",
             where=path,
-            expected=f"a {suffix} file",
+            expected=f"a {plain.suffix} file",
             actual=" ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":"),
             todo="fetch or export it again, or convert it to PLY or Gmsh",
         ) from error
@@ -191,7 +197,18 @@ def _parse(plain: Path, suffix: str, path: Path, values: bool) -> tuple[Floats, 
         )
     # whole arrays cross to the other process without a copy
     whole = [replace(block, data=np.ascontiguousarray(block.data, np.int64)) for block in cells]
-    return np.ascontiguousarray(points[:, :3], np.float64), whole
+    return use(np.ascontiguousarray(points[:, :3], np.float64), whole, path)
+
+
+def _as_they_are(points: Floats, cells: list[Cells], path: Path) -> tuple[Floats, list[Cells]]:
+    return points, cells
+
+
+def _cut_faces(points: Floats, cells: list[Cells], path: Path) -> tuple[Floats, NDArray[np.int64], tuple[str, ...]]:
+    """Return points, triangles `(f, 3)`, and notes on polygons: one with many corners takes long, as reading may."""
+    polygons = _wanted(cells, 2, "triangles", path)
+    _refuse_missing(points, polygons, path)
+    return points, *cut(points, polygons, path)
 
 
 def _wanted(cells: list[Cells], dimension: int, what: str, path: Path) -> list[Cells]:
