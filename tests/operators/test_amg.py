@@ -331,6 +331,15 @@ def test_what_cannot_refresh_a_hierarchy_is_refused_and_changes_nothing(name):
     assert ml.solve(b, tol=1e-8).tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("size", [1e-60, 1e60])
+def test_values_beyond_single_precision_do_not_refresh_a_hierarchy(size):
+    matrix = poisson((6, 6), 5)
+    ml = repro.amg(matrix.astype(np.float32), max_coarse=5, refreshable=True, device=DEVICE)
+    with pytest.raises(ReproError, match=r"fit into float32\n  where: A: data\[0\]"):
+        ml.refresh(size * matrix)
+    assert np.linalg.norm(1 - matrix @ ml.solve(np.ones(36), tol=1e-4)) < 2e-4 * 6
+
+
 def test_a_hierarchy_that_is_not_to_be_refreshed_says_so(hierarchy):
     with pytest.raises(ReproError, match="refreshable=True"):
         hierarchy[1].refresh(hierarchy[0])

@@ -203,6 +203,17 @@ def test_a_cycle_that_takes_what_is_left_to_zero_ends_without_a_claim(solve):
 
 
 @on_the_cpu
+def test_contrasts_that_leave_nothing_but_rounding_end_soon(solve):
+    # beside the shift that makes it positive definite the weights of the graph are up to 1e12
+    weights = 10 ** np.random.default_rng(1).uniform(-6, 6, 999)
+    graph = sp.diags_array([-weights, -weights], offsets=[1, -1], shape=(1000, 1000))
+    matrix = sp.csr_array(graph - sp.diags_array(graph.sum(axis=1)) + 1e-6 * sp.eye_array(1000))
+    solved, x = solve(matrix, np.ones(1000), "conjugate_gradients", 1e-12, 1000)
+    assert not solved.converged and len(solved.residuals) < 500
+    assert solved.residuals[-1] == pytest.approx(left_of(matrix, np.ones(1000), x), rel=0.5)
+
+
+@on_the_cpu
 def test_a_singular_matrix_whose_right_side_cannot_be_reached(solve):
     ring = sp.csr_array(line(121) + sp.coo_array(([-1, -1], ([0, 120], [120, 0])), (121, 121)))
     for method in METHODS:
@@ -253,6 +264,14 @@ def test_the_course_computes_now_and_then_and_at_the_end():
     assert course.is_due(1000)
     assert not course.take_computed(0.6) and not course.drifted and course.residuals[-1] == 0.6
     assert not course.is_due(1000)
+
+
+def test_the_course_says_where_many_steps_came_no_further():
+    course = Course(1.0, wanted=1e-6, floor=0.0)
+    for residual, hovers in ((0.6, True), (0.29, False), (0.2, True)):
+        updated(course, *[0.5] * COMPUTED_EVERY)
+        course.take_computed(residual)
+        assert course.hovers == hovers and course.goes_on(1000)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -60,12 +60,15 @@ class Course:
         One at the start and one for each step.
     drifted
         Whether an updated residual was found to be another than that of x.
+    hovers
+        Whether so many steps came no further, for whatever reason.
     stalled
         Whether what was begun anew with the computed residual again and again came no further.
     """
 
     def __init__(self, first: float, wanted: float, floor: float) -> None:
-        self.residuals, self.drifted, self.stalled = [first], False, False
+        self.residuals = [first]
+        self.drifted = self.hovers = self.stalled = False
         self._wanted, self._next = wanted, max(wanted, floor)
         self._computed = 0  # the step whose residual was computed last
         self._idle, self._least = 0, np.inf
@@ -100,6 +103,8 @@ class Course:
         off by no more than the last.
         """
         drifted = not residual <= DRIFT * self.residuals[-1]
+        late = self.steps - self._computed >= COMPUTED_EVERY
+        self.hovers = late and residual > PROGRESS * self.residuals[self._computed]
         if drifted:
             for step in range(self._computed + 1, self.steps):
                 self.residuals[step] = max(self.residuals[step], residual)

@@ -225,6 +225,8 @@ class Solver:
                 if refusal is not None and not course.drifted:
                     raise refusal
                 course.stalled = True  # by rounding, or by a cycle that takes what is left to 0
+            elif course.hovers and min(course.residuals) <= ROUNDING * self._rounding(gradients.computed):
+                course.stalled = True
             elif drifted and course.goes_on(most):
                 gradients.begin()
         return self._solved(course.residuals, wanted, size, gradients.computed)
