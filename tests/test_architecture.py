@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
-LONGEST = 400
+LONGEST = 800
 
 
 @pytest.fixture

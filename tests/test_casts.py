@@ -81,6 +81,21 @@ def test_what_fits_is_what_numpy_makes_of_it(array: object, dtype: str) -> None:
     np.testing.assert_array_equal(cast(numbers, dtype, "x"), wanted)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "c8"])
+def test_what_is_nothing_beside_the_largest_number_of_a_vector_may_be_lost(dtype: str) -> None:
+    vector = np.array([1.0, 1e-60, -1e-42, 3e-7])
+    with pytest.raises(ReproError):
+        cast(vector, dtype, "x")
+    np.testing.assert_array_equal(cast(vector, dtype, "x", as_vector=True), vector.astype(dtype))
+    np.testing.assert_array_equal(cast(vector * 1j, "c8", "x", as_vector=True), (vector * 1j).astype("c8"))
+
+
+@pytest.mark.parametrize("vector", [[1e-60, 0], [1.0, 1e39], [np.inf, 1e-60], [1e-42, 1.1e-45], [2**24 + 1, 2**30]])
+def test_a_vector_that_would_be_another_one_is_refused(vector: list[float]) -> None:
+    with pytest.raises(ReproError, match="does not fit into float32"):
+        cast(np.array(vector), "f4", "x", as_vector=True)
+
+
 def test_the_right_type_is_not_copied() -> None:
     array = np.array([1.0, np.nan])
     assert cast(array, float, "x") is array

@@ -15,7 +15,7 @@ PART = 1 << 15
 _NUMBERS = "biufc"
 
 
-def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None) -> NDArray[Any]:
+def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None, *, as_vector: bool = False) -> NDArray[Any]:
     """Return numbers as those of another type, if it can hold each of them.
 
     Whole numbers have to stay what they are. Real numbers may be rounded by the new type's relative precision, but none
@@ -32,6 +32,9 @@ def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None) -> ND
         What to call the numbers in messages.
     todo
         What a user can do about numbers that do not fit.
+    as_vector
+        Whether digits may be lost that are below the new type's relative precision of the largest number: a vector is
+        as exact as it can be without them, and solvers make such numbers.
 
     Returns
     -------
@@ -50,7 +53,7 @@ def cast(array: Any, dtype: DTypeLike, what: str, todo: str | None = None) -> ND
         return given
     with np.errstate(all="ignore"):
         new = _real_part(given, wanted).astype(wanted, order="C")
-        first = _first_lost(given, new)
+        first = _first_lost(given, new, as_vector)
     if first is not None:
         place = tuple(int(i) for i in np.unravel_index(first, given.shape))
         at = ", ".join(map(str, place))
@@ -70,16 +73,25 @@ def holds(old: DTypeLike, new: DTypeLike) -> bool:
     return bool(np.can_cast(given, wanted, "safe")) and not _rounds(given, wanted)
 
 
-def _first_lost(given: NDArray[Any], new: NDArray[Any]) -> int | None:
+def _first_lost(given: NDArray[Any], new: NDArray[Any], as_vector: bool) -> int | None:
     """Return where the first number is that the new type does not hold, in C order; None: it holds all."""
     if holds(given.dtype, new.dtype):
         return None
     flat, made = given.reshape(-1), new.reshape(-1)
     for start in range(0, flat.size, PART):  # what is compared stays in the cache
         lost = _lost(flat[start : start + PART], made[start : start + PART])
+        if lost is not None and as_vector and given.dtype.kind in "fc" and new.dtype.kind in "fc" and lost.any():
+            lost &= _beyond_precision(flat, made, slice(start, start + PART))
         if lost is not None and lost.any():
             return start + int(lost.argmax())
     return None
+
+
+def _beyond_precision(given: NDArray[Any], new: NDArray[Any], part: slice) -> NDArray[np.bool_]:
+    """Say of a part which numbers are off by more than the new type's relative precision of the largest of all."""
+    largest = np.abs(given[np.isfinite(given)]).max(initial=0)
+    off = np.abs(new[part] - given[part])  # in the wider type
+    return np.asarray(~(off <= np.finfo(new.dtype).eps * largest))
 
 
 def _real_part(given: NDArray[Any], wanted: np.dtype[Any]) -> NDArray[Any]:

@@ -24,6 +24,11 @@ def make(request):
     return MADE[request.param]
 
 
+def multiplied(make):
+    """Return what is multiplied with."""
+    return MATRIX.T if make is MADE["transpose"] else MATRIX
+
+
 @pytest.mark.parametrize("dtype", [int, bool, np.uint8, "U1", object])
 def test_an_out_of_another_kind_is_refused_and_stays_as_it_was(make, dtype):
     out = np.ones(3, dtype)
@@ -68,7 +73,7 @@ def test_out_may_be_x_itself(make):
     np.testing.assert_array_equal(A.matvec(x, out=x), expected)
 
 
-@pytest.mark.parametrize("x", [[1e300, 0, 0], [0, 1e-300, 0], [0, 0, 2**25 + 1], [1e300j, 0, 0]])
+@pytest.mark.parametrize("x", [[1e300, 0, 0], [0, 1e-300, 1e-290], [0, 0, 2**25 + 1], [1e300j, 0, 0]])
 def test_a_number_of_x_that_single_precision_cannot_hold_is_refused(make, x):
     with pytest.raises(ReproError, match="does not fit into float32"):
         make(MATRIX.astype(np.float32)) @ np.array(x)
@@ -83,7 +88,13 @@ def test_a_whole_number_of_x_that_double_precision_cannot_hold_is_refused(make, 
 @pytest.mark.parametrize("dtype", [int, bool, np.float32, np.float16, np.longdouble, complex])
 def test_x_of_any_type_of_numbers_is_multiplied(make, dtype):
     x = np.array([1, 0, 1], dtype)
-    np.testing.assert_array_equal(make(MATRIX) @ x, MATRIX @ x)
+    np.testing.assert_array_equal(make(MATRIX) @ x, multiplied(make) @ x)
+
+
+def test_what_is_nothing_beside_the_largest_number_of_x_is_multiplied(make):
+    x = np.array([1, 1e-60, 1e-42])
+    product = make(MATRIX.astype(np.float32)) @ x
+    np.testing.assert_allclose(product, multiplied(make) @ np.array([1, 0, 0]), rtol=0, atol=1e-40)
 
 
 @pytest.mark.parametrize("columns", [0, 1, 3])
@@ -93,8 +104,7 @@ def test_several_columns_or_none(make, columns, dtype):
     product = make(MATRIX) @ X
     assert product.shape == (3, columns)
     assert product.dtype == dtype
-    expected = (MATRIX.T if make is MADE["transpose"] else MATRIX) @ X
-    np.testing.assert_array_equal(product, expected)
+    np.testing.assert_array_equal(product, multiplied(make) @ X)
 
 
 def test_a_matrix_without_rows_or_columns_is_multiplied():

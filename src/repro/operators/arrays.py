@@ -63,7 +63,7 @@ class Kind:
         ReproError
             A number of it does not fit into the type; it is called by what the vector is to the user.
         """
-        exact = np.ascontiguousarray(cast(vector, self.dtype, what, TODO))
+        exact = np.ascontiguousarray(cast(vector, self.dtype, what, TODO, as_vector=True))
         return exact.reshape(-1).view(self.scalar).reshape(-1, self.algebra.size)
 
     def vector(self, members: NDArray[np.floating]) -> NDArray[Any]:

@@ -211,7 +211,7 @@ def _write(out: Any, y: NDArray[Any]) -> None:
         raise ReproError("out cannot be written to", where="out", expected="a NumPy array", actual=actual)
     if out.shape != y.shape:
         raise ReproError("out has another shape", where="out", expected=y.shape, actual=out.shape)
-    if not np.can_cast(y.dtype, out.dtype, "same_kind"):
+    if out.dtype.kind not in "fc" or not np.can_cast(y.dtype, out.dtype, "same_kind"):
         raise ReproError(
             "out cannot hold the product",
             where="out",
@@ -219,7 +219,7 @@ def _write(out: Any, y: NDArray[Any]) -> None:
             actual=out.dtype,
             todo="give an array of the product's dtype, or none",
         )
-    out[...] = cast(y, out.dtype, "the product", "give `out` the product's own dtype")
+    out[...] = cast(y, out.dtype, "the product", "give `out` the product's own dtype", as_vector=True)
 
 
 def _type_of_product(X: NDArray[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:

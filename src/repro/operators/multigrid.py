@@ -308,7 +308,7 @@ class MultilevelSolver:
         if on_the_device(array):
             return self._runtime.view(array, what, self._dtype, self._n, self._dtype.itemsize)
         todo = f"scale it, or set up for a matrix whose type holds {what}"
-        return cast(self._host_vector(array, what), self._dtype, what, todo)
+        return cast(self._host_vector(array, what), self._dtype, what, todo, as_vector=True)
 
     def _host_vector(self, array: Any, what: str) -> NDArray[Any]:
         vector = _host_array(array, what)
