@@ -64,6 +64,20 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.fixture
+def at_once() -> Iterator[None]:
+    """Fail a test that waits for what never comes."""
+
+    def wait_no_longer(*_: object) -> None:
+        raise AssertionError("it waits")
+
+    earlier = signal.signal(signal.SIGALRM, wait_no_longer)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, earlier)
+
+
+@pytest.fixture
 def make_config(tmp_path: Path) -> Callable[..., Config]:
     """Make a configuration with its download folder in `tmp_path`; `fetch=` adds to its keys."""
 

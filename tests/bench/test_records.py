@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from no_files import IN_PLACE_OF_A_FILE, put
 from recorded_campaigns import RESULTS, recorded_campaigns
-from repro.bench.records import read_environment, read_environments, read_problem, read_problems
+from repro.bench.records import is_record, read_environment, read_environments, read_problem, read_problems
 from repro.errors import ReproError
 from repro.problems.statistics import describe
 
@@ -59,10 +60,19 @@ def test_what_is_said_of_an_empty_matrix_is_a_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "Expecting value"),
+        ("", "it is empty"),
         (json.dumps(PROBLEM)[:-20], "Expecting|Unterminated"),
         (b"\xff\xfe\xff", "decode"),
-        ("[" * 100_000, "recursion"),
+        ("[" * 100_000, "nested more than 100 deep"),
+        ('{"a":' * 100_000, "nested more than 100 deep"),
+        (json.dumps({**PROBLEM, "n": float("nan")}), "NaN is no number"),
+        (json.dumps({**PROBLEM, "facts": {"spmv": {"loss": float("-inf")}}}), "-Infinity is no number"),
+        ('{"name": "fem/nut", "n": 1e999}', "1e999 is no number that 64 bits hold"),
+        ('{"name": "fem/nut", "n": 1' + "0" * 5000 + "}", "is no integer that 64 bits hold"),
+        ('{"name": "fem/nut", "name": "other"}', "the key 'name' is there twice"),
+        (b'{"name": "fem/\0nut"}', "Invalid control character"),
+        ('{"name": "fem/nut", "reason": "\\ud800"}', "surrogates not allowed"),
+        (json.dumps(PROBLEM).encode("utf-16"), "decode"),
         ("[]", r"not an object, but \[\]"),
         ("null", "not an object, but None"),
         ('"ok"', "not an object, but ok"),
@@ -134,10 +144,42 @@ def test_recorded_campaigns_are_records(campaign: str) -> None:
 
 
 def test_a_record_that_is_half_written_is_not_read_yet(tmp_path: Path) -> None:
-    for folder, record in (("problems", PROBLEM), ("environment", ENVIRONMENT)):
-        path = tmp_path / folder / "a.json"
-        path.parent.mkdir()
+    for file, record in (("problems/fem/nut.json", PROBLEM), ("environment/a.json", ENVIRONMENT)):
+        path = tmp_path / file
+        path.parent.mkdir(parents=True)
         path.write_text(json.dumps(record))
         path.with_name(".a.json").write_text("{")
     assert list(read_problems(tmp_path)) == ["fem/nut"]
     assert list(read_environments(tmp_path)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("../../../ESCAPED", "fem/nut"), ("/tmp/ESCAPED", "fem/nut"), ("fem/../nut", "fem/nut"), ("fem/nut2", "fem/nut"),
+        ("FEM/nut", "fem/nut"), ("fem//nut", "fem/nut"), ("fem/nut\n", "fem/nut"), ("fem\\nut", "fem/nut"),
+        ("fem/nut\u2028", "fem/nut"), ("fem/nut\u0000", "fem/nut"), (".", "fem/nut"), ("n" * 300, "fem/nut"),
+        ("a b", "a b"), ("a;b", "a;b"), ("\u2025", "\u2025"),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_record_is_of_the_problem_that_its_file_says(tmp_path: Path, name: str, file: str) -> None:
+    path = tmp_path / f"problems/{file}.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({**PROBLEM, "name": name}))
+    with pytest.raises(ReproError, match="a record of another problem than its file says") as caught:
+        read_problems(tmp_path)
+    assert caught.value.where == path
+    assert caught.value.message.isprintable() or caught.value.message.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("kind", IN_PLACE_OF_A_FILE)
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, at_once: None, kind: str) -> None:
+    for folder, name, read in (("problems", "fem/nut", read_problems), ("environment", "a", read_environments)):
+        path = tmp_path / folder / f"{name}.json"
+        path.parent.mkdir(parents=True)
+        put(kind, path)
+        with pytest.raises(ReproError, match=rf"unreadable record[\s\S]*{IN_PLACE_OF_A_FILE[kind]}") as caught:
+            read(tmp_path)
+        assert caught.value.where == path
+        assert not is_record(path)

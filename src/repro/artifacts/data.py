@@ -16,14 +16,13 @@ import pyarrow.compute as pc
 from repro.bench import ncu
 from repro.bench.recorded import read_rows, recorded_studies
 from repro.bench.records import read_environments, read_problems
-from repro.bench.rows import LATER, NO_COLUMNS, TIMED, ColumnType, schema_of
+from repro.bench.rows import LATER, NO_COLUMNS, PRECISIONS, TIMED, ColumnType, schema_of
 from repro.bench.yardsticks import EMPTY, YARDSTICKS
 from repro.config.models import Timing
 from repro.errors import ReproError
 
 CHOICE_COLUMNS = ("study", "problem", "precision", "clock", "tuning", "name", "ties")
 COUNTER_COLUMNS = ("study", "problem", "precision", "kind", "name", "profiler", *ncu.COLUMNS)
-PRECISIONS = ("single", "double")
 #: Times that differ by less than this are a tie, unless the campaign's configuration says otherwise.
 TIE = float(Timing.model_fields["tie"].default)
 #: Cases that a sentence names.

@@ -11,10 +11,12 @@ import hashlib
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from repro.bench.rows import SCHEMA
 from repro.errors import ReproError
+from repro.reading import read_file, shown
 from repro.whole import write_whole
 
 #: zstd's highest ordinary level: the ones above take longer and gain nothing here.
@@ -25,6 +27,10 @@ DISTINCT = ("key", "name", "measured_at")
 ENCODINGS = {"key": "DELTA_LENGTH_BYTE_ARRAY", "preprocess": "BYTE_STREAM_SPLIT"}
 #: More than any file has, in bytes or rows: a column is one page, compressed in one go.
 UNLIMITED = 1 << 30
+#: Bytes of a file of rows; a search of 3,000 problems has a tenth of that.
+LARGEST = 8 << 30
+#: What rows may unpack to whatever their file's size, in bytes, and otherwise how many times that; ours are 20 times it.
+ALWAYS, RATIO = 1 << 30, 500
 #: What the digest of a file stands behind, in its metadata, where no base64 can have it: of the colon.
 MARK = b"repro-sha256:"
 DIGITS = 64
@@ -91,24 +97,63 @@ def read_table(path: Path) -> pa.Table:
     Raises
     ------
     ReproError
-        It is missing, no Parquet file, or damaged.
+        It is missing, no Parquet file, damaged, or unpacks to far more than rows do.
     """
     content = _verified(path)
     try:
         # one file, no data set: `pq.read_table` takes half as long again, and campaigns have thousands of small files
         file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        _refuse_too_much(file.metadata, content)
         table = file.read(use_threads=False)
-        if content.rfind(MARK) < 0:
-            table.validate(full=True)
-    except (pa.ArrowException, ValueError, OSError, MemoryError) as error:
+        table.validate(full=True)
+        if len(set(table.column_names)) < table.num_columns:
+            raise ValueError("two columns of one name")
+    except (pa.ArrowException, ValueError, LookupError, OSError, MemoryError) as error:
         raise _unreadable(path, error) from error
     return table.replace_schema_metadata()
+
+
+def _refuse_too_much(data: pq.FileMetaData, content: bytes) -> None:
+    """Refuse rows that unpack to far more than any that were measured, before they are.
+
+    Raises
+    ------
+    ValueError
+        They do, by the file's metadata; or a text that is written once stands in too many rows.
+    """
+    most = max(ALWAYS, RATIO * len(content))
+    groups = [data.row_group(place) for place in range(data.num_row_groups)]
+    whole = max(sum(group.total_byte_size for group in groups), data.num_rows * data.num_columns * 8)
+    for place in range(data.num_columns):
+        chunks = [group.column(place) for group in groups]
+        written = sum(chunk.total_uncompressed_size for chunk in chunks)
+        whole = max(whole, written)
+        if chunks and chunks[0].physical_type == "BYTE_ARRAY" and written * sum(c.num_values for c in chunks) > most:
+            if any("DELTA_BYTE_ARRAY" in chunk.encodings for chunk in chunks):
+                raise ValueError(f"texts of {chunks[0].path_in_schema} that are written as what differs, which ours are not")
+            if any("DICTIONARY" in encoding for chunk in chunks for encoding in chunk.encodings):
+                whole += _length_of_texts(content, chunks[0].path_in_schema)
+    if whole > most:
+        raise ValueError(f"{data.num_rows:,} rows unpack to {whole:,} bytes, and at most {most:,} are read of such a file")
+
+
+def _length_of_texts(content: bytes, path: str) -> int:
+    """Return how many bytes the texts of a column have, without writing out what is there once for many rows."""
+    file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=[path])
+    length = 0
+    for part in file.read(columns=[path], use_threads=False).column(0).chunks:
+        while pa.types.is_list(part.type) or pa.types.is_large_list(part.type):
+            part = part.flatten()  # noqa: PLW2901
+        if not pa.types.is_dictionary(part.type):
+            raise ValueError(f"{path}: neither texts nor lists of them")
+        length += pc.sum(pc.take(pc.binary_length(part.dictionary), part.indices), min_count=0).as_py()
+    return length
 
 
 def _verified(path: Path) -> bytes:
     """Return the content of a file, which its digest fits if it has one."""
     try:
-        content = path.read_bytes()
+        content = read_file(path, LARGEST)
     except OSError as error:
         raise _unreadable(path, error.strerror or error) from error
     if (place := content.rfind(MARK)) < 0:
@@ -128,7 +173,7 @@ def _unreadable(path: Path, reason: object) -> ReproError:
     return ReproError(
         "unreadable rows",
         where=path,
-        actual=" ".join(str(reason).split()),
+        actual=shown(reason),
         todo="delete the file and let the workflow make it again; where it is a record's, take it from a copy, "
         "or from git",
     )

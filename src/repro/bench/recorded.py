@@ -7,20 +7,25 @@ that was measured again counts, and not what the merged file holds of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from repro.bench.parquet import read_table
+from repro.bench.row_checks import Misfit, misfit, other_types
 from repro.bench.rows import SCHEMA
 from repro.errors import ReproError
+from repro.reading import shown
 
 #: Folders of `raw` that are no study's.
 SHARED = ("problems", "environment")
 #: The columns that say which case a row is of.
 CASE = ("problem", "precision")
+#: What a step can be called: it becomes a file, and what is looked for.
+STEP = r"[A-Za-z0-9_-]{1,100}"
 
 
 def case_files(study: Path, step: str) -> list[Path]:
@@ -49,7 +54,7 @@ def read_rows(study: Path, step: str) -> pa.Table:
         A file is damaged, of another schema, or of another problem than its folder says.
     """
     files = case_files(study, step)
-    measured = {path.parent.relative_to(study).parts: _read(path) for path in files}
+    measured = {path.parent.relative_to(study).parts: _read(path, study.name) for path in files}
     for (case, rows), path in zip(measured.items(), files, strict=True):
         if foreign := set(_cases(rows)) - {case}:
             raise ReproError(
@@ -61,7 +66,7 @@ def read_rows(study: Path, step: str) -> pa.Table:
             )
     tables = list(measured.values())
     if (path := study / f"{step}.parquet").exists():
-        kept = _read(path)
+        kept = _read(path, study.name)
         tables.append(kept.filter(pa.array([case not in measured for case in _cases(kept)], pa.bool_())))
     return join_cases(tables, study / f"**/{step}.parquet")
 
@@ -105,20 +110,45 @@ def cases_of(rows: pa.Table) -> list[tuple[str, str]]:
 
 def recorded_steps(study: Path) -> list[str]:
     """Return the names of the steps that a study has rows of, merged or not; `study` is `raw/<study>`."""
-    return sorted({path.stem for path in study.rglob("[!.]*.parquet")})
+    steps = sorted({path.stem for path in study.rglob("[!.]*.parquet")})
+    for step in steps:
+        if not re.fullmatch(STEP, step):
+            raise ReproError(
+                "a file of rows whose name is no step's",
+                where=study,
+                expected="letters, digits, _ and -, before .parquet",
+                actual=shown(repr(step)),
+                todo="take it away, or give it the name that it had",
+            )
+    return steps
 
 
-def _read(path: Path) -> pa.Table:
+def _read(path: Path, study: str) -> pa.Table:
     rows = read_table(path)
     if not rows.num_rows:
         return rows
     for column in CASE:
         if column not in rows.column_names or not _is_text(rows[column]) or rows[column].null_count:
-            raise _other_schema(path, f"in each row a text as its {column}", f"columns {', '.join(rows.column_names)}")
+            raise _other_schema(path, f"in each row a text as its {column}", f"columns {shown(', '.join(rows.column_names))}")
     versions = set(rows["schema"].to_pylist()) if "schema" in rows.column_names else {"none"}
     if versions != {SCHEMA}:
-        raise _other_schema(path, SCHEMA, ", ".join(sorted(map(str, versions))))
+        raise _other_schema(path, SCHEMA, shown(", ".join(sorted(map(str, versions)))))
+    if other := other_types(rows):
+        raise _other_schema(path, other.expected, other.actual)
+    if wrong := misfit(rows, study):
+        raise refuse_rows(path, wrong)
     return rows
+
+
+def refuse_rows(path: Path, wrong: Misfit) -> ReproError:
+    """Return the error that rows cannot have been measured."""
+    return ReproError(
+        "rows that cannot have been measured",
+        where=path,
+        expected=wrong.expected,
+        actual=wrong.actual,
+        todo="measure again; where they are a record's, take the file from a copy, or from git",
+    )
 
 
 def _is_text(column: pa.ChunkedArray) -> bool:
@@ -155,7 +185,7 @@ def read_case(study: Path, step: str, problem: str, precision: str) -> list[dict
         As `read_rows`.
     """
     path = study / problem / precision / f"{step}.parquet"
-    rows = _read(path) if path.exists() else read_rows(study, step)
+    rows = _read(path, study.name) if path.exists() else read_rows(study, step)
     if not rows.num_rows:
         return []
     return [row for row in rows.to_pylist() if (row["problem"], row["precision"]) == (problem, precision)]
@@ -164,3 +194,18 @@ def read_case(study: Path, step: str, problem: str, precision: str) -> list[dict
 def recorded_studies(raw: Path) -> list[str]:
     """Return the names of the studies that a campaign's `raw` holds anything of."""
     return sorted(path.name for path in raw.iterdir() if path.is_dir() and path.name not in SHARED)
+
+
+def check_folders(raw: Path, studies: Iterable[str]) -> None:
+    """Refuse a campaign that has something else where a folder of a study, or of records, should be.
+
+    Raises
+    ------
+    ReproError
+        It has.
+    """
+    for name in (*SHARED, *studies):
+        if (raw / name).exists() and not (raw / name).is_dir():
+            raise ReproError(
+                "a file is where a folder should be", where=raw / name, todo="take the folder from a copy, or from git"
+            )

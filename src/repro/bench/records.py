@@ -6,13 +6,15 @@ A file that is damaged, or is JSON and no such record, is one message wherever i
 from __future__ import annotations
 
 import hashlib
-import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from repro.errors import ReproError
+from repro.problems.names import flaw
+from repro.reading import read_file, read_json, shown
 
 
 class _Part(BaseModel):
@@ -78,6 +80,8 @@ class _Problem(_Part):
 
 
 class _Environment(_Part):
+    source: str | None = None
+    commit: str | None = None
     backend: str | None = None
     device: str | None = None
     target: str | None = None
@@ -88,6 +92,7 @@ class _Environment(_Part):
 
 
 M = TypeVar("M", bound=_Part)
+_TAKE = "where it is kept of a campaign, take it from a copy, or from git"
 
 
 def read_problem(path: Path) -> dict[str, Any]:
@@ -101,6 +106,29 @@ def read_problem(path: Path) -> dict[str, Any]:
         It is damaged, or no record of a problem.
     """
     return _read(path, _Problem, "a problem")
+
+
+def read_problem_of(folder: Path, name: str) -> dict[str, Any]:
+    """Return the record of a problem from the folder that has those of all, `raw/problems`.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is none.
+    ReproError
+        As `read_problem`, it is of another problem than its file says, or of a name that no problem can have.
+    """
+    path = folder / f"{name}.json"
+    record = read_problem(path)
+    if record["name"] != name or flaw(name):
+        raise ReproError(
+            "a record of another problem than its file says",
+            where=path,
+            expected=f"the name {shown(repr(name))}" if not flaw(name) else f"a file by a problem's name: {flaw(name)}",
+            actual=shown(repr(record["name"])),
+            todo=f"delete it and run the campaign again; {_TAKE}",
+        )
+    return record
 
 
 def read_environment(path: Path) -> dict[str, Any]:
@@ -124,8 +152,8 @@ def read_problems(raw: Path) -> dict[str, dict[str, Any]]:
     ReproError
         As `read_problem`.
     """
-    records = (read_problem(path) for path in sorted((raw / "problems").rglob("[!.]*.json")))
-    return {record["name"]: record for record in records}
+    folder = raw / "problems"
+    return {name: read_problem_of(folder, name) for name in _names(folder, folder.rglob("[!.]*.json"))}
 
 
 def read_environments(raw: Path) -> dict[str, dict[str, Any]]:
@@ -136,25 +164,32 @@ def read_environments(raw: Path) -> dict[str, dict[str, Any]]:
     ReproError
         As `read_environment`.
     """
-    return {path.stem: read_environment(path) for path in sorted((raw / "environment").glob("[!.]*.json"))}
+    folder = raw / "environment"
+    return {name: read_environment(folder / f"{name}.json") for name in _names(folder, folder.glob("[!.]*.json"))}
+
+
+def _names(folder: Path, paths: Iterable[Path]) -> list[str]:
+    return sorted(str(path.relative_to(folder).with_suffix("")) for path in paths)
 
 
 def _read(path: Path, model: type[M], what: str) -> dict[str, Any]:
     try:
-        record: dict[str, Any] = json.loads(path.read_bytes())
+        record: dict[str, Any] = read_json(path)
         if not isinstance(record, dict):
-            raise ValueError(f"not an object, but {str(record)[:60]}")
+            raise ValueError(f"not an object, but {shown(record)}")
         model.model_validate(record)
     except FileNotFoundError:
         raise
     except ValidationError as error:
         wrong = [
-            f"{'.'.join(map(str, item['loc']))}: {item['msg'].lower()}, and is {item['input']!r:.60}"
+            f"{shown('.'.join(map(str, item['loc'])))}: {item['msg'].lower()}, and is {shown(repr(item['input'])):.60}"
             for item in error.errors()
         ]
         raise _unreadable(path, what, "; ".join(wrong[:3])) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise _unreadable(path, what, error) from error
+    except OSError as error:
+        raise _unreadable(path, what, error.strerror or error) from error
+    except ValueError as error:
+        raise _unreadable(path, what, shown(error)) from error
     return record
 
 
@@ -163,14 +198,14 @@ def _unreadable(path: Path, what: str, reason: object) -> ReproError:
         f"unreadable record of {what}: it is damaged, or no such record",
         where=path,
         actual=reason,
-        todo="delete it and run the campaign again; where it is kept of a campaign, take it from a copy, or from git",
+        todo=f"delete it and run the campaign again; {_TAKE}",
     )
 
 
 def is_record(path: Path) -> bool:
     """Return whether an environment record is there, and what its name is the hash of."""
     try:
-        return digest_of(path.read_bytes()) == path.stem
+        return digest_of(read_file(path)) == path.stem
     except OSError:
         return False
 

@@ -34,6 +34,7 @@ LATER = ("discarded", "event_samples", "graph_samples", "host_samples")
 TRY_AGAIN = frozenset(
     {"compile_error", "launch_error", "incorrect", "out_of_memory", "timeout", "disturbed", "unstable"}
 )
+PRECISIONS = ("single", "double")
 PHASES = SEARCH, REPORT = ("search", "report")
 #: The clocks of a row that anything is chosen by; `host` stands in where a runnable has neither.
 CLOCKS = ("event", "graph")

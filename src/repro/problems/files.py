@@ -6,7 +6,6 @@ import gzip
 import io
 import lzma
 import os
-import stat
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from repro.config.models import Limits
 from repro.errors import ReproError
+from repro.reading import kind_of
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 ALWAYS = 64 << 20
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError)
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFSOCK: "a socket",
-}
 
 
 def locate(path: Path | str) -> Path:
@@ -43,18 +36,18 @@ def locate(path: Path | str) -> Path:
     """
     try:
         place = Path(path).expanduser()
-        kind = stat.S_IFMT(place.stat().st_mode)
+        kind = kind_of(place.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         raise ReproError("no such file", where=path, todo="correct the path") from None
     except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, no such user
         actual = error.strerror if isinstance(error, OSError) else error
         raise ReproError("the path cannot be used", where=repr(str(path)), actual=actual) from None
-    if kind != stat.S_IFREG:
+    if kind:
         raise ReproError(
             "no file that can be read",
             where=path,
             expected="a regular file",
-            actual=_KINDS.get(kind, "something else"),
+            actual=kind,
             todo="name the file itself, or copy what the pipe or device gives into one",
         )
     if not os.access(place, os.R_OK):
