@@ -217,6 +217,28 @@ def shown(text: object, most: int = SHOWN) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
+def files_below(folder: Path, name: str) -> list[Path]:
+    """Return what lies below a folder under a name, in any folder and of any kind: sorted, without what is hidden.
+
+    Parameters
+    ----------
+    folder
+        Where; there need not be any.
+    name
+        The file's name, or `*` and how it ends.
+
+    Raises
+    ------
+    OSError
+        As `others_below`.
+    """
+    if not folder.is_dir():
+        return []
+    ending = name.removeprefix("*")
+    found = (path for path, _ in _below(folder) if path.name.endswith(ending))
+    return sorted(path for path in found if path.name == name or (ending != name and not path.name.startswith(".")))
+
+
 def others_below(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield what is neither file nor folder below a folder, links among it, and what it is; none is followed.
 
@@ -225,6 +247,13 @@ def others_below(folder: Path) -> Iterator[tuple[Path, str]]:
     OSError
         A folder cannot be read; or folders are nested without end.
     """
+    for path, mode in _below(folder):
+        if not stat.S_ISDIR(mode) and (kind := kind_of(mode)):
+            yield path, kind
+
+
+def _below(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Yield all below a folder with its mode; without recursion, which ends where folders are nested too deeply."""
     folders = [(folder, 0)]
     while folders:
         above, depth = folders.pop()
@@ -233,7 +262,6 @@ def others_below(folder: Path) -> Iterator[tuple[Path, str]]:
         with os.scandir(above) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 mode = entry.stat(follow_symlinks=False).st_mode
+                yield Path(entry.path), mode
                 if stat.S_ISDIR(mode):
                     folders.append((Path(entry.path), depth + 1))
-                elif kind := kind_of(mode):
-                    yield Path(entry.path), kind

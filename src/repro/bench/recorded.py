@@ -18,7 +18,7 @@ from repro.bench.parquet import read_table
 from repro.bench.row_checks import Misfit, misfit, other_types
 from repro.bench.rows import SCHEMA
 from repro.errors import ReproError
-from repro.reading import shown
+from repro.reading import files_below, shown
 
 #: Folders of `raw` that are no study's.
 SHARED = ("problems", "environment")
@@ -30,7 +30,7 @@ STEP = r"[A-Za-z0-9_-]{1,100}"
 
 def case_files(study: Path, step: str) -> list[Path]:
     """Return the files of a step that hold one problem in one precision each, sorted; `study` is `raw/<study>`."""
-    return sorted(path for path in study.rglob(f"{step}.parquet") if path.parent != study)
+    return [path for path in files_below(study, f"{step}.parquet") if path.parent != study]
 
 
 def read_rows(study: Path, step: str) -> pa.Table:
@@ -97,7 +97,7 @@ def join_cases(tables: Sequence[pa.Table], where: Path) -> pa.Table:
     try:
         merged = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
-        raise _other_schema(where, "columns of the same types in all files", error) from error
+        raise other_schema(where, "columns of the same types in all files", error) from error
     cases = list(_cases(merged))
     order = sorted(range(len(cases)), key=cases.__getitem__)
     return merged.take(pa.array(order, pa.int64()))
@@ -110,7 +110,7 @@ def cases_of(rows: pa.Table) -> list[tuple[str, str]]:
 
 def recorded_steps(study: Path) -> list[str]:
     """Return the names of the steps that a study has rows of, merged or not; `study` is `raw/<study>`."""
-    steps = sorted({path.stem for path in study.rglob("[!.]*.parquet")})
+    steps = sorted({path.stem for path in files_below(study, "*.parquet")})
     for step in steps:
         if not re.fullmatch(STEP, step):
             raise ReproError(
@@ -129,12 +129,12 @@ def _read(path: Path, study: str) -> pa.Table:
         return rows
     for column in CASE:
         if column not in rows.column_names or not _is_text(rows[column]) or rows[column].null_count:
-            raise _other_schema(path, f"in each row a text as its {column}", f"columns {shown(', '.join(rows.column_names))}")
+            raise other_schema(path, f"in each row a text as its {column}", f"columns {shown(', '.join(rows.column_names))}")
     versions = set(rows["schema"].to_pylist()) if "schema" in rows.column_names else {"none"}
     if versions != {SCHEMA}:
-        raise _other_schema(path, SCHEMA, shown(", ".join(sorted(map(str, versions)))))
+        raise other_schema(path, SCHEMA, shown(", ".join(sorted(map(str, versions)))))
     if other := other_types(rows):
-        raise _other_schema(path, other.expected, other.actual)
+        raise other_schema(path, other.expected, other.actual)
     if wrong := misfit(rows, study):
         raise refuse_rows(path, wrong)
     return rows
@@ -155,7 +155,8 @@ def _is_text(column: pa.ChunkedArray) -> bool:
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
-def _other_schema(path: Path, expected: object, actual: object) -> ReproError:
+def other_schema(path: Path, expected: object, actual: object) -> ReproError:
+    """Return the error that rows have other columns than those that are read."""
     return ReproError(
         "rows of another schema",
         where=path,

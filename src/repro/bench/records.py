@@ -6,7 +6,6 @@ A file that is damaged, or is JSON and no such record, is one message wherever i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -14,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from repro.errors import ReproError
 from repro.problems.names import flaw
-from repro.reading import read_file, read_json, shown
+from repro.reading import files_below, read_file, read_json, shown
 
 
 class _Part(BaseModel):
@@ -153,7 +152,7 @@ def read_problems(raw: Path) -> dict[str, dict[str, Any]]:
         As `read_problem`.
     """
     folder = raw / "problems"
-    return {name: read_problem_of(folder, name) for name in _names(folder, folder.rglob("[!.]*.json"))}
+    return {name: read_problem_of(folder, name) for name in _names(folder)}
 
 
 def read_environments(raw: Path) -> dict[str, dict[str, Any]]:
@@ -165,11 +164,11 @@ def read_environments(raw: Path) -> dict[str, dict[str, Any]]:
         As `read_environment`.
     """
     folder = raw / "environment"
-    return {name: read_environment(folder / f"{name}.json") for name in _names(folder, folder.glob("[!.]*.json"))}
+    return {name: read_environment(folder / f"{name}.json") for name in _names(folder)}
 
 
-def _names(folder: Path, paths: Iterable[Path]) -> list[str]:
-    return sorted(str(path.relative_to(folder).with_suffix("")) for path in paths)
+def _names(folder: Path) -> list[str]:
+    return [str(path.relative_to(folder).with_suffix("")) for path in files_below(folder, "*.json")]
 
 
 def _read(path: Path, model: type[M], what: str) -> dict[str, Any]:

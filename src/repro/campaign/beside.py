@@ -6,6 +6,7 @@ from pathlib import Path
 
 from repro.config import Config
 from repro.errors import ReproError
+from repro.reading import files_below
 
 
 def raw_of(campaign: str) -> Path:
@@ -15,7 +16,7 @@ def raw_of(campaign: str) -> Path:
 
 def recorded(raw: Path) -> tuple[Path, ...]:
     """Return the files of a campaign that artifacts are made from, as they are now."""
-    return tuple(sorted(path for path in raw.rglob("[!.]*") if path.suffix in (".json", ".parquet")))
+    return tuple(sorted([*files_below(raw, "*.json"), *files_below(raw, "*.parquet")]))
 
 
 def check_beside(config: Config) -> None:

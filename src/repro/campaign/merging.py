@@ -10,7 +10,7 @@ a campaign has one column in a table.
 from __future__ import annotations
 
 import json
-import shutil
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,18 +20,20 @@ import pyarrow as pa
 
 from repro.bench.parquet import write_table
 from repro.bench.recorded import cases_of, join_cases
-from repro.campaign.parts import Case, Part
+from repro.campaign.parts import PARTS, Case, Part, kept_of
 from repro.campaign.plan import as_yaml
 from repro.config import Config
 from repro.config.load import validate
 from repro.errors import ReproError
+from repro.problems.names import check_name
 from repro.problems.registry import load_registry, problem_names
+from repro.reading import read_file, shown
 from repro.whole import making_folder
 
 #: Keys that a message names of all that differ.
 NAMED = 6
-#: What of a part is kept beside the merged rows.
-KEPT = ("config.yaml", "NOTES.md")
+#: Bytes of each file that is kept of a part.
+LARGEST = 16 << 20
 KEEP_APART = (
     "measure one of them again as the other was; or merge them as they are by --keep-apart: each case then keeps its "
     "own environment record, and NOTES.md says what differs"
@@ -106,7 +108,7 @@ def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = Fal
         kept apart.
     """
     folder = results / name
-    if folder.exists():
+    if os.path.lexists(folder):
         raise ReproError(
             "a campaign of that name is there", where=folder, todo="give another name: nothing is replaced"
         )
@@ -146,22 +148,33 @@ def _write(
         if table.num_columns:
             write_table(table, raw / study / f"{step}.parquet")
     for name, record in problems.items():
-        path = raw / "problems" / f"{name}.json"
+        path = raw / "problems" / f"{check_name(name, 'the merged campaign')}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     (raw / "environment").mkdir(parents=True)
     for part in merged.parts:
         for name in part.environments:
-            shutil.copyfile(part.raw / "environment" / f"{name}.json", raw / "environment" / f"{name}.json")
-        own = folder / "parts" / part.name
-        own.mkdir(parents=True)
-        for file in KEPT:
-            if (part.raw.parent / file).exists():
-                shutil.copyfile(part.raw.parent / file, own / file)
-        if (part.raw.parent / "parts").is_dir():  # it was merged itself
-            shutil.copytree(part.raw.parent / "parts", own / "parts")
+            _copy(part.raw / "environment" / f"{name}.json", raw / "environment" / f"{name}.json")
+        for path in kept_of(part.raw.parent):
+            _copy(part.raw.parent / path, folder / PARTS / part.name / path)
     (folder / "config.yaml").write_text(as_yaml(config), encoding="utf-8")
     (folder / "NOTES.md").write_text(_notes(merged), encoding="utf-8")
+
+
+def _copy(path: Path, to: Path) -> None:
+    """Copy a file of a part, which may have changed since it was looked at.
+
+    Raises
+    ------
+    ReproError
+        It is none, or larger than what is kept of a part.
+    """
+    try:
+        content = read_file(path, LARGEST)
+    except OSError as error:
+        raise ReproError("a file of a part cannot be kept", where=path, actual=error.strerror or error) from None
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_bytes(content)
 
 
 def _configuration(parts: Sequence[Part], name: str) -> Config:
@@ -313,7 +326,9 @@ def _words(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str] 
     if not keys:
         return None
     more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
-    first, second = (", ".join(f"{key} {side.get(key, '–')}" for key in keys[:NAMED]) + more for side in (one, other))
+    first, second = (
+        ", ".join(shown(f"{key} {side.get(key, '–')}") for key in keys[:NAMED]) + more for side in (one, other)
+    )
     return first, second
 
 
@@ -354,4 +369,4 @@ def _notes(merged: Merged) -> str:
 
 
 def _distinct(values: Iterator[Any]) -> str:
-    return ", ".join(dict.fromkeys(str(value)[:16] for value in values if value is not None)) or "–"
+    return ", ".join(dict.fromkeys(shown(value, 16) for value in values if value is not None)) or "–"

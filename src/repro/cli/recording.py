@@ -40,7 +40,9 @@ def record(
 
 def _sizes(raw: Path) -> list[int]:
     """Return the bytes of each Parquet file below a folder."""
-    return [path.stat().st_size for path in raw.rglob("*.parquet")]
+    from repro.reading import files_below
+
+    return [path.lstat().st_size for path in files_below(raw, "*.parquet")]
 
 
 def _mib(size: int) -> str:
