@@ -205,9 +205,7 @@ def _refuse(word: str) -> float:
     raise ValueError(f"{word} is no number")
 
 
-_FINITE = json.JSONDecoder(
-    object_pairs_hook=_object, parse_int=_integer, parse_float=_number, parse_constant=_refuse
-)
+_FINITE = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_number, parse_constant=_refuse)
 _ANY = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_number)
 
 

@@ -156,7 +156,8 @@ def test_a_record_that_is_half_written_is_not_read_yet(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        ("../../../ESCAPED", "fem/nut"), ("/tmp/ESCAPED", "fem/nut"), ("fem/../nut", "fem/nut"), ("fem/nut2", "fem/nut"),
+        ("../../../ESCAPED", "fem/nut"), ("/tmp/ESCAPED", "fem/nut"), ("fem/../nut", "fem/nut"),
+        ("fem/nut2", "fem/nut"),
         ("FEM/nut", "fem/nut"), ("fem//nut", "fem/nut"), ("fem/nut\n", "fem/nut"), ("fem\\nut", "fem/nut"),
         ("fem/nut\u2028", "fem/nut"), ("fem/nut\u0000", "fem/nut"), (".", "fem/nut"), ("n" * 300, "fem/nut"),
         ("a b", "a b"), ("a;b", "a;b"), ("\u2025", "\u2025"),

@@ -64,7 +64,7 @@ def test_a_matrix_that_the_index_does_not_settle(fake: Callable[..., Fetch], mat
         ("raise OSError('no route')", "OSError: no route"),
         ("try:\n    1 / 0\nexcept Exception:\n    raise RuntimeError('outer')", "ZeroDivisionError: division by zero"),
         ("import time\ntime.sleep(20)", "no answer in 0.5 s"),
-        ("print('garbage')" + PACKAGE, "Expecting value"),
+        ("print('garbage')" + PACKAGE, "Invalid JSON: expected value"),
     ],
     ids=["offline", "chained", "hanging", "garbage"],
 )

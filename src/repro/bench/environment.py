@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import distributions
@@ -16,6 +15,9 @@ from typing import Any
 from repro import __version__
 from repro.bench.records import digest_of
 from repro.bench.workspace import Workspace
+from repro.errors import ReproError
+from repro.programs import run_program
+from repro.reading import read_file, shown
 from repro.shipped import PACKED, shipped
 from repro.whole import write_whole
 
@@ -24,6 +26,8 @@ PACKAGES = (
     "pyopencl", "scipy", "snakemake",
 )  # fmt: skip
 _CHECKOUT = Path(__file__).resolve().parents[3]
+#: Seconds for git, on a file system far away.
+ANSWERING = 60.0
 _GIT_NAMES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR")
 
 
@@ -60,7 +64,7 @@ def record(environment: Mapping[str, Any], folder: Path) -> str:
     """
     for path in folder.glob("[!.]*.json"):
         try:
-            damaged = digest_of(path.read_bytes()) != path.stem
+            damaged = digest_of(read_file(path)) != path.stem
         except OSError:
             continue
         if damaged:
@@ -98,13 +102,14 @@ def _commit() -> dict[str, Any]:
             "commit": _git("rev-parse", "HEAD"),
             "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
         }
-    except (OSError, subprocess.CalledProcessError):
+    except ReproError:  # there is no git, or it knows of no repository
         return nothing
 
 
 def _git(*arguments: str) -> str:
     # which name another repository within a hook of one
     environment = {name: value for name, value in os.environ.items() if name not in _GIT_NAMES}
-    command = ["git", "-C", str(_CHECKOUT), *arguments]
-    done = subprocess.run(command, check=True, text=True, capture_output=True, env=environment)
-    return done.stdout.strip()
+    done = run_program(["git", "-C", str(_CHECKOUT), *arguments], ANSWERING, "git", environment)
+    if done.code:
+        raise ReproError("git failed", where=_CHECKOUT, actual=shown(done.said))
+    return done.output.strip()

@@ -29,7 +29,7 @@ ENCODINGS = {"key": "DELTA_LENGTH_BYTE_ARRAY", "preprocess": "BYTE_STREAM_SPLIT"
 UNLIMITED = 1 << 30
 #: Bytes of a file of rows; a search of 3,000 problems has a tenth of that.
 LARGEST = 8 << 30
-#: What rows may unpack to whatever their file's size, in bytes, and otherwise how many times that; ours are 20 times it.
+#: What rows may unpack to whatever their file's size, in bytes, and otherwise how many times that; ours are 20 times.
 ALWAYS, RATIO = 1 << 30, 500
 #: What the digest of a file stands behind, in its metadata, where no base64 can have it: of the colon.
 MARK = b"repro-sha256:"
@@ -130,11 +130,15 @@ def _refuse_too_much(data: pq.FileMetaData, content: bytes) -> None:
         whole = max(whole, written)
         if chunks and chunks[0].physical_type == "BYTE_ARRAY" and written * sum(c.num_values for c in chunks) > most:
             if any("DELTA_BYTE_ARRAY" in chunk.encodings for chunk in chunks):
-                raise ValueError(f"texts of {chunks[0].path_in_schema} that are written as what differs, which ours are not")
+                raise ValueError(
+                    f"texts of {chunks[0].path_in_schema} that are written as what differs, which ours are not"
+                )
             if any("DICTIONARY" in encoding for chunk in chunks for encoding in chunk.encodings):
                 whole += _length_of_texts(content, chunks[0].path_in_schema)
     if whole > most:
-        raise ValueError(f"{data.num_rows:,} rows unpack to {whole:,} bytes, and at most {most:,} are read of such a file")
+        raise ValueError(
+            f"{data.num_rows:,} rows unpack to {whole:,} bytes, and at most {most:,} are read of such a file"
+        )
 
 
 def _length_of_texts(content: bytes, path: str) -> int:

@@ -129,7 +129,9 @@ def _read(path: Path, study: str) -> pa.Table:
         return rows
     for column in CASE:
         if column not in rows.column_names or not _is_text(rows[column]) or rows[column].null_count:
-            raise other_schema(path, f"in each row a text as its {column}", f"columns {shown(', '.join(rows.column_names))}")
+            raise other_schema(
+                path, f"in each row a text as its {column}", f"columns {shown(', '.join(rows.column_names))}"
+            )
     versions = set(rows["schema"].to_pylist()) if "schema" in rows.column_names else {"none"}
     if versions != {SCHEMA}:
         raise other_schema(path, SCHEMA, shown(", ".join(sorted(map(str, versions)))))

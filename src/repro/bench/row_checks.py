@@ -6,6 +6,7 @@ mean of an infinite one would be infinite. What is checked holds for every row t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, get_args
 
@@ -42,6 +43,7 @@ FULL = ("key", "study", "problem", "precision", "kind", "name", "status", "phase
 #: Texts that are names, and how long one is at the most.
 NAMES = ("key", "study", "problem", "kind", "name", "tuning", "environment")
 LONGEST = 1000
+ENVIRONMENT = r"[A-Za-z0-9_-]{1,128}"
 #: Numbers that count or measure something.
 COUNTED = ("bytes", "least_bytes", "operations", "registers", "spills", "preprocess", "sm_clock", "discarded",
            *(f"{clock}_launches" for clock in ALL_CLOCKS))  # fmt: skip
@@ -133,26 +135,24 @@ def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _of_words(rows: pa.Table, study: str) -> Iterator[Misfit]:
-    there = set(rows.column_names)
-    for name in NAMES:
-        if name in there:
-            for word in rows[name].unique().to_pylist():
-                if word is not None and not (0 < len(word) <= LONGEST and word.isprintable()):
-                    yield Misfit(f"a name of printable characters, at most {LONGEST}, as {name}", shown(repr(word)))
-    for name in ("study",) if "study" in there else ():
-        if others := set(rows[name].unique().to_pylist()) - {study}:
-            yield Misfit(f"rows of {study}, by the folder's name", f"of {shown(', '.join(sorted(others)))}")
-    for name, words in WORDS.items():
-        if name in there:
-            for word in rows[name].unique().to_pylist():
-                if word is not None and word not in words:
-                    yield Misfit(f"{name}: one of {', '.join(words)}", shown(repr(word)))
-    for problem in rows["problem"].unique().to_pylist():
-        if expected := flaw(problem):
-            yield Misfit(f"problem: {expected}", shown(repr(problem)))
-    for name in rows["environment"].unique().to_pylist() if "environment" in there else ():
-        if name is not None and not all(letter.isalnum() or letter in "-_" for letter in name):
-            yield Misfit("environment: the name of a record, letters and digits", shown(repr(name)))
+    for name in (*NAMES, *WORDS):
+        for word in rows[name].unique().to_pylist() if name in rows.column_names else ():
+            if word is not None and (expected := _other_word(name, word, study)):
+                yield Misfit(f"{name}: {expected}", shown(repr(word)))
+
+
+def _other_word(name: str, word: str, study: str) -> str | None:
+    """Return what is expected in a column in place of a word; None where it can be there."""
+    if name in WORDS:
+        return None if word in WORDS[name] else f"one of {', '.join(WORDS[name])}"
+    if name == "problem":
+        return flaw(word)
+    if name == "study":
+        return None if word == study else f"{study}, by the folder's name"
+    if name == "environment":
+        return None if re.fullmatch(ENVIRONMENT, word) else "the name of a record"
+    good = 0 < len(word) <= LONGEST and word.isprintable()
+    return None if good else f"at most {LONGEST} characters that can be printed"
 
 
 def _of_numbers(rows: pa.Table) -> Iterator[Misfit]:
@@ -190,7 +190,9 @@ def _where(rows: pa.Table, wrong: pa.ChunkedArray, expected: str, name: str) -> 
     """Yield a misfit for the first row that is wrong."""
     place = pc.index(wrong, value=True).as_py()
     if place >= 0:
-        row = {key: rows[key][place].as_py() for key in ("problem", "precision", "name", name) if key in rows.schema.names}
+        row = {
+            key: rows[key][place].as_py() for key in ("problem", "precision", "name", name) if key in rows.schema.names
+        }
         value = row.pop(name)
         yield Misfit(expected, f"{value} in row {place + 1}, {shown(', '.join(map(str, row.values())))}")
 
@@ -206,5 +208,3 @@ def _doubled(rows: pa.Table) -> Misfit | None:
                 return Misfit("one row of each thing", f"{times} rows of {shown(', '.join(map(str, twice.values())))}")
             return None
     return None
-
-

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -22,6 +20,8 @@ from repro.bench.recorded import read_case
 from repro.campaign.folders import Folders
 from repro.config.models import Config
 from repro.errors import ReproError
+from repro.programs import Ended, run_program
+from repro.reading import read_json, read_text, shown
 
 #: What the rows of counters take from the rows of what was launched.
 KEPT = ("study", "problem", "entry", "precision", "kind", "name", "bytes", "device", "environment", "schema")
@@ -30,6 +30,8 @@ KEY = ("study", "problem", "precision", "name")
 PERMISSION = "ERR_NVGPUCTRPERM"
 #: Lines of a failed run that its message quotes.
 QUOTED = 8
+#: Seconds for the profiler's version, and for what is profiled: each kernel is replayed for every few metrics.
+ANSWERING, PROFILING = 60.0, 4 * 3600.0
 
 
 def count(
@@ -66,7 +68,7 @@ def count(
         words = ["launch", study, problem, precision, *names, "--launches", str(launches)]
         words += ["--record", str(record), "--config", str(config_file)]
         kernels = _profile(ncu, [sys.executable, "-m", "repro", *words], log)
-        launched: list[dict[str, Any]] = json.loads(record.read_text())
+        launched: list[dict[str, Any]] = read_json(record)
     try:
         by_name = split(kernels, [row["name"] for row in launched], launches)
     except ReproError as error:
@@ -118,12 +120,12 @@ def _profile(ncu: str, command: Sequence[str], log: Path) -> list[Kernel]:
         # caches and clocks as they are: that is how everything else is measured
         options = ["--cache-control", "none", "--clock-control", "none", "--target-processes", "application-only"]
         options += ["--metrics", ",".join(metrics), "--csv", "--log-file", str(log)]
-        done = subprocess.run([ncu, *options, *command], env=environment, text=True, capture_output=True, check=False)
-        text = log.read_text() if log.exists() else ""
-        kernels = [] if done.returncode else read_log(text)
+        done = run_program([ncu, *options, *command], PROFILING, "the profiler", environment)
+        text = read_text(log) if log.exists() else ""
+        kernels = [] if done.code else read_log(text)
         if kernels:
             return kernels
-        said = f"{text}\n{done.stdout}\n{done.stderr}"
+        said = f"{text}\n{done.output}\n{done.errors}"
         unknown = unknown_metrics(said, metrics)
         if not unknown or len(unknown) == len(metrics):
             raise _failure(said, done, log)
@@ -131,7 +133,7 @@ def _profile(ncu: str, command: Sequence[str], log: Path) -> list[Kernel]:
         metrics = [metric for metric in metrics if metric not in unknown]
 
 
-def _failure(said: str, done: subprocess.CompletedProcess[str], log: Path) -> ReproError:
+def _failure(said: str, done: Ended, log: Path) -> ReproError:
     if PERMISSION in said:
         return ReproError(
             "no permission to read the GPU's counters",
@@ -140,17 +142,17 @@ def _failure(said: str, done: subprocess.CompletedProcess[str], log: Path) -> Re
             "with NVreg_RestrictProfilingToAdminUsers=0",
         )
     last = "\n    ".join(line for line in said.splitlines() if line.strip().strip('"'))
-    quoted = "\n    ".join(last.splitlines()[-QUOTED:])
-    if done.returncode:
-        return ReproError("the profiled command failed", where=log, actual=f"exit code {done.returncode}: {quoted}")
+    quoted = "\n    ".join(map(shown, last.splitlines()[-QUOTED:]))
+    if done.code:
+        return ReproError("the profiled command failed", where=log, actual=f"exit code {done.code}: {quoted}")
     return ReproError(
         "ncu profiled no kernels", where=log, actual=quoted, todo="counters are read of NVIDIA GPUs alone: see `device`"
     )
 
 
 def _version(ncu: str) -> str:
-    said = subprocess.run([ncu, "--version"], text=True, capture_output=True, check=False).stdout.strip()
-    return f"ncu {said.splitlines()[-1]}" if said else "ncu"
+    said = run_program([ncu, "--version"], ANSWERING, "the profiler").output.strip()
+    return f"ncu {shown(said.splitlines()[-1])}" if said else "ncu"
 
 
 def _read(path: Path) -> pd.DataFrame:

@@ -245,7 +245,7 @@ class Part:
 
 
 def kept_of(folder: Path) -> Iterator[Path]:
-    """Yield what is kept of a part beside its rows, by its path in the folder: its own files, of a merged one its parts'.
+    """Yield the files that are kept of a part beside its rows, of a merged one its parts' as well, as paths in it.
 
     Raises
     ------
@@ -290,7 +290,9 @@ def _refuse_others(folder: Path) -> None:
             )
         if stat.S_ISDIR(mode) == (name in KEPT):
             raise ReproError(
-                "a part with a folder in place of a file" if name in KEPT else "a part with a file in place of a folder",
+                "a part with a folder in place of a file"
+                if name in KEPT
+                else "a part with a file in place of a folder",
                 where=path,
                 todo="take it away, or take it from where the campaign was measured",
             )

@@ -68,6 +68,7 @@ EXPLANATIONS = {
     **dict.fromkeys(
         (errno.EROFS, errno.EACCES, errno.EPERM), ("no permission", "check the permissions of the file and its folder")
     ),
+    errno.EOPNOTSUPP: ("no file that can be read or written", "move it away, or name the file itself"),
     errno.EFBIG: ("a file would be larger than is allowed", "raise the limit, `ulimit -f`, or the file system's own"),
     errno.ENAMETOOLONG: ("the name of a file is too long", "give a shorter name, or a folder nearer to the root"),
     errno.ENOENT: ("no such file or folder", "correct the name, or make it first"),
@@ -129,7 +130,11 @@ def _refused(error: OSError, failed: int) -> NoReturn:
 def _fail(message: ReproError, error: Exception, code: int) -> NoReturn:
     if _state["debug"]:
         raise error
-    typer.echo(f"{typer.style('error:', fg='red', bold=True)} {message}", err=True)
+    # some of it is quoted from files of others: nothing in it steers the terminal
+    text = "".join(
+        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in str(message)
+    )
+    typer.echo(f"{typer.style('error:', fg='red', bold=True)} {text}", err=True)
     raise typer.Exit(code) from None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,9 +15,12 @@ from typing import Annotated
 import typer
 
 from repro.errors import ReproError
+from repro.programs import run_program
 from repro.shipped import install, shipped
 
 ROOM = 2 << 30
+#: Seconds for a program to say what a library needs.
+ANSWERING = 30.0
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,11 @@ def check_cuda() -> Iterator[Finding]:
         todo = "on a machine with an NVIDIA GPU: " + ("install its driver" if asked else install("cuda"))
         yield Finding("GPU", why, False, todo)
     if compiler:
-        yield Finding("nvcc", f"{nvcc.version()} at {compiler}")
+        try:
+            yield Finding("nvcc", f"{nvcc.version()} at {compiler}")
+        except ReproError as error:
+            found = f"{error.what}: {error.actual}, at {compiler}"
+            yield Finding("nvcc", found, False, str(error.todo))
     else:
         todo = "for GPUs: the CUDA toolkit, or pip install nvidia-cuda-nvcc"
         yield Finding("nvcc", "not on PATH, in CUDA_HOME or in the pip packages", False, todo)
@@ -221,7 +227,10 @@ def missing_libraries() -> list[str]:
     """Return the shared libraries that gmsh needs and this system lacks."""
     for folder in (Path(sys.prefix, "lib"), Path(sys.prefix, "Lib")):
         for library in sorted(folder.glob("libgmsh.so*")):
-            said = subprocess.run(["ldd", library], text=True, capture_output=True, check=False).stdout
+            try:
+                said = run_program(["ldd", library], ANSWERING, "ldd").output
+            except ReproError:  # nobody knows what gmsh lacks; importing it will say
+                return []
             return [line.split()[0] for line in said.splitlines() if "not found" in line]
     return []
 

@@ -6,17 +6,22 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sysconfig
 from functools import cache
 from pathlib import Path
 
 from repro.codegen.targets import Target
 from repro.errors import ReproError
+from repro.programs import run_program
+from repro.reading import read_text, shown
 from repro.whole import replacing
 
 # what the driver says of a part of it that was
 _KILLED = re.compile(r"died due to signal")
+#: What it says of itself, among more.
+_RELEASE = re.compile(r"\brelease \d+\.\d+")
+#: Seconds for its version, from a file system far away, and for one module, on a machine that compiles many.
+ANSWERING, COMPILING = 60.0, 1800.0
 
 
 class CompileError(Exception):
@@ -48,7 +53,7 @@ def find() -> Path | None:
         *sorted(site.glob("nvidia/*/bin/nvcc"), reverse=True),
         Path("/usr/local/cuda/bin/nvcc"),
     ]
-    return next((path for path in candidates if os.access(path, os.X_OK)), None)
+    return next((path for path in candidates if path.is_file() and os.access(path, os.X_OK)), None)
 
 
 @cache
@@ -65,9 +70,23 @@ def _nvcc() -> Path:
 
 @cache
 def version() -> str:
-    """Return the line with which nvcc names its release and build."""
-    said = subprocess.run([_nvcc(), "--version"], check=True, text=True, capture_output=True).stdout
-    return "nvcc " + said.strip().splitlines()[-1]
+    """Return the line with which nvcc names its release and build.
+
+    Raises
+    ------
+    ReproError
+        There is no nvcc, it does not answer, or not as nvcc does.
+    """
+    done = run_program([_nvcc(), "--version"], ANSWERING, "nvcc")
+    if done.code or not _RELEASE.search(done.output):
+        raise ReproError(
+            "nvcc does not say which version it is",
+            where=f"{_nvcc()} --version",
+            expected="its release, such as: release 12.8, V12.8.93",
+            actual=shown(done.said) or f"nothing, and exit code {done.code}",
+            todo="install the CUDA toolkit again, or take this one from PATH and CUDA_HOME",
+        )
+    return "nvcc " + shown(done.output.strip().splitlines()[-1])
 
 
 def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
@@ -78,31 +97,36 @@ def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int
     CompileError
         It refuses the source.
     ReproError
-        It was killed, by a user or for want of memory, which says nothing of the source.
+        It was killed, by a user or for want of memory, does not end, or writes nothing: none of which says anything of
+        the source.
     """
     log = binary.with_suffix(".log")
     if not (binary.exists() and log.exists()):
         with replacing(binary) as partial:
-            done = subprocess.run(
-                [_nvcc(), *flags(target), "-o", partial, source], text=True, capture_output=True, check=False
-            )
-            said = done.stderr or done.stdout
-            if done.returncode < 0 or (done.returncode and _KILLED.search(said)):
+            done = run_program([_nvcc(), *flags(target), "-o", partial, source], COMPILING, "the compiler")
+            if done.code < 0 or (done.code and _KILLED.search(done.said)):
                 raise ReproError(
                     "the compiler was killed",
                     where=source,
-                    actual=first_error(said) if said.strip() else signal.strsignal(-done.returncode),
+                    actual=first_error(done.said) if done.said.strip() else signal.strsignal(-done.code),
                     todo="run the same command again; where memory is short, with fewer compilers at a time",
                 )
-            if done.returncode:
-                raise CompileError(first_error(said))
-            log.write_text(done.stderr + done.stdout)
-    return read_resources(log.read_text())
+            if done.code:
+                raise CompileError(first_error(done.said))
+            if not partial.exists():
+                raise ReproError(
+                    "the compiler wrote no binary",
+                    where=source,
+                    actual=shown(done.said) or "it said nothing",
+                    todo=f"see whether {_nvcc()} is nvcc",
+                )
+            log.write_text(done.errors + done.output)
+    return read_resources(read_text(log))
 
 
 def first_error(said: str) -> str:
     """Return the first line of a compiler's output that speaks of an error."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line for line in map(shown, said.splitlines()) if line]
     return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no message")
 
 

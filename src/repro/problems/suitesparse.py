@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from repro.config.models import Fetch, Limits
 from repro.errors import ReproError
@@ -19,6 +19,8 @@ from repro.problems.fetch import Address, Found, Wanted, obtain
 from repro.problems.matrixmarket import MatrixFile, read_matrix
 from repro.problems.network import flaw_of_environment
 from repro.problems.registry import Suitesparse
+from repro.programs import run_program
+from repro.reading import shown
 
 SITE = "https://sparse.tamu.edu/MM"
 SUFFIXES = ((".tar.gz",), (".mtx.gz",), (".mtx",))
@@ -38,6 +40,24 @@ matrices = [m for m in matrices if not names or m.name == names[0]]
 fields = ("id", "group", "name", "rows", "cols", "nnz", "dtype", "kind")
 print(json.dumps([{**{f: getattr(m, f) for f in fields}, "url": m.url("MM")} for m in matrices]))
 """
+
+
+class _Entry(BaseModel):
+    """What is relied on of an entry of the index."""
+
+    model_config = ConfigDict(extra="allow")
+
+    group: str
+    name: str
+    rows: int
+    cols: int
+    nnz: int
+    dtype: str
+    kind: str
+    url: str
+
+
+_ENTRIES = TypeAdapter(list[_Entry])
 
 
 @dataclass(frozen=True)
@@ -129,21 +149,18 @@ def _ask_index(settings: Fetch, *names: str) -> list[dict[str, Any]]:
     cache = Path(settings.cache).absolute()
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
-            [sys.executable, "-c", _LOOKUP, *names],
-            env={**os.environ, "HOME": str(cache)},  # ssgetpy keeps its index in ~/.ssgetpy
-            capture_output=True,
-            text=True,
-            timeout=settings.timeout,
-            check=True,
-        )
-        entries: list[dict[str, Any]] = json.loads(done.stdout)
-        return entries
-    except subprocess.TimeoutExpired:
-        raise _unreachable(f"no answer in {settings.timeout:g} s") from None
-    except subprocess.CalledProcessError as error:
-        said = (error.stderr.strip() or "no reason given").splitlines()[-1]
-        raise _unreachable(flaw_of_environment(SITE) or said) from None
+        # ssgetpy keeps its index in ~/.ssgetpy
+        home = {**os.environ, "HOME": str(cache)}
+        try:
+            done = run_program([sys.executable, "-c", _LOOKUP, *names], settings.timeout, "the lookup", home)
+        except ReproError:
+            raise _unreachable(f"no answer in {settings.timeout:g} s") from None
+        if done.code:
+            said = (done.errors.strip() or "no reason given").splitlines()[-1]
+            raise _unreachable(flaw_of_environment(SITE) or shown(said))
+        return [entry.model_dump() for entry in _ENTRIES.validate_json(done.output)]
+    except ValidationError as error:
+        raise _unreachable(error.errors()[0]["msg"]) from None
     except (OSError, ValueError) as error:
         raise _unreachable(error) from None
 

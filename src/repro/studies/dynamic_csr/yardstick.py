@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from repro.codegen.targets import Target
 from repro.devices.base import Buffer, LaunchError
 from repro.devices.cuda import CudaDevice
 from repro.devices.cuda_buffer import CudaBuffer
+from repro.programs import run_program
 from repro.sparse.work import Work
 from repro.studies.dynamic_csr.paper import STUDY
 from repro.studies.dynamic_csr.primitives import SortOfRows, Sums
@@ -62,11 +62,9 @@ def library(target: Target, modules: Path = MODULES) -> Path:
         with replacing(source) as partial:
             partial.write_text(SOURCE)
         with replacing(path) as partial:
-            done = subprocess.run(
-                [compiler, *flags, "-o", partial, source], text=True, capture_output=True, check=False
-            )
-            if done.returncode:
-                raise ModuleError(nvcc.first_error(done.stderr or done.stdout))
+            done = run_program([compiler, *flags, "-o", partial, source], nvcc.COMPILING, "the compiler")
+            if done.code:
+                raise ModuleError(nvcc.first_error(done.said))
     return path
 
 
