@@ -9,10 +9,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from no_files import IN_PLACE_OF_A_FILE, put
 from repro.bench.environment import record
 from repro.bench.records import is_record
 from repro.bench.rows import Row, schema_of
 from repro.bench.store import Store, count_rows, crashed_row, write_rows
+from repro.cli.app import explain
 
 OWN = {"layout": str, "n_t": int, "papers_choice": bool}
 ROW = Row("k1", "study", "p", "single", "variant", "CSR/32", "ok", event_median=1e-6, own={"layout": "CSR"})
@@ -76,6 +78,9 @@ def test_a_damaged_line_is_left_out_and_named_and_the_others_count(tmp_path, cap
         {"event_median": "fast"},
         {"event_median": True},
         {"event_launches": 2.5},
+        {"event_median": -1.0},
+        {"graph_max": float("inf")},
+        {"host_q1": float("nan")},
         {"name": None},
         {"layout": ["CSR"]},
         {"_run": 7},
@@ -197,6 +202,45 @@ def test_a_row_without_its_environment_record_is_measured_again(tmp_path):
         assert store.get("k1") is not None
     record({"driver": 3}, tmp_path)
     assert not damaged.exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" * 100_000, b'{"a":' * 100_000, b"[1, 2]", b"null", b"5", b'"schema"', b"", b"\xff\xfe", bytes(20),
+        b'{"schema": 3, "schema": 3}', b'{"schema": {}}', b'{"schema": 3, "_crc": ["x"]}',
+        b'{"schema": 1' + b"0" * 5000,
+        b'{"schema": 3, "key": "\\ud800", "_crc": "0"}', b'{"schema": 3, "bytes": 1e999, "_crc": "0"}',
+    ],
+    ids=lambda line: repr(line[:20]),
+)  # fmt: skip
+def test_a_line_of_anything_else_is_named_once_and_measured_again(tmp_path, capsys, line):
+    path = tmp_path / "rows.jsonl"
+    with Store(path) as store:
+        store.add(ROW)
+    path.write_bytes(line + b"\n" + path.read_bytes())
+    with Store(path) as store:
+        assert store.get("k1") == ROW
+    said = capsys.readouterr().out.splitlines()
+    if line == b'{"schema": {}}':  # of another schema
+        assert said == []
+    else:
+        assert len(said) == 1
+        assert said[0].startswith(f"damaged lines of the store, measured again: {path}:1 (")
+    path.with_suffix(".inflight").write_bytes(line)
+    assert crashed_row(path, "run") is None
+
+
+@pytest.mark.parametrize("kind", IN_PLACE_OF_A_FILE)
+@pytest.mark.parametrize("ending", [".jsonl", ".inflight", ".lock"])
+def test_what_is_in_the_place_of_a_store_is_not_waited_for(tmp_path, at_once, kind, ending):
+    path = tmp_path / "rows.jsonl"
+    put(kind, path.with_suffix(ending))
+    with pytest.raises(OSError, match=IN_PLACE_OF_A_FILE[kind]) as caught, Store(path):
+        pass
+    explained = explain(caught.value)
+    assert explained is not None
+    assert explained.where == str(path.with_suffix(ending))
 
 
 def test_there_is_one_writer_at_a_time(tmp_path):

@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 from made_campaign import make_all
 
+from no_files import IN_PLACE_OF_A_FILE, put
 from repro.bench.rows import SCHEMA
 from repro.campaign.completeness import Missing, find_missing, find_missing_of_case
+from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan, as_yaml, make_plan
 from repro.campaign.receipts import making
 from repro.campaign.recording import pack
@@ -22,6 +24,7 @@ from repro.errors import ReproError
 
 REPOSITORY = Path(__file__).parents[2]
 NAME = "dirac_torus"
+MODULE = {"hash": "h", "compiler": "c", "flags": []}
 TUNINGS = ("schedule", "layout", "joint", "static", "dynamic")
 
 
@@ -35,7 +38,7 @@ def campaign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
     plan = make_plan(resolve({"device": "opencl", "studies": {"compound_spmv": study}}))
     write_record(plan, {"status": "ok"})
     for manifest in plan.all_manifests:
-        write_json(Path(manifest), {"status": "ok"})
+        write_json(Path(manifest), {**MODULE, "status": "ok"})
     write_rows(plan, [("a", "ok", None), ("b", "unsupported", "no"), ("c", "noisy", None)])
     Path("campaign.yaml").write_text(as_yaml(plan.config))
     return plan
@@ -47,7 +50,7 @@ def write_json(path: Path, data: dict[str, object]) -> None:
 
 
 def write_record(plan: Plan, record: dict[str, object]) -> Path:
-    write_json(Path(plan.results, "raw/problems", f"{NAME}.json"), record)
+    write_json(Path(plan.results, "raw/problems", f"{NAME}.json"), {"name": NAME, **record})
     built = Path(plan.results, "problems", f"{NAME}.npz")
     built.parent.mkdir(parents=True, exist_ok=True)
     built.touch()
@@ -90,7 +93,7 @@ def test_a_problem_that_a_study_refused_is_named_once(campaign: Plan, capsys: py
 
 def test_a_module_that_does_not_compile_is_named_and_tried_again(campaign: Plan) -> None:
     manifest = Path(campaign.all_manifests[0])
-    write_json(manifest, {"status": "compile_error", "message": "error: expected ';'"})
+    write_json(manifest, {**MODULE, "status": "compile_error", "message": "error: expected ';'"})
     write_rows(campaign, [("a", "compile_error", "error: expected ';'")])
     assert [(part.what, part.reason) for part in find_missing(campaign)] == [
         (f"module {manifest}", "error: expected ';'")
@@ -235,7 +238,65 @@ def test_a_file_elsewhere_has_no_receipt(campaign: Plan) -> None:
     assert own.read_text() == Path("elsewhere").read_text() and receipt.exists()
 
 
-def test_a_damaged_record_is_an_error(campaign: Plan) -> None:
-    Path(campaign.all_manifests[0]).write_text("{")
-    with pytest.raises(ReproError, match="a record is damaged"):
-        find_missing(campaign)
+#: What a record of any kind may hold in place of one.
+DAMAGED = [b"", b"{", b"[]", b"[" * 100_000, b"\xff\xfe", bytes(10), b'{"name": 5, "status": [], "hash": {}}', b"NaN"]
+
+
+@pytest.mark.parametrize("content", DAMAGED, ids=lambda content: repr(content[:10]))
+def test_a_damaged_record_is_an_error(campaign: Plan, content: bytes) -> None:
+    for path, what in (
+        (Path(campaign.all_manifests[0]), "the manifest of a module is damaged"),
+        (Path(campaign.results, "raw/problems", f"{NAME}.json"), "unreadable record of a problem"),
+    ):
+        sound = path.read_bytes()
+        path.write_bytes(content)
+        with pytest.raises(ReproError, match=what) as caught:
+            find_missing(campaign)
+        assert caught.value.where == path
+        path.write_bytes(sound)
+
+
+@pytest.mark.parametrize("kind", IN_PLACE_OF_A_FILE)
+def test_what_is_in_the_place_of_a_record_or_rows_is_not_waited_for(campaign: Plan, at_once: None, kind: str) -> None:
+    rows = Path(campaign.results, "raw/compound_spmv", NAME, "single/search.parquet")
+    for path in (Path(campaign.all_manifests[0]), Path(campaign.results, "raw/problems", f"{NAME}.json"), rows):
+        path.rename("kept")
+        put(kind, path)
+        with pytest.raises(ReproError, match=IN_PLACE_OF_A_FILE[kind]) as caught:
+            find_missing(campaign)
+        assert caught.value.where == path
+        path.rmdir() if kind == "folder" else path.unlink()
+        Path("kept").rename(path)
+
+
+@pytest.mark.parametrize("content", DAMAGED, ids=lambda content: repr(content[:10]))
+def test_a_damaged_receipt_is_named(campaign: Plan, content: bytes) -> None:
+    step = building(campaign, NAME)
+    step.receipt.write_bytes(content)
+    reason = Freshness(campaign).stale[step.name]
+    assert reason.startswith(f"its receipt {step.receipt} is damaged: ")
+    assert len(reason) < 400
+
+
+@pytest.mark.parametrize("kind", IN_PLACE_OF_A_FILE)
+def test_what_is_in_the_place_of_a_receipt_or_an_output_is_not_waited_for(
+    campaign: Plan, at_once: None, kind: str
+) -> None:
+    step = building(campaign, NAME)
+    built = Path(campaign.results, "problems", f"{NAME}.npz")
+    built.unlink()
+    put(kind, built)
+    there_is_none = kind in ("circle", "folder")
+    reason = "is missing" if there_is_none else "is not what was written"
+    assert Freshness(campaign).stale[step.name] == f"{built} {reason}"
+    step.receipt.unlink()
+    put(kind, step.receipt)
+    assert IN_PLACE_OF_A_FILE[kind] in Freshness(campaign).stale[step.name]
+
+
+def test_a_receipt_that_names_no_path_is_damaged(campaign: Plan) -> None:
+    step = building(campaign, NAME)
+    receipt = json.loads(step.receipt.read_text())
+    receipt["outputs"]["a\0b"] = {"digest": "d", "stat": "s"}
+    step.receipt.write_text(json.dumps(receipt))
+    assert Freshness(campaign).stale[step.name].endswith("is damaged: a null byte in a name")

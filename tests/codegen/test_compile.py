@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from no_files import IN_PLACE_OF_A_FILE, put
+from repro.cli import doctor
 from repro.codegen import nvcc
 from repro.codegen.common import render_common
 from repro.codegen.compile import (
@@ -227,6 +229,45 @@ def test_a_missing_or_damaged_manifest_is_one_message(tmp_path):
         Module.load(tmp_path / "bad.json")
 
 
+SOUND = {"status": "ok", "hash": "h", "compiler": "c", "flags": ["-O3"], "binary": "objects/a.clbin"}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it is empty"),
+        (b"[" * 100_000, "nested more than 100 deep"),
+        (b"[]", ""),
+        (b"null", ""),
+        (b"\xff\xfe", "decode"),
+        (bytes(9), ""),
+        ({**SOUND, "flags": 5}, "flags: input should be a valid tuple"),
+        (
+            {**SOUND, "resources": {"k": {"registers": "many"}}},
+            "resources.k.registers: input should be a valid integer",
+        ),
+        ({**SOUND, "status": None}, "status: input should be a valid string"),
+        *(
+            ({**SOUND, "binary": name}, "binary: .* not a file in objects/")
+            for name in ("../../x", "/etc/passwd", "objects/../../x", "objects/a\0", "objects/", ".", "objects/a/b", "")
+        ),
+    ],
+    ids=lambda value: str(value)[:40] if isinstance(value, dict) else repr(value)[:30],
+)
+def test_a_manifest_of_anything_else_is_one_message(tmp_path, content, reason):
+    path = tmp_path / "m.json"
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    with pytest.raises(ReproError, match=rf"the manifest of a module is damaged[\s\S]*m.json\n  actual: .*{reason}"):
+        Module.load(path)
+
+
+@pytest.mark.parametrize("kind", IN_PLACE_OF_A_FILE)
+def test_what_is_in_the_place_of_a_manifest_is_not_waited_for(tmp_path, at_once, kind):
+    put(kind, tmp_path / "m.json")
+    with pytest.raises(ReproError, match=rf"the manifest of a module is damaged[\s\S]*{IN_PLACE_OF_A_FILE[kind]}"):
+        Module.load(tmp_path / "m.json")
+
+
 LOG = """ptxas info    : Compiling entry function 'spmv_static_32_1' for 'sm_90'
 ptxas info    : Function properties for spmv_static_32_1
     16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
@@ -268,6 +309,87 @@ def test_no_nvcc_says_where_it_was_looked_for(monkeypatch):
     with pytest.raises(ReproError, match=r"nvcc not found\n.*CUDA_HOME(.*\n)*.*install"):
         nvcc._nvcc()
     nvcc._nvcc.cache_clear()
+
+
+@pytest.fixture
+def as_nvcc(tmp_path, monkeypatch):
+    """Have a script be nvcc, with seconds that a test can wait for."""
+
+    def install(script):
+        path = fake_nvcc(tmp_path / "fake", script)
+        monkeypatch.setenv("PATH", f"{path.parent}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setattr(nvcc, "ANSWERING", 0.5)
+        monkeypatch.setattr(nvcc, "COMPILING", 0.5)
+        nvcc._nvcc.cache_clear()
+        nvcc.version.cache_clear()
+        return path
+
+    yield install
+    nvcc._nvcc.cache_clear()
+    nvcc.version.cache_clear()
+
+
+RELEASE = "echo Cuda compilation tools, release 12.8, V12.8.93"
+#: What is on PATH as nvcc: its script, what a message says, and what of it.
+NO_NVCC = {
+    "hangs": ("sleep 1000", "nvcc did not end", "within 0.5 s"),
+    "hangs-with-a-child": ("sleep 1000 & sleep 1000", "nvcc did not end", "it was killed"),
+    "says-nothing": ("exit 0", "nvcc does not say which version it is", "nothing, and exit code 0"),
+    "fails": ("echo no licence >&2; exit 7", "nvcc does not say which version it is", "no licence"),
+    "is-another": ("echo gcc 13.2", "nvcc does not say which version it is", "gcc 13.2"),
+    "garbage": (r"printf '\377\033[2J\000\n'", "nvcc does not say which version it is", "actual"),
+    "garbage-without-end": ("cat /dev/zero", "nvcc did not end", "within 0.5 s"),
+}
+
+
+@pytest.mark.parametrize(("script", "what", "said"), NO_NVCC.values(), ids=NO_NVCC)
+def test_what_is_no_nvcc_is_one_message(as_nvcc, at_once, script, what, said):
+    path = as_nvcc(script)
+    with pytest.raises(ReproError, match=rf"{what}\n  where: {path}[\s\S]*{said}") as caught:
+        nvcc.version()
+    assert len(str(caught.value)) < 1000
+    assert str(caught.value).replace("\n", "").isprintable()
+    found = {finding.what: finding for finding in doctor.check_cuda()}["nvcc"]
+    assert not found.good
+    assert what in found.found
+    assert found.todo
+
+
+def test_a_child_that_holds_the_compilers_output_is_not_waited_for(as_nvcc, at_once):
+    as_nvcc(f"sleep 1000 & {RELEASE}; echo Build cuda_12.8")
+    assert nvcc.version() == "nvcc Build cuda_12.8"
+
+
+@pytest.mark.parametrize(
+    ("script", "what"),
+    [
+        ("sleep 1000", "the compiler did not end"),
+        ("sleep 1000 & exit 0", "the compiler wrote no binary"),
+        ("echo done", "the compiler wrote no binary"),
+        ("kill -9 $$", "the compiler was killed"),
+        (r"printf '\377 error \033[2J\n'; exit 1", "a module does not compile"),
+    ],
+)
+def test_a_compiler_that_does_otherwise_is_one_message(as_nvcc, at_once, tmp_path, script, what):
+    as_nvcc(f'case "$1" in --version) {RELEASE};; *) {script};; esac')
+    with pytest.raises(ReproError, match=what) as caught:
+        compile_module("source", GPU, tmp_path / "m.json")
+    assert str(caught.value).replace("\n", "").isprintable()
+    assert not list(tmp_path.glob("objects/*.cubin"))
+    assert not (tmp_path / "m.json").exists()
+
+
+def test_what_is_called_nvcc_and_cannot_be_started_is_one_message(as_nvcc, at_once):
+    as_nvcc("").write_bytes(bytes(20))
+    with pytest.raises(ReproError, match="nvcc cannot be started"):
+        nvcc.version()
+
+
+def test_a_folder_called_nvcc_is_none(tmp_path, monkeypatch):
+    (tmp_path / "home/bin/nvcc").mkdir(parents=True)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", "")
+    assert nvcc.find() != tmp_path / "home/bin/nvcc"
 
 
 @needs_nvcc

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from no_files import IN_PLACE_OF_A_FILE, put
 from repro.devices import nvml
 from repro.devices import open as opening
 from repro.devices.open import identities, models, resolve_device, target_of
@@ -63,13 +64,28 @@ def test_nothing_is_stated_where_nothing_is_named(stated: Path, monkeypatch: pyt
         resolve_device("cuda")
 
 
-@pytest.mark.parametrize("text", [None, "", "[]", '{"driver": "1"}', '{"driver": "1", "gpus": [{"name": "H100"}]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        None, "", "[]", '{"driver": "1"}', '{"driver": "1", "gpus": [{"name": "H100"}]}', "[" * 100_000, "\0",
+        '{"driver": 5, "gpus": []}', '{"driver": "1", "gpus": 5}', '{"driver": "1", "gpus": [5]}',
+        '{"driver": "1", "gpus": [{"ordinal": "x", "name": [], "capability": "sm_90", "uuid": "u"}]}',
+    ],
+    ids=lambda text: str(text)[:30],
+)  # fmt: skip
 def test_a_file_that_states_nothing_is_one_message(stated: Path, text: str | None) -> None:
     if text is None:
         stated.unlink()
     else:
         stated.write_text(text)
     with pytest.raises(ReproError, match=r"cannot be read\n[\s\S]*REPRO_GPUS=.*gpus\.json[\s\S]*repro doctor --gpus"):
+        resolve_device("cuda")
+
+
+@pytest.mark.parametrize("kind", IN_PLACE_OF_A_FILE)
+def test_what_is_in_the_place_of_the_file_is_not_waited_for(stated: Path, at_once: None, kind: str) -> None:
+    put(kind, stated)
+    with pytest.raises(ReproError, match=rf"cannot be read\n[\s\S]*{IN_PLACE_OF_A_FILE[kind]}"):
         resolve_device("cuda")
 
 

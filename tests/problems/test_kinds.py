@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
+import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +29,7 @@ from sound_problems import (
     ints,
 )
 
+from no_files import IN_PLACE_OF_A_FILE, put
 from repro.campaign.building import record_of
 from repro.cli import problems as commands
 from repro.errors import ReproError
@@ -101,6 +105,13 @@ def rewrite(path: Path, meta: dict[str, Any], **arrays: NDArray[Any]) -> None:
         ({"kind": "fetch"}, {}, r"unknown kind[\s\S]*actual: fetch"),
         ({"kind": "field"}, {}, "damaged"),
         ({}, {"extra": ints(1)}, "damaged"),
+        ({"name": "../../../toy"}, {}, r"damaged[\s\S]*name: .*not a name for a problem"),
+        ({"name": 5}, {}, r"damaged[\s\S]*name: input should be a valid string"),
+        ({"kind": ["matrix"]}, {}, r"damaged[\s\S]*kind: input should be a valid string"),
+        ({"traits": [1]}, {}, r"damaged[\s\S]*traits: input should be a valid dictionary"),
+        ({"statistics": "many"}, {}, r"damaged[\s\S]*statistics: input should be a valid dictionary"),
+        ({"status": "fine"}, {}, r"damaged[\s\S]*status: input should be 'ok' or 'unavailable'"),
+        ({}, {"values": np.array([object()])}, r"damaged[\s\S]*allow_pickle"),
     ],
 )
 def test_a_file_that_says_something_else(
@@ -112,6 +123,48 @@ def test_a_file_that_says_something_else(
     with pytest.raises(ReproError, match=said) as caught:
         load_problem(path)
     assert caught.value.where == path
+
+
+def member(path: Path, name: str, content: bytes, **options: Any) -> None:
+    with zipfile.ZipFile(path, "a", **options) as archive:
+        archive.writestr(name, content)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda path: path.write_bytes(b""), "No data left"),
+        (lambda path: path.write_bytes(b"\x93NUMPY" + bytes(100)), ""),
+        (lambda path: np.save(path.open("wb"), np.ones(3)), ""),
+        (lambda path: path.write_bytes(pickle.dumps({"meta": 1})), "allow_pickle|pickled"),
+        (lambda path: rewrite(path, {"origin": {"deep": json.loads("[" * 150 + "]" * 150)}}), "nested more than 100"),
+        (
+            lambda path: member(path, "zeros.npy", bytes(10 << 20), compression=zipfile.ZIP_DEFLATED),
+            "unpacks to [0-9,]{10}",
+        ),
+        (
+            lambda path: member(path, "more.npy", b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f8', 'fortran_order': "
+                                b"False, 'shape': (1000000000000000000,), }".ljust(117) + b"\n"),
+            "",
+        ),
+        pytest.param(lambda path: member(path, "indices.npy", b""), "two arrays of one name",
+                     marks=pytest.mark.filterwarnings("ignore:Duplicate name")),
+    ],
+    ids=["empty", "header", "array", "pickle", "deep", "bomb", "shape", "twice"],
+)  # fmt: skip
+def test_a_file_that_is_no_problem_is_one_message(spoil: Callable[[Path], object], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "toy.npz"
+    SQUARE.save(path)
+    spoil(path)
+    with pytest.raises(ReproError, match=rf"the problem file is damaged\n  where: .*toy.npz\n  actual: .*({said})"):
+        load_problem(path)
+
+
+@pytest.mark.parametrize("kind", IN_PLACE_OF_A_FILE)
+def test_what_is_in_the_place_of_a_problem_is_not_waited_for(tmp_path: Path, at_once: None, kind: str) -> None:
+    put(kind, tmp_path / "toy.npz")
+    with pytest.raises(ReproError, match=rf"the problem file is damaged[\s\S]*{IN_PLACE_OF_A_FILE[kind]}"):
+        load_problem(tmp_path / "toy.npz")
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

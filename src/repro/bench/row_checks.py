@@ -21,6 +21,7 @@ from repro.bench.rows import (
     PRECISIONS,
     QUANTILES,
     STATUSES,
+    TIMES,
     ColumnType,
     schema_of,
 )
@@ -157,11 +158,10 @@ def _other_word(name: str, word: str, study: str) -> str | None:
 
 def _of_numbers(rows: pa.Table) -> Iterator[Misfit]:
     there = set(rows.column_names)
-    times = [f"{clock}_{quantile}" for clock in ALL_CLOCKS for quantile in QUANTILES]
-    for name in (name for name in (*COUNTED, *times) if name in there):
+    for name in (name for name in (*COUNTED, *TIMES) if name in there):
         values = _numbers(rows[name])
-        good = pc.and_(pc.is_finite(values), (pc.greater if name in times else pc.greater_equal)(values, 0.0))
-        expected = f"{name} that is finite and {'above 0' if name in times else 'not negative'}"
+        good = pc.and_(pc.is_finite(values), (pc.greater if name in TIMES else pc.greater_equal)(values, 0.0))
+        expected = f"{name} that is finite and {'above 0' if name in TIMES else 'not negative'}"
         yield from _where(rows, pc.invert(good), expected, name)
     for clock in ALL_CLOCKS:
         quantiles = [f"{clock}_{quantile}" for quantile in QUANTILES]

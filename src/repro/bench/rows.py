@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from types import MappingProxyType, UnionType
@@ -40,6 +41,8 @@ PHASES = SEARCH, REPORT = ("search", "report")
 CLOCKS = ("event", "graph")
 ALL_CLOCKS = (*CLOCKS, "host")
 QUANTILES = ("min", "q1", "median", "q3", "max", "mean")
+#: The columns that are times, above 0 where there is one.
+TIMES = tuple(f"{clock}_{quantile}" for clock in ALL_CLOCKS for quantile in QUANTILES)
 #: What a column of a study is; one that there was not always is `str | None`, say, and may be missing in recorded rows.
 ColumnType = type[str] | type[int] | type[float] | type[bool] | UnionType
 NO_COLUMNS: Mapping[str, ColumnType] = MappingProxyType({})
@@ -196,6 +199,7 @@ def is_valid(data: Mapping[str, Any]) -> bool:
         and all(_fits(value, COMMON_COLUMNS.get(name)) for name, value in data.items())
         and data["status"] in STATUSES
         and data.get("phase", PHASES[0]) in PHASES
+        and all(data.get(name) is None or 0 < data[name] < math.inf for name in TIMES)
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import uuid
 import zlib
@@ -18,11 +19,14 @@ from filelock import FileLock, Timeout
 from repro.bench.parquet import write_table
 from repro.bench.records import is_record
 from repro.bench.rows import SCHEMA, TRY_AGAIN, ColumnType, Row, is_valid, schema_of
+from repro.reading import open_file, parse_json, read_file
 
 #: What a line has beside the row's columns: the run that stored it, and, last, the checksum of all before.
 _RUN, _CHECKSUM = "_run", "_crc"
 #: Numbers of damaged lines that are named.
 _NAMED = 5
+#: Bytes of a store; the lines of all variants of a case are some megabytes.
+LARGEST = 4 << 30
 
 
 class Store:
@@ -51,6 +55,8 @@ class Store:
 
     def __enter__(self) -> Store:
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        for path in (self._path, _note_of(self._path), self._path.with_suffix(".lock")):
+            os.close(open_file(path, os.O_RDWR | os.O_CREAT))
         self._lock = FileLock(self._path.with_suffix(".lock"))
         try:
             self._lock.acquire(timeout=0)
@@ -130,7 +136,7 @@ def crashed_row(path: Path, run: str) -> Row | None:
         The run's id; what another left is none of its business.
     """
     try:
-        line = _parse(_note_of(path).read_bytes())
+        line = _parse(read_file(_note_of(path)))
     except FileNotFoundError:
         return None
     return line.row if isinstance(line, _Line) and line.run == run else None
@@ -170,7 +176,7 @@ def _line(row: Row, run: str) -> str:
 def _parse(line: bytes) -> _Line | str | None:
     """Return what a line holds; None for a row of another schema, and for what is damaged a word on how."""
     try:
-        data = json.loads(line)
+        data = parse_json(line, finite=False)
         schema = data["schema"]
     except (ValueError, TypeError, KeyError):
         return "no row"
@@ -194,7 +200,7 @@ def _read(path: Path, quiet: bool = False) -> list[_Line]:
     """
     if not path.exists():
         return []
-    content = path.read_bytes()
+    content = read_file(path, LARGEST)
     whole = content[: content.rfind(b"\n") + 1]
     if len(whole) < len(content):
         with path.open("r+b") as file:

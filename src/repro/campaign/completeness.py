@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from repro.bench.recorded import read_case, read_rows
+from repro.bench.records import read_problem_of
 from repro.bench.rows import TIMED
 from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan
 from repro.campaign.steps import CHECK, measuring
-from repro.errors import ReproError
+from repro.codegen.compile import Module
 from repro.studies import get_study
 
 #: What a row may say without anything having gone wrong, as long as its case has its winners: that this cannot be run
@@ -93,17 +94,16 @@ def _problems(plan: Plan) -> Iterator[Missing]:
         record = _record(plan, name)
         if record is None:
             yield Missing(f"problem {name}", "not built")
-        elif record["status"] != "ok":
-            yield Missing(f"problem {name}", record["reason"])
+        elif record.get("status", "ok") != "ok":
+            yield Missing(f"problem {name}", record.get("reason") or "it is not said why")
 
 
 def _modules(plan: Plan) -> Iterator[Missing]:
     for manifest in plan.all_manifests:
-        module = _read(Path(manifest))
-        if module is None:
+        if not os.path.lexists(manifest):
             yield Missing(f"module {manifest}", "not compiled")
-        elif module["status"] != "ok":
-            yield Missing(f"module {manifest}", module["message"])
+        elif (module := Module.load(Path(manifest))).status != "ok":
+            yield Missing(f"module {manifest}", module.message or "it is not said why")
 
 
 def _rows(plan: Plan) -> Iterator[Missing]:
@@ -206,20 +206,11 @@ def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _is_built(plan: Plan, problem: str) -> bool:
     record = _record(plan, problem)
-    return record is not None and record["status"] == "ok"
+    return record is not None and record.get("status", "ok") == "ok"
 
 
 def _record(plan: Plan, problem: str) -> dict[str, Any] | None:
-    return _read(Path(plan.results, "raw", "problems", f"{problem}.json"))
-
-
-def _read(path: Path) -> dict[str, Any] | None:
     try:
-        record: dict[str, Any] = json.loads(path.read_text())
+        return read_problem_of(Path(plan.results, "raw", "problems"), problem)
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise ReproError(
-            "a record is damaged", where=path, actual=error, todo="delete it and run the campaign again"
-        ) from None
-    return record

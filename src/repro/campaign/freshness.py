@@ -28,9 +28,9 @@ class Freshness:
 
     def __init__(self, plan: Plan, part: Iterable[Step] | None = None) -> None:
         self._steps = steps(plan) if part is None else [*part]
-        self._receipts = {
-            step.receipt: receipt for step in self._steps if (receipt := Receipt.load(step.receipt)) is not None
-        }
+        read = {step.receipt: Receipt.read(step.receipt) for step in self._steps}
+        self._receipts = {path: receipt for path, receipt in read.items() if isinstance(receipt, Receipt)}
+        self._damaged = {path: how for path, how in read.items() if isinstance(how, str)}
 
     @property
     def total(self) -> int:
@@ -44,7 +44,7 @@ class Freshness:
         reasons: dict[str, str] = {}
         for step in self._steps:
             ahead = next((names[path] for path in step.after if names[path] in reasons), None)
-            reason = f"{ahead} {AHEAD}" if ahead else why_stale(step, self._receipts)
+            reason = f"{ahead} {AHEAD}" if ahead else why_stale(step, self._receipts, self._damaged)
             if reason:
                 reasons[step.name] = reason
         return reasons

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from repro.bench.parquet import write_table
+from repro.bench.parquet import read_table, write_table
 from repro.bench.rows import SCHEMA, Row
 from repro.bench.store import Store, write_rows
 from repro.campaign.folders import RESULTS, Folders, check_study
@@ -108,8 +107,8 @@ def write_step(study: Study, problem: str, precision: str, step: str, given: Giv
 
 def environments_of(steps: Sequence[Path]) -> list[Path]:
     """Return the environment records that the rows of a case, in the files of its steps, are linked to."""
-    tables = [pq.read_table(path, columns=["environment"]) for path in steps if path.stem != "choices"]
-    linked = {name for table in tables for name in table["environment"].to_pylist() if name}
+    tables = [read_table(path) for path in steps if path.stem != "choices"]
+    linked = {name for table in tables for name in table["environment"].unique().to_pylist() if name}
     raw = RESULTS / steps[0].relative_to(RESULTS).parts[0] / "raw"
     return [raw / "environment" / f"{name}.json" for name in sorted(linked)]
 

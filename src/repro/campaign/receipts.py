@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,7 +21,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from repro.errors import ReproError
+from repro.reading import open_file, read_file, shown
 from repro.whole import write_whole
 
 VERSION = 1
@@ -108,15 +112,31 @@ class Receipt:
     @classmethod
     def load(cls, path: Path) -> Receipt | None:
         """Read a receipt; None where there is none that can be read, since a damaged one vouches for nothing."""
+        receipt = cls.read(path)
+        return receipt if isinstance(receipt, cls) else None
+
+    @classmethod
+    def read(cls, path: Path) -> Receipt | str | None:
+        """Read a receipt: None where there is none, and of one that is damaged a word on how."""
         try:
-            data = json.loads(path.read_text())
-            if data.pop("version") != VERSION:
-                return None
-            for kind in ("files", "outputs"):
-                data[kind] = {name: Mark(**mark) for name, mark in data[kind].items()}
-            return cls(**data)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            receipt = _reader().validate_json(read_file(path), strict=True)
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            return error.strerror or str(error)
+        except ValidationError as error:
+            first = error.errors()[0]
+            return shown(f"{'.'.join(map(str, first['loc']))} {first['msg']}".strip())
+        if receipt.version != VERSION:
+            return f"of version {receipt.version}"
+        named = (receipt.step, *receipt.files, *receipt.after, *receipt.outputs)
+        return "a null byte in a name" if any("\0" in name for name in named) else receipt
+
+
+@cache
+def _reader() -> TypeAdapter[Receipt]:
+    """Return what reads receipts; made when the first is."""
+    return TypeAdapter(Receipt)
 
 
 def hash_of(data: Any) -> str:
@@ -127,7 +147,7 @@ def hash_of(data: Any) -> str:
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of a file's content; `absent` where there is no file."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_file(path), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return ABSENT
@@ -224,7 +244,7 @@ def _plain(parts: Mapping[str, Any]) -> Any:
     return json.loads(json.dumps(parts, default=str))
 
 
-def why_stale(step: Step, receipts: Mapping[Path, Receipt]) -> str | None:
+def why_stale(step: Step, receipts: Mapping[Path, Receipt], damaged: Mapping[Path, str]) -> str | None:
     """Return why a step has to be made again, in a few words; None where it has not.
 
     Parameters
@@ -233,10 +253,13 @@ def why_stale(step: Step, receipts: Mapping[Path, Receipt]) -> str | None:
         As it is planned.
     receipts
         Its own, if there is one, and those of the steps before it, all of which are fresh.
+    damaged
+        Of those that cannot be read how they are damaged.
     """
     receipt = receipts.get(step.receipt)
     if receipt is None:
-        return "it was never made to its end"
+        how = damaged.get(step.receipt)
+        return f"its receipt {step.receipt} is damaged: {how}" if how else "it was never made to its end"
     return next(_other_inputs(step, receipt, receipts), None) or next(_other_outputs(step, receipt), None)
 
 

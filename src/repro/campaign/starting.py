@@ -20,6 +20,7 @@ from repro.campaign.steps import CHECK, receipt_of
 from repro.config import load
 from repro.devices.locking import user_name
 from repro.errors import ReproError
+from repro.reading import open_file, read_json
 from repro.whole import write_whole
 
 #: Held by whoever runs in this folder, for as long as its process lives: a killed run leaves no lock behind.
@@ -159,7 +160,7 @@ def held_alone(campaign: str, results: Path = RESULTS) -> Iterator[None]:
 
 def _hold(campaign: str, path: Path) -> int:
     """Take a lock until what is returned is closed, or this process ends."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    lock = open_file(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -179,7 +180,7 @@ def _hold(campaign: str, path: Path) -> int:
 def _holder(path: Path) -> str:
     """Say whose lock it is, as far as it can be read."""
     try:
-        holder = json.loads(path.read_text())
+        holder = read_json(path)
         return "campaign {campaign}, process {pid} of {user} on {host}, since {since}".format(**holder)
     except (OSError, ValueError, KeyError, TypeError):
         return f"whoever holds {path}"

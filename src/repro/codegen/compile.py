@@ -5,18 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
 
 from repro.codegen import nvcc, opencl_build
 from repro.codegen.targets import Target
 from repro.errors import ReproError
+from repro.reading import parse_json, read_file, shown
 from repro.whole import write_whole
 
 MODULES = Path("modules")
+#: Bytes of a binary.
+LARGEST = 1 << 30
 
 
 def manifest_path(target: str, study: str, key: str, modules: Path = MODULES) -> Path:
@@ -77,10 +84,33 @@ class Module:
                 todo=f"compile it with `repro compile`, or with all that belongs to it: `snakemake --cores all {path}`",
             )
         try:
-            data = json.loads(content)
-            return cls(**{**data, "flags": tuple(data["flags"])})
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise ReproError("the manifest of a module is damaged", where=path, actual=error) from None
+            module = _reader().validate_python(parse_json(content))
+            if module.binary is not None and not _BINARY.fullmatch(module.binary):
+                raise ValueError(f"binary: {shown(module.binary)}, and not a file in objects/")
+            return module
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise _damaged(path, f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
+        except ValueError as error:
+            raise _damaged(path, error) from None
+
+
+#: A file's name is of a hash, and never leads elsewhere.
+_BINARY = re.compile(r"objects/[A-Za-z0-9_]{1,100}\.[a-z]{1,10}")
+
+
+@cache
+def _reader() -> TypeAdapter[Module]:
+    return TypeAdapter(Module)
+
+
+def _damaged(path: Path, reason: object) -> ReproError:
+    return ReproError(
+        "the manifest of a module is damaged",
+        where=path,
+        actual=shown(reason),
+        todo="delete it and compile the module again",
+    )
 
 
 def compiler_of(target: Target) -> tuple[str, tuple[str, ...]]:
@@ -248,12 +278,9 @@ def _digest(path: Path) -> str | None:
 
 
 def _content(path: Path) -> bytes | None:
-    """Return a file's content; None where there is no file, something else of that name, or one that cannot be read.
-
-    Whoever opens a pipe in a file's place waits for ever.
-    """
+    """Return a file's content; None where there is no file, something else of that name, or one that cannot be read."""
     try:
-        return path.read_bytes() if path.is_file() else None
+        return read_file(path, LARGEST)
     except OSError:
         return None
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.errors import ReproError
+from repro.reading import read_text
 from repro.shipped import install
 
 _VENDORS = tempfile.TemporaryDirectory(prefix="repro-opencl-")
@@ -33,7 +34,7 @@ def identity() -> list[str]:
         sources = [str(library)]
     else:
         vendors = Path(os.environ.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors"))
-        sources = [path.read_text().strip() for path in sorted(vendors.glob("*.icd"))]
+        sources = [read_text(path).strip() for path in sorted(vendors.glob("*.icd"))]
     installed = []
     for package in PACKAGES:
         with suppress(PackageNotFoundError):

@@ -12,9 +12,12 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from repro.devices import nvml
 from repro.devices.detect import Gpu, find_gpus
 from repro.errors import ReproError
+from repro.reading import read_json, shown
 from repro.whole import write_whole
 
 STATED = "REPRO_GPUS"
@@ -48,13 +51,14 @@ def node() -> Node:
     if gpus or not path:
         return Node(tuple(gpus), nvml.driver_version())
     try:
-        data = json.loads(Path(path).read_text())
-        return Node(tuple(Gpu(**gpu) for gpu in data["gpus"]), data["driver"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return TypeAdapter(Node).validate_python(read_json(Path(path)))
+    except (OSError, ValueError) as error:
+        wrong = error.errors()[0] if isinstance(error, ValidationError) else None
+        said = f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg'].lower()}" if wrong else error
         raise ReproError(
             "the file that states a cluster's GPUs cannot be read",
             where=f"{STATED}={path}",
-            actual=error,
+            actual=shown(said),
             todo=f"write it on a node with GPUs: `repro doctor --gpus {path}`, or unset {STATED}",
         ) from None
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from repro.config.models import Limits
 from repro.errors import ReproError
 from repro.problems.files import open_plain
+from repro.reading import read_json
 from repro.whole import write_whole
 
 
@@ -65,8 +66,8 @@ def record_path(cache: Path, name: str) -> Path:
 def read_record(cache: Path, name: str) -> dict[str, Any]:
     """Return what is known of a problem's file: `address`, `fetched_at`, `details`, `sha256`; empty if nothing."""
     try:
-        record = json.loads(record_path(cache, name).read_text())
-    except (OSError, ValueError, RecursionError):
+        record = read_json(record_path(cache, name))
+    except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}
 

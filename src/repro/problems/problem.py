@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator, BaseModel, ValidationError
 
 from repro.errors import ReproError
+from repro.problems.names import flaw
+from repro.reading import open_file, parse_json, shown
 from repro.whole import replacing
 
 SCHEMA = 2
@@ -136,6 +141,25 @@ class Problem(ABC):
         return problem
 
 
+def _named(name: str) -> str:
+    if expected := flaw(name):
+        raise ValueError(f"not a name for a problem: {expected}")
+    return name
+
+
+class _Meta(BaseModel):
+    """What is relied on of what a file says beside its arrays; there is less where the problem could not be had."""
+
+    name: Annotated[str, AfterValidator(_named)]
+    kind: str
+    status: Literal["ok", "unavailable"] = "ok"
+    reason: str = ""
+    traits: dict[str, Any] = {}
+    origin: dict[str, Any] = {}
+    statistics: dict[str, Any] = {}
+    checksum: str = ""
+
+
 class Unavailable(ReproError):
     """A problem that could not be fetched or built, with the reason."""
 
@@ -236,13 +260,19 @@ def _write(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     try:
-        with np.load(path) as file:
-            meta = json.loads(str(file["meta"]))
+        # never of objects, which would be run to be read
+        with os.fdopen(open_file(path), "rb") as opened, np.load(opened, allow_pickle=False) as file:
+            _refuse_packed(file.zip, os.fstat(opened.fileno()).st_size)
+            meta = parse_json(str(file["meta"]).encode(), finite=False)
+            if not isinstance(meta, dict):
+                raise ValueError(f"meta is no object, but {meta}")
             arrays = {name: file[name] for name in file.files if name != "meta"}
     except FileNotFoundError:
         raise ReproError(
             "no such problem file", where=path, todo=f"build it there: `repro problem NAME --output {path}`"
         ) from None
+    except OSError as error:
+        raise _damaged(path, error.strerror or error) from error
     except Exception as error:  # np.load raises a dozen kinds on a damaged archive
         raise _damaged(path, error) from error
     if meta.get("schema") != SCHEMA:
@@ -253,10 +283,30 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             actual=meta.get("schema"),
             todo="delete the file and build it again",
         )
+    try:
+        _Meta.model_validate(meta)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _damaged(path, f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
     return meta, arrays
 
 
-def _damaged(path: Path, error: Exception) -> ReproError:
+def _refuse_packed(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse an archive that unpacks to more than it is: ours are not compressed.
+
+    Raises
+    ------
+    ValueError
+        It does.
+    """
+    members = archive.infolist()
+    if len({member.filename for member in members}) < len(members):
+        raise ValueError("two arrays of one name")
+    if (whole := sum(member.file_size for member in members)) > size:
+        raise ValueError(f"a file of {size:,} bytes that unpacks to {whole:,}")
+
+
+def _damaged(path: Path, error: object) -> ReproError:
     return ReproError(
-        "the problem file is damaged", where=path, actual=error, todo="delete the file and build it again"
+        "the problem file is damaged", where=path, actual=shown(error), todo="delete the file and build it again"
     )
