@@ -18,6 +18,7 @@ from repro.bench.parquet import read_table
 from repro.bench.row_checks import Misfit, misfit, other_types
 from repro.bench.rows import SCHEMA
 from repro.errors import ReproError
+from repro.problems.names import check_name
 from repro.reading import files_below, shown
 
 #: Folders of `raw` that are no study's.
@@ -187,7 +188,7 @@ def read_case(study: Path, step: str, problem: str, precision: str) -> list[dict
     ReproError
         As `read_rows`.
     """
-    path = study / problem / precision / f"{step}.parquet"
+    path = study / check_name(problem, study) / precision / f"{step}.parquet"
     rows = _read(path, study.name) if path.exists() else read_rows(study, step)
     if not rows.num_rows:
         return []

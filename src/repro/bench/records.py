@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
@@ -78,16 +78,20 @@ class _Problem(_Part):
         return statistics
 
 
+#: What is printed for pip, or in a table, as one word.
+_Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.!+_-]{0,99}$")]
+
+
 class _Environment(_Part):
-    source: str | None = None
-    commit: str | None = None
+    source: _Word | None = None
+    commit: _Word | None = None
     backend: str | None = None
     device: str | None = None
     target: str | None = None
     multiprocessors: int | None = Field(None, ge=0)
     cache_bytes: int | None = Field(None, ge=0)
     flags: list[str] | None = None
-    packages: dict[str, str] | None = None
+    packages: dict[_Word, _Word] | None = None
 
 
 M = TypeVar("M", bound=_Part)

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from repro.bench.rows import (
     ALL_CLOCKS,
-    CLOCKS,
     LATER,
     PHASES,
     PRECISIONS,
@@ -35,7 +34,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "phase": PHASES,
     "protocol": ("screen", "full"),
     "cache": ("warm", "cold"),
-    "clock": CLOCKS,
+    "clock": ALL_CLOCKS,
     "backend": ("cuda", "opencl"),
 }
 #: Columns that have a value in each row, where they are columns at all.
@@ -45,9 +44,10 @@ FULL = ("key", "study", "problem", "precision", "kind", "name", "status", "phase
 NAMES = ("key", "study", "problem", "kind", "name", "tuning", "environment")
 LONGEST = 1000
 ENVIRONMENT = r"[A-Za-z0-9_-]{1,128}"
-#: Numbers that count or measure something.
-COUNTED = ("bytes", "least_bytes", "operations", "registers", "spills", "preprocess", "sm_clock", "discarded",
+#: Numbers that count something, and those that measure something that can be 0.
+COUNTED = ("bytes", "least_bytes", "operations", "registers", "spills", "discarded",
            *(f"{clock}_launches" for clock in ALL_CLOCKS))  # fmt: skip
+MEASURED = ("preprocess", "sm_clock")
 #: Which rows are of one thing: of rows, of choices, of what a profiler counted.
 IDENTITIES = (
     ("problem", "precision", "phase", "kind", "name", "cache", "protocol"),
@@ -85,6 +85,11 @@ def misfit(rows: pa.Table, study: str) -> Misfit | None:
     return next(_of_words(rows, study), None) or next(_of_numbers(rows), None) or _doubled(rows)
 
 
+def other_quantiles(rows: pa.Table) -> Misfit | None:
+    """Return the first thing for which quantiles of times cannot be of one sample; None where there is nothing."""
+    return next(_of_quantiles(rows), None)
+
+
 def other_columns(rows: pa.Table, own: Mapping[str, ColumnType]) -> Misfit | None:
     """Return how the columns of a study's rows differ from those that are written; None where they do not.
 
@@ -109,12 +114,11 @@ def other_columns(rows: pa.Table, own: Mapping[str, ColumnType]) -> Misfit | Non
 
 def _of_types(rows: pa.Table) -> Iterator[Misfit]:
     expected = {field.name: field.type for field in schema_of(_CHOICES)}
-    counted = "profiler" in rows.column_names  # read from a log, in which all numbers are alike
     for field in rows.schema:
         wanted = expected.get(field.name)
-        if wanted is not None and counted and pa.types.is_integer(wanted) and pa.types.is_floating(field.type):
-            continue
-        if wanted is not None and not _fits(field.type, wanted):
+        # what a profiler counted is read from a log, in which all numbers are alike
+        whole = wanted is not None and pa.types.is_integer(wanted) and pa.types.is_floating(field.type)
+        if wanted is not None and not whole and not _fits(field.type, wanted):
             yield Misfit(f"{field.name} of type {wanted}", shown(field.type))
     for name in FULL:
         if name in rows.column_names and rows[name].null_count:
@@ -158,11 +162,22 @@ def _other_word(name: str, word: str, study: str) -> str | None:
 
 def _of_numbers(rows: pa.Table) -> Iterator[Misfit]:
     there = set(rows.column_names)
-    for name in (name for name in (*COUNTED, *TIMES) if name in there):
+    for name in (name for name in (*COUNTED, *MEASURED, *TIMES) if name in there):
         values = _numbers(rows[name])
+        if name in COUNTED and pa.types.is_floating(rows[name].type):
+            yield from _where(rows, pc.not_equal(values, pc.floor(values)), f"{name} that is a whole number", name)
         good = pc.and_(pc.is_finite(values), (pc.greater if name in TIMES else pc.greater_equal)(values, 0.0))
         expected = f"{name} that is finite and {'above 0' if name in TIMES else 'not negative'}"
         yield from _where(rows, pc.invert(good), expected, name)
+    for name in (f"{clock}_samples" for clock in ALL_CLOCKS if f"{clock}_samples" in there):
+        if not pa.types.is_null(rows[name].type):
+            samples = _numbers(pc.list_flatten(pc.list_flatten(rows[name])))
+            if not pc.all(pc.and_(pc.is_finite(samples), pc.greater_equal(samples, 0.0)), min_count=0).as_py():
+                yield Misfit(f"{name} that are finite and not negative", "others among them")
+
+
+def _of_quantiles(rows: pa.Table) -> Iterator[Misfit]:
+    there = set(rows.column_names)
     for clock in ALL_CLOCKS:
         quantiles = [f"{clock}_{quantile}" for quantile in QUANTILES]
         if not there.issuperset(quantiles):
@@ -175,11 +190,6 @@ def _of_numbers(rows: pa.Table) -> Iterator[Misfit]:
         for below, above in zip((least, *ordered, least, mean), (*ordered, most, mean, most), strict=True):
             more = pc.greater(_numbers(rows[below]), pc.multiply(_numbers(rows[above]), 1 + ROUNDING))
             yield from _where(rows, more, f"{below} that is not above {above}", below)
-    for name in (f"{clock}_samples" for clock in ALL_CLOCKS if f"{clock}_samples" in there):
-        if not pa.types.is_null(rows[name].type):
-            samples = _numbers(pc.list_flatten(pc.list_flatten(rows[name])))
-            if not pc.all(pc.and_(pc.is_finite(samples), pc.greater_equal(samples, 0.0)), min_count=0).as_py():
-                yield Misfit(f"{name} that are finite and not negative", "others among them")
 
 
 def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:

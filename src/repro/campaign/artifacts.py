@@ -12,6 +12,7 @@ from repro.artifacts.registry import Artifact, Kind, artifacts, get_artifact
 from repro.bench.recorded import recorded_studies
 from repro.config import Config, load
 from repro.errors import ReproError
+from repro.problems.names import campaign_folder
 from repro.problems.registry import load_registry, problem_names
 from repro.studies import get_study, load_artifacts
 from repro.studies import names as study_names
@@ -66,10 +67,12 @@ class Asked:
         if campaign is None:
             settings: Config | None = load(config or DEFAULT_CONFIG)
         else:
-            recorded = results / campaign / "config.yaml"
+            recorded = campaign_folder(results, campaign) / "config.yaml"
             path = config or (recorded if recorded.exists() else None)
             settings = load(path) if path else None
         name = campaign or (settings.campaign if settings else "")
+        for other in beside or ():
+            campaign_folder(results, other)
         if beside is None:
             beside = settings.beside if settings else ()
         if name in beside:

@@ -109,7 +109,7 @@ def _text(path: Path, record: Mapping[str, Any], united: Mapping[str, str]) -> s
 
 def _pin(name: str, version: str, record: Mapping[str, Any]) -> str:
     """Return the line of a package: a pin, or where its library was not the one in use a comment."""
-    loaded = record.get(LIBRARIES.get(name, ""))
+    loaded = _word(record.get(LIBRARIES.get(name, "")) or "")
     if loaded and not f"{version}.".startswith(f"{loaded}."):
         return f"# {name}: {version} was installed, and {loaded} was loaded from elsewhere"
     return f"{name}=={version}"

@@ -21,9 +21,10 @@ from repro.bench.recorded import (
     read_rows,
     recorded_steps,
     recorded_studies,
+    refuse_rows,
 )
 from repro.bench.records import is_record, read_environments, read_problems
-from repro.bench.row_checks import other_columns
+from repro.bench.row_checks import other_columns, other_quantiles
 from repro.config import Config, load
 from repro.errors import ReproError
 from repro.problems.registry import load_registry, problem_names
@@ -308,6 +309,8 @@ def _check(rows: pa.Table, study: str, where: Path, problems: Mapping[str, Any])
     """
     if where.stem not in WITHOUT_OWN and (wrong := other_columns(rows, get_study(study).columns)):
         raise other_schema(where, wrong.expected, wrong.actual)
+    if other := other_quantiles(rows):
+        raise refuse_rows(where, other)
     if absent := set(rows["problem"].unique().to_pylist()) - problems.keys():
         raise ReproError(
             "rows of a problem without its record",

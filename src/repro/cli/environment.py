@@ -31,5 +31,6 @@ def environment(
         pip install -c h200.txt -e '.[cuda]'
     """
     from repro.campaign.constraints import constraints_of
+    from repro.problems.names import campaign_folder
 
-    typer.echo(constraints_of(results / campaign / "raw", record))
+    typer.echo(constraints_of(campaign_folder(results, campaign) / "raw", record))

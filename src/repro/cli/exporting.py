@@ -71,6 +71,7 @@ def export(
     from repro.errors import ReproError
     from repro.export.render import render_export
     from repro.export.write import write_folder
+    from repro.problems.names import campaign_folder
 
     if study != EXPORTED:
         raise ReproError("the kernels of this study cannot be exported", expected=EXPORTED, actual=study)
@@ -80,7 +81,7 @@ def export(
         wanted = _by_hand(variant, entry, precision.value, target, name)
     else:
         wanted = _of_campaign(results, campaign, study, problem, precision.value, tuning, entry, name)
-    binaries = _matrix(results / campaign / "problems", problem, wanted) if matrix else {}
+    binaries = _matrix(campaign_folder(results, campaign) / "problems", problem, wanted) if matrix else {}
     for path in write_folder(to, render_export(Path(settings.kernels), wanted), binaries):
         typer.echo(f"wrote {path}")
 
@@ -90,10 +91,11 @@ def _matrix(folder: Path, problem: str | None, wanted: Export) -> dict[str, Call
     from repro.errors import ReproError
     from repro.export.matrix_file import write_matrix
     from repro.problems.matrix import Matrix
+    from repro.problems.names import check_name
 
     if problem is None:
         raise ReproError("--matrix needs a problem", todo="name one that the campaign has built")
-    built = Matrix.load(folder / f"{problem}.npz")
+    built = Matrix.load(folder / f"{check_name(problem, 'PROBLEM')}.npz")
     if built.entry != wanted.entry:
         raise ReproError("the problem has another entry", where=problem, expected=wanted.entry, actual=built.entry)
     return {f"{wanted.name}.matrix": lambda path: write_matrix(built, wanted.precision, path)}

@@ -27,8 +27,9 @@ def record(
     """
     from repro.campaign.recording import pack
     from repro.campaign.starting import held_alone
+    from repro.problems.names import campaign_folder
 
-    raw = results / campaign / "raw"
+    raw = campaign_folder(results, campaign) / "raw"
     # what a run writes between reading and deleting would be lost; where there is nothing, `pack` says so
     with held_alone(campaign, results) if raw.is_dir() else nullcontext():
         before = _sizes(raw)

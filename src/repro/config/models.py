@@ -76,6 +76,11 @@ def _once(words: W) -> W:
 _Once = AfterValidator(_once)
 
 
+#: What a campaign can be called: its name becomes folders, and values of the workflow's wildcards.
+CAMPAIGN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
+CampaignName = Annotated[str, Field(pattern=CAMPAIGN, max_length=LONGEST)]
+
+
 class Model(BaseModel):
     """Base of all configuration models: unknown keys are errors, numbers are finite, values do not change."""
 
@@ -221,7 +226,7 @@ class StudySettings(Model):
     budget: float = Field(
         0.02, gt=0, le=1, description="Share of each space that a predicted or random search measures."
     )
-    training: Annotated[Literal["all"] | tuple[str, ...], _Once] = Field(
+    training: Annotated[Literal["all"] | tuple[CampaignName, ...], _Once] = Field(
         "all", description="Campaigns under results/ that a predicted search learns from: all others, or names."
     )
     memory_weight: float = Field(
@@ -315,14 +320,14 @@ class OwnProblem(FieldFile):
 class Config(Model):
     """The whole configuration of a campaign."""
 
-    campaign: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*$", max_length=LONGEST)] = Field(
+    campaign: CampaignName = Field(
         "default", description="Names the folders results/<campaign> and figures/<campaign>."
     )
     device: DeviceWords = Field("auto", description=f"What to measure on: {MEANING}.")
     replay: bool = Field(
         False, description="Make the artifacts from the recorded results/<campaign>/raw; measure nothing."
     )
-    beside: Annotated[tuple[str, ...], _Once] = Field(
+    beside: Annotated[tuple[CampaignName, ...], _Once] = Field(
         (),
         description="Other campaigns, recorded on other GPUs say, whose results stand beside this one's in tables, "
         "figures and report.",

@@ -10,6 +10,7 @@ from repro.bench.records import read_environment
 from repro.bench.rows import TIMED
 from repro.codegen.targets import Target, get_target
 from repro.errors import ReproError
+from repro.problems.names import campaign_folder
 
 #: The clock that claims about speed use, and so does the choice of what is taken away.
 CLOCK = "graph"
@@ -65,7 +66,7 @@ def find_chosen(
     ReproError
         There is no such campaign, problem or choice, or a record of it is missing or damaged.
     """
-    study_folder = results / campaign / "raw" / study
+    study_folder = campaign_folder(results, campaign) / "raw" / study
     choices = read_case(study_folder, "choices", problem, precision)
     if not choices:
         raise _nothing(study_folder, problem, precision)

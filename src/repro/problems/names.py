@@ -1,11 +1,13 @@
-"""Which names a problem may have: they become files, and values of the workflow's wildcards."""
+"""Which names problems and campaigns may have: they become files, and values of the workflow's wildcards."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from repro.config.models import LONGEST
+from repro.config.models import CAMPAIGN, LONGEST
 from repro.errors import ReproError
+from repro.reading import shown
 
 # no part may be empty, start with a dot, or be too long for a file's name with what is added to it
 _PART = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST - 1}}}"
@@ -25,6 +27,24 @@ def flaw(name: str) -> str | None:
     if repeated := _REPEATED.search(name):
         return f"an end that is not {repeated[1]!r} {REPEATS} times, which the workflow cannot tell from a mistake"
     return None
+
+
+def campaign_folder(results: Path, name: str) -> Path:
+    """Return the folder of a campaign that is named by hand.
+
+    Raises
+    ------
+    ReproError
+        No campaign can have that name.
+    """
+    if not re.fullmatch(CAMPAIGN, name) or "\n" in name or len(name) > LONGEST:
+        raise ReproError(
+            "not a name for a campaign",
+            where=shown(repr(name)),
+            expected=f"letters, digits and . _ -, no . or - as the first, at most {LONGEST}",
+            todo=f"name a folder below {results}; another folder of results is named by --results",
+        )
+    return results / name
 
 
 def check_name(name: str, where: object) -> str:
