@@ -7,6 +7,7 @@ that was measured again counts, and not what the merged file holds of it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ def read_rows(study: Path, step: str) -> pa.Table:
                 todo="measure the problem again: its folder says what it is",
             )
     tables = list(measured.values())
-    if (path := study / f"{step}.parquet").exists():
+    if os.path.lexists(path := study / f"{step}.parquet"):  # a link that leads nowhere is one that is damaged
         kept = _read(path, study.name)
         tables.append(kept.filter(pa.array([case not in measured for case in _cases(kept)], pa.bool_())))
     return join_cases(tables, study / f"**/{step}.parquet")
@@ -189,7 +190,7 @@ def read_case(study: Path, step: str, problem: str, precision: str) -> list[dict
         As `read_rows`.
     """
     path = study / check_name(problem, study) / precision / f"{step}.parquet"
-    rows = _read(path, study.name) if path.exists() else read_rows(study, step)
+    rows = _read(path, study.name) if os.path.lexists(path) else read_rows(study, step)
     if not rows.num_rows:
         return []
     return [row for row in rows.to_pylist() if (row["problem"], row["precision"]) == (problem, precision)]

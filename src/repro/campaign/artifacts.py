@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,7 +69,7 @@ class Asked:
             settings: Config | None = load(config or DEFAULT_CONFIG)
         else:
             recorded = campaign_folder(results, campaign) / "config.yaml"
-            path = config or (recorded if recorded.exists() else None)
+            path = config or (recorded if os.path.lexists(recorded) else None)
             settings = load(path) if path else None
         name = campaign or (settings.campaign if settings else "")
         for other in beside or ():

@@ -76,7 +76,7 @@ def export(
     if study != EXPORTED:
         raise ReproError("the kernels of this study cannot be exported", expected=EXPORTED, actual=study)
     settings = load(config)
-    campaign = campaign or settings.campaign
+    campaign = settings.campaign if campaign is None else campaign
     if variant is not None:
         wanted = _by_hand(variant, entry, precision.value, target, name)
     else:
