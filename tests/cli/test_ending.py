@@ -97,7 +97,7 @@ def test_a_terminated_compilation_is_no_refusal_by_the_compiler(tmp_path: Path) 
     """The whole program: `--record-errors` records what does not compile, not what was not let to compile."""
     compiler = tmp_path / "bin/nvcc"
     compiler.parent.mkdir()
-    compiler.write_text('#!/bin/sh\n[ "$1" = --version ] && echo fake && exit\ntouch ready\nsleep 60\n')
+    compiler.write_text('#!/bin/sh\n[ "$1" = --version ] && echo fake, release 0.0 && exit\ntouch ready\nsleep 60\n')
     compiler.chmod(0o755)
     (tmp_path / "kernels").symlink_to(Path(__file__).parents[2] / "kernels")
     process = subprocess.Popen(
