@@ -1,6 +1,5 @@
 """The campaign of config/config.yaml, or of the files that `--configfile` names in its place."""
 
-import os
 import sys
 
 from repro.errors import ReproError
@@ -85,7 +84,6 @@ onstart:
     try:
         begin(plan, stale)
         drop_unasked_limit(workflow)
-        os.utime(marker.name, (0, 0))
     except ReproError as error:
         sys.exit(str(error))
 

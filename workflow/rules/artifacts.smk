@@ -11,7 +11,9 @@ for study in plan.studies.values():
             name:
                 f"tables_{study.name}"
             input:
-                inputs([f"tables {study.name}"], batches.raw(study.name)),
+                lambda wildcards, study=study.name: inputs(
+                    [f"tables {study}"], batches.raw(study), batches.ahead(study)
+                ),
             output:
                 artifacts(study.name, "tables"),
             log:
@@ -36,7 +38,9 @@ for study in plan.studies.values():
             name:
                 f"figures_{study.name}"
             input:
-                inputs([f"figures {study.name}"], batches.raw(study.name)),
+                lambda wildcards, study=study.name: inputs(
+                    [f"figures {study}"], batches.raw(study), batches.ahead(study)
+                ),
             output:
                 artifacts(study.name, "figures"),
             log:

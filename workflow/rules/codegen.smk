@@ -6,7 +6,9 @@ for group in plan.module_groups:
         name:
             group.rule
         input:
-            inputs([f"compile {group.study} {key}" for key in group.keys], []),
+            lambda wildcards, group=group: inputs(
+                [f"compile {group.study} {key}" for key in group.keys], []
+            ),
         output:
             plan.manifests_of(group.study, group.keys),
         log:
@@ -33,7 +35,7 @@ for group in plan.module_groups:
 
 rule compile_common:
     input:
-        inputs(["compile common"], []),
+        lambda wildcards: inputs(["compile common"], []),
     output:
         plan.common_manifest,
     log:

@@ -1,15 +1,16 @@
 """What is out of date, in Snakemake's words, and the command that all rules call.
 
-Receipts say what has to be made again, not times of files (docs/architecture.md): a job that has to be run gets an
-input that is newer than all it ever wrote, and the inputs of all others are `ancient`.
+Receipts say what has to be made again, not times of files (docs/architecture.md): a job that has to be run is forced,
+and the inputs of all others are `ancient`.
 """
 
 import os
 import sys
 import tempfile
-from functools import partial
+from functools import cache, partial
 
 from repro.campaign.deploying import environment_file
+from repro.campaign.overruling import overrule
 from repro.campaign.turns import claimed, turns_at
 from repro.errors import ReproError
 from snakemake.settings.types import DeploymentMethod
@@ -28,21 +29,24 @@ if CONDA:
     except ReproError as error:
         sys.exit(str(error))
     ENVIRONMENT = deployed.name
-#: The year 2100.
-LATE = 4102444800
-
-# in this folder, which all machines of a cluster see: the jobs wait until their inputs are there
-os.makedirs(".snakemake", exist_ok=True)
-marker = tempfile.NamedTemporaryFile(
-    prefix="out-of-date-", dir=os.path.abspath(".snakemake")
-)
-# whatever time the outputs have; when the jobs begin it is set back, since Snakemake wants outputs newer than inputs
-os.utime(marker.name, (LATE, LATE))
 
 
-def inputs(steps, files):
-    """Return the files that a job reads, such that it is run where one of its steps is stale, and nowhere else."""
-    return ancient(files) if stale.keys().isdisjoint(steps) else [marker.name, *files]
+@cache
+def overruled(dag):
+    """Let receipts rule the graph of jobs, which is there when the first of them asks for its inputs."""
+    forced = [*freshness.stale_outputs, *batches.stale(stale)] if freshness else []
+    overrule(dag, plan, forced)
+
+
+def inputs(steps, files, ahead=()):
+    """Return the files that a job waits for, such that it is run where one of its steps is stale, and nowhere else.
+
+    `ahead` are those that the jobs before it wait for. Of all jobs behind one that runs Snakemake looks at those alone
+    that wait for its outputs themselves, and one between that is fresh passes nothing on.
+    """
+    if workflow.dag is not None:
+        overruled(workflow.dag)
+    return ancient(files) if stale.keys().isdisjoint(steps) else [*files, *ahead]
 
 
 def kept(files):

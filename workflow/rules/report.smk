@@ -3,12 +3,8 @@
 
 rule report:
     input:
-        inputs(
-            ["report"],
-            [
-                *(path for study in plan.studies for path in batches.raw(study)),
-                *plan.artifact_files,
-            ],
+        lambda wildcards: inputs(
+            ["report"], [*batches.all_raw, *plan.artifact_files], batches.all_ahead
         ),
     output:
         kept(
@@ -40,8 +36,9 @@ rule report:
 # still there.
 rule check:
     input:
-        inputs(
-            ["check"], [*rules.report.output, *batches.matrices, *plan.all_manifests]
+        lambda wildcards, report=rules.report.output: inputs(
+            ["check"],
+            [*report, *batches.all_ahead, *batches.all_raw, *plan.artifact_files],
         ),
     output:
         f"{plan.results}/complete",

@@ -6,7 +6,7 @@ know of that alone. Whether a problem or a case is stale is said by its own rece
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -117,6 +117,10 @@ class Batches:
         """How many jobs build, and how many measure."""
         return len(self.built_by_job), len(self.measuring) + len(self.alone)
 
+    def stale(self, stale: Container[str]) -> list[str]:
+        """Return the files of those batches of which a step is stale, by the names of all that are."""
+        return [self.path(batch) for batch in self._named.values() if any(step in stale for step in batch.steps)]
+
     def path(self, batch: Batch) -> str:
         """Return the file that says that a batch is made."""
         return f"{self._plan.results}/batches/{batch.name}"
@@ -136,6 +140,24 @@ class Batches:
             self.path(self._builds[name]) for name in self._plan.studies[study].problems if name in self._builds
         )
         return [*batches, *measured, *alone]
+
+    @cached_property
+    def all_raw(self) -> list[str]:
+        """Of all studies what `raw` has."""
+        return [*dict.fromkeys(path for study in self._plan.studies for path in self.raw(study))]
+
+    def ahead(self, study: str) -> list[str]:
+        """Return what the jobs that measure a study wait for; none in a replay."""
+        groups = () if self._plan.config.replay else self._plan.module_groups
+        modules = [path for of in groups if of.study == study for path in self._plan.manifests_of(study, of.keys)]
+        common = [self._plan.common_manifest] if modules else []
+        problems = [] if self._plan.config.replay else self._of_problems(self._plan.studies[study].problems)
+        return [*problems, *modules, *common]
+
+    @property
+    def all_ahead(self) -> list[str]:
+        """What all jobs that measure wait for, and any that no study needs."""
+        return [*self.matrices, *self._plan.all_manifests]
 
     def read_by(self, batch: Batch) -> list[str]:
         """Return the files that measuring a batch waits for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from pathlib import Path
 
 from repro.campaign.plan import Plan
 from repro.campaign.receipts import Receipt, Step, why_stale
@@ -48,6 +49,11 @@ class Freshness:
             if reason:
                 reasons[step.name] = reason
         return reasons
+
+    @property
+    def stale_outputs(self) -> list[Path]:
+        """All that the stale steps write."""
+        return [path for step in self._steps if step.name in self.stale for path in step.outputs]
 
     @cached_property
     def unlike(self) -> Mapping[str, str]:
