@@ -5,6 +5,7 @@ from fake_cuda import install
 
 from repro.devices.base import OutOfDeviceMemory
 from repro.devices.cuda_open import open_cuda
+from taken_memory import count_taken
 
 
 @pytest.fixture
@@ -64,6 +65,25 @@ def test_what_the_pool_keeps_can_be_allocated(machine, gpu):
     assert gpu.free_bytes() == free - 3000
     held.release()
     assert gpu.free_bytes() == free
+
+
+def test_what_a_test_takes_is_counted_whatever_others_take(machine, gpu, monkeypatch):
+    taken = count_taken(monkeypatch, gpu)
+    with gpu.pooling():
+        pooled = gpu.allocate(3000)
+    buffer = gpu.allocate(500)
+    part = gpu.part(buffer, 100, 200)
+    machine.room[gpu.ordinal] -= 10**6  # another process
+    assert taken() == 3500
+    part.release()
+    assert taken() == 3500
+    pooled.release()  # though the pool keeps it
+    assert taken() == 500
+    buffer.release()
+    allocation = gpu.allocate(70)._allocation  # of a buffer that is let go, as PyCUDA does then with what it has of it
+    assert taken() == 0
+    allocation.free()
+    machine.room[gpu.ordinal] += 10**6
 
 
 def test_where_the_driver_has_no_more_the_pool_gives_up_what_it_keeps(machine, gpu):

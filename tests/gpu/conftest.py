@@ -23,6 +23,7 @@ from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import make_operands
 from repro.studies import get_study
+from taken_memory import count_taken
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +52,12 @@ def gpu_module(gpu: CudaDevice, gpu_modules: Path) -> Program:
     program = gpu.load(manifest.parent / str(Module.load(manifest).binary))
     gpu.use_common(program)
     return program
+
+
+@pytest.fixture
+def taken(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Give how many bytes of the GPU a test holds; what is free there changes with whatever else runs on it."""
+    return count_taken(monkeypatch, gpu)
 
 
 @pytest.fixture(scope="module")
