@@ -1,32 +1,43 @@
-"""Random edits to a finished campaign: after each, the next run's tables have to be those of a fresh one.
+"""Random edits to a finished campaign: after each, the next run has to end as a fresh one does, at the first try.
 
     python tests/workflow/random_edits.py --edits 200 --seed 1
+    RANDOM_EDITS=60 pytest tests/workflow/test_random_edits.py
 
-Times are replaced by numbers that hash all that a time depends on, so that tables made of anything stale differ from
-fresh ones, and tables of two fresh runs are equal byte by byte. An edit is a key of the configuration, an input, a file
-of our own code, a template, an environment variable, or an output that is deleted, truncated, altered or swapped with
-another. Whatever changes what tables should be is taken back afterwards, which is an edit as well. Prints a line an
-edit and a summary; exits with 1 where a run said that nothing was to be done, or ended with 0, and left other tables.
+Times are replaced by numbers that hash all that a time depends on, so that what is made of anything stale differs from
+what is fresh, and two fresh runs are equal byte by byte. An edit is a key of the configuration, an input, a file of our
+own code, a template, an environment variable; or up to three files or folders of one campaign that are deleted, cut
+off, altered, swapped, replaced by their like or dated in the future or the past; or a run that is killed, or told what
+to make again. Whatever changes what tables should be is taken back afterwards, which is an edit as well. Prints a line
+an edit and a summary; exits with 1 where a run ended otherwise than a fresh one, left other tables, figures or another
+report, made other jobs than a dry run said, or left something to do.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import random
+import re
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from checkouts import QUICK, Checkout, Said
-from hashed_times import hash_times, tables_of
+from hashed_times import hash_times
 
+MESH = {"path": "mesh/cube.node", "entry": "block3"}
+#: Only generated ones are made in batches.
+PROBLEMS = (MESH, "tiny/dirac")
 NODES = ("0 0 0", "1 0 0", "0 1 0", "0 0 1", "1 1 1", "2 0 1")
 CELLS = ("1 2 3 4", "2 3 4 5", "2 5 4 6")
 #: Of our own code: what builds, what compiles, what packs and times, what chooses, what makes tables.
@@ -38,16 +49,62 @@ SOURCES = (
     "studies/compound_spmv/facts.py", "artifacts/render_tables.py", "artifacts/data.py", "artifacts/case.py",
     "studies/compound_spmv/tables/layouts.py", "campaign/measuring.py", "config/models.py",
 )  # fmt: skip
+#: What a campaign leaves, by kind, so that each is edited as often, however many files it has.
+OUTPUTS = {
+    "tables": "results/edited/tables/**/*.*",
+    "figures": "figures/edited/**/*.*",
+    "report": "results/edited/report.html",
+    "complete": "results/edited/complete",
+    "rows": "results/edited/raw/**/*.parquet",
+    "records": "results/edited/raw/**/*.json",
+    "problems": "results/edited/problems/**/*.npz",
+    "batches": "results/edited/batches/**/*",
+    "receipts": "results/edited/receipts/**/*.json",
+    "modules": "modules/**/*.json",
+    "binaries": "modules/**/objects/*",
+    "configurations": "results/edited/**/*.yaml",
+    "Snakemake's own": ".snakemake/metadata/*",
+}
+#: Whole folders.
+FOLDERS = ("results/edited/tables", "figures/edited", "figures", "results/edited/raw", "results/edited/problems",
+           "results/edited/receipts", "results/edited/batches", "modules", ".snakemake", "logs", "results/edited",
+           "results/edited/store", "results")  # fmt: skip
+#: What is dated otherwise, and is still the same.
+INPUTS = ("mesh/*", "edited.yaml", "src/repro/**/*.py", "kernels/compound_spmv/**/*.j2", "config/**/*.yaml")
+#: What two fresh runs differ in: the report says when was measured.
+MEASURED_AT = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+HOUR, YEAR = 3600, 365 * 24 * 3600
+#: Times of a file, by what they are called: from now on, and of the epoch.
+AHEAD = {"an hour ahead": HOUR, "ten years ahead": 10 * YEAR, "an hour ago": -HOUR, "ten years ago": -10 * YEAR}
+FIXED = {"1970": 0, "1960": -10 * YEAR, "2200": 230 * YEAR}
 
 
 @dataclass(frozen=True)
 class Edit:
-    """A change to a campaign's folder; `undo` takes it back where it changes what tables should be."""
+    """A change to a campaign's folder; `undo` takes it back where it changes what tables should be.
+
+    `words` are added to the command of the next run.
+    """
 
     kind: str
     what: str
     apply: Callable[[], None]
     undo: Callable[[], None] | None = None
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class End:
+    """How a run ended: with which code, and with which tables, figures and report."""
+
+    code: int
+    files: dict[str, bytes]
+
+    def unlike(self, other: End) -> list[str]:
+        """Return what differs."""
+        code = [f"ended with {self.code} and not with {other.code}"] if self.code != other.code else []
+        names = sorted({*self.files, *other.files})
+        return code + [name for name in names if self.files.get(name) != other.files.get(name)]
 
 
 class Edited:
@@ -57,16 +114,17 @@ class Edited:
         self.random = random_
         self._folder = folder
         self.checkout = Checkout(folder / "edited")
-        self._fresh: dict[str, dict[str, bytes]] = {}
+        self._fresh: dict[str, End] = {}
         self.options = ""
+        batch = random_.choice((1, 2))
         self.study: dict[str, Any] = {
-            "problems": [{"path": "mesh/cube.node", "entry": "block3"}],
-            "artifacts": ["table-1", "table-7"],
+            "problems": [*PROBLEMS] if batch > 1 else [MESH],
+            "artifacts": ["table-7", "figure-3"],
             "timing": dict(QUICK),
             "precisions": ["double"],
             "layouts": ["ELL-SoA-AoS"],
         }
-        self.keys: dict[str, Any] = {"seed": 1}
+        self.keys: dict[str, Any] = {"seed": 1, "batch": batch}
         hash_times(self.checkout)
         (self.root / "mesh").mkdir()
         self.write_mesh(NODES, CELLS)
@@ -87,12 +145,35 @@ class Edited:
             numbered = [f"{number} {line}" for number, line in enumerate(lines, 1)]
             (self.root / f"mesh/cube{suffix}").write_text("\n".join([head, *numbered]) + "\n")
 
-    def run(self, checkout: Checkout | None = None) -> Said:
+    def run(self, *words: str, checkout: Checkout | None = None) -> Said:
         """Run the campaign."""
-        with ExitStack() as stack:
-            if self.options:
-                stack.enter_context(_variable("PYOPENCL_BUILD_OPTIONS", self.options))
-            return (checkout or self.checkout).snakemake("all", "--configfile", "edited.yaml")
+        with _options(self.options):
+            return (checkout or self.checkout).snakemake("all", "--configfile", "edited.yaml", *words)
+
+    def run_and_kill(self, seconds: float) -> None:
+        """Start a run, and kill it and its jobs after a while."""
+        with _options(self.options):
+            process = subprocess.Popen(
+                self.checkout.command("all", "--configfile", "edited.yaml"),
+                cwd=self.root,
+                env=self.checkout.environment,
+                start_new_session=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def end(self, said: Said, root: Path | None = None) -> End:
+        """Return how a run ended and what it left."""
+        root = root or self.root
+        folders = [root / "results/edited/tables", root / "figures/edited"]
+        files = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+        files += [path for name in ("report.html", "complete") if (path := root / "results/edited" / name).is_file()]
+        return End(said.code, {str(path.relative_to(root)): MEASURED_AT.sub(b"", path.read_bytes()) for path in files})
 
     def state(self) -> str:
         """Return a hash of all that tables should depend on."""
@@ -104,8 +185,8 @@ class Edited:
                     digest.update(f"{file.relative_to(self.root)}\0".encode() + file.read_bytes())
         return digest.hexdigest()
 
-    def fresh(self) -> dict[str, bytes]:
-        """Return the tables of a fresh run of the same state."""
+    def fresh(self) -> End:
+        """Return how a fresh run of the same state ends."""
         state = self.state()
         if state not in self._fresh:
             folder = Path(tempfile.mkdtemp(dir=self._folder))
@@ -115,25 +196,20 @@ class Edited:
                 shutil.copy(self.root / name, folder / name)
             checkout = Checkout.__new__(Checkout)
             checkout.folder = folder
-            said = self.run(checkout)
-            self._fresh[state] = tables_of(folder, "edited") if said.code == 0 else {"failed": b""}
+            self._fresh[state] = self.end(self.run(checkout=checkout), folder)
             shutil.rmtree(folder)
         return self._fresh[state]
 
 
-def _variable(name: str, value: str) -> Any:
-    import os
-    from contextlib import contextmanager
-
-    @contextmanager
-    def changed() -> Iterator[None]:
-        os.environ[name] = value
-        try:
-            yield
-        finally:
-            del os.environ[name]
-
-    return changed()
+@contextmanager
+def _options(options: str) -> Iterator[None]:
+    """The compiler's flags of the environment."""
+    if options:
+        os.environ["PYOPENCL_BUILD_OPTIONS"] = options
+    try:
+        yield
+    finally:
+        os.environ.pop("PYOPENCL_BUILD_OPTIONS", None)
 
 
 def state_edits(campaign: Edited) -> list[Edit]:
@@ -154,10 +230,11 @@ def state_edits(campaign: Edited) -> list[Edit]:
     study, timing = campaign.study, campaign.study["timing"]
     for seed in (2, 3, 4):
         key(campaign.keys, "seed", seed)
+    key(campaign.keys, "batch", 3 - campaign.keys["batch"])
     for name, value in {
         "search": "random", "memory_weight": 1.0, "cache": "cold", "baselines": ["scipy/csr/real3"],
-        "layouts": ["ELL-AoS-AoS"], "precisions": ["single", "double"], "artifacts": ["table-1", "table-7", "table-9"],
-        "problems": [{"path": "mesh/cube.node", "entry": "block3"}, "tiny/dirac"],
+        "layouts": ["ELL-AoS-AoS"], "precisions": ["single", "double"], "artifacts": ["table-1", "table-7", "figure-4"],
+        "problems": [MESH] if campaign.keys["batch"] > 1 else [*PROBLEMS],
     }.items():  # fmt: skip
         key(study, name, value)
     for name, value in {"launches": 12, "tie": 0.5, "rounds": 3, "reach": 0.5, "finalists": 2, "timeout": 50.0}.items():
@@ -189,28 +266,111 @@ def appended(kind: str, path: Path, line: str) -> Edit:
     return Edit(kind, path.name, lambda: _write(path, before + line.encode()), lambda: _write(path, before))
 
 
-def output_edit(campaign: Edited) -> Edit:
-    """Return a random edit of an output."""
+def other_edit(campaign: Edited) -> Edit:
+    """Return a random edit that leaves what tables should be: of what was made, of times, or of a run."""
     choose = campaign.random
-    tops = ("results/edited", "figures/edited", "modules")
-    files = [file for top in tops for file in sorted((campaign.root / top).rglob("*")) if file.is_file()]
-    outputs = [file for file in files if not {"store", "configs"} & set(file.parts) and file.suffix != ".lock"]
-    path = choose.choice(outputs)
+    if (kind := choose.random()) < 0.1:
+        seconds = choose.uniform(2, 14)
+        damage = output_edit(campaign)
+
+        def kill() -> None:
+            damage.apply()
+            campaign.run_and_kill(seconds)
+
+        return Edit("killed", f"after {seconds:.1f} s, before it {damage.what}", kill)
+    if kind < 0.2:
+        rules = ("problem", "compile_common", "measure_compound_spmv", "tables_compound_spmv",
+                 "figures_compound_spmv", "report", "check")  # fmt: skip
+        damage, rule = output_edit(campaign), choose.choice(rules)
+        return Edit("forced", f"{rule}, before it {damage.what}", damage.apply, words=("--forcerun", rule))
+    if kind < 0.3:
+        files = [file for pattern in INPUTS for file in sorted(campaign.root.glob(pattern)) if file.is_file()]
+        path = choose.choice(files)
+        how, date = _dated(campaign.random, path)
+        return Edit("input", f"{path.relative_to(campaign.root)} {how}", date)
+    if kind < 0.4:
+        files = [file for file in (campaign.root / "results").rglob("*") if file.is_file() and file.suffix != ".lock"]
+        how, seconds = _date(choose)
+        damage = output_edit(campaign)
+
+        def date_all() -> None:
+            for file in files:
+                os.utime(file, (seconds, seconds))
+            damage.apply()
+
+        return Edit("all results", f"dated {how}; {damage.what}", date_all)
+    return output_edit(campaign)
+
+
+def output_edit(campaign: Edited) -> Edit:
+    """Return a random edit of up to three things that were made."""
+    number = campaign.random.choice((1, 1, 2, 3))
+    edits = [_output_edit(campaign) for _ in range(number)]
+
+    def apply() -> None:
+        for _, edit in edits:
+            with suppress(FileNotFoundError):  # what another one of them took away
+                edit()
+
+    return Edit("output", "; ".join(what for what, _ in edits), apply)
+
+
+def _output_edit(campaign: Edited) -> tuple[str, Callable[[], None]]:
+    """Return an edit of one file or folder that was made, and what it is."""
+    choose = campaign.random
+    there = [folder for folder in FOLDERS if (campaign.root / folder).is_dir()]
+    if choose.random() < 0.12:
+        folder = choose.choice(there)
+        return f"{folder} deleted", lambda: shutil.rmtree(campaign.root / folder)
+    kinds = {
+        kind: files
+        for kind, pattern in OUTPUTS.items()
+        if (files := [file for file in sorted(campaign.root.glob(pattern)) if file.is_file()])
+    }
+    files = kinds[choose.choice([*kinds])]
+    path = choose.choice(files)
     content = path.read_bytes()
-    others = [file for file in outputs if file.suffix == path.suffix and file != path] or [path]
+    others = [file for file in files if file.suffix == path.suffix and file != path] or [path]
     other = choose.choice(others)
     position = choose.randrange(len(content)) if content else 0
     flipped = content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :] if content else b"x"
-    how: dict[str, Callable[[], None]] = {
+
+    def replace() -> None:
+        path.unlink()
+        path.write_bytes(content)
+
+    how, date = _dated(choose, path)
+
+    def truncate_and_date() -> None:
+        _write(path, content[:position])
+        date()
+
+    edits: dict[str, Callable[[], None]] = {
         "deleted": path.unlink,
         "truncated": lambda: _write(path, content[:position]),
+        "emptied": lambda: _write(path, b""),
         "altered": lambda: _write(path, flipped),
         f"swapped with {other.name}": lambda: _swap(path, other),
         "touched": path.touch,
-        "a folder deleted": lambda: shutil.rmtree(path.parent),
+        "replaced by its like": replace,
+        "'s folder deleted": lambda: shutil.rmtree(path.parent),
+        how: date,
+        f"truncated and {how}": truncate_and_date,
     }
-    name = choose.choice([*how])
-    return Edit("output", f"{path.relative_to(campaign.root)} {name}", how[name])
+    name = choose.choice([*edits, "deleted", "deleted"])
+    return f"{path.relative_to(campaign.root)} {name}", edits[name]
+
+
+def _dated(choose: random.Random, path: Path) -> tuple[str, Callable[[], None]]:
+    """Return how a file is dated otherwise, and what does it."""
+    how, seconds = _date(choose)
+    return f"dated {how}", lambda: os.utime(path, (seconds, seconds))
+
+
+def _date(choose: random.Random) -> tuple[str, float]:
+    """Return a time that is not now, and what it is called."""
+    how = choose.choice([*AHEAD, *FIXED])
+    return how, FIXED[how] if how in FIXED else time.time() + AHEAD[how]
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -224,11 +384,12 @@ def _swap(one: Path, other: Path) -> None:
 
 
 def attack(edits: int, seed: int, folder: Path) -> int:
-    """Make so many edits; return how many left tables that a fresh run would not make."""
+    """Make so many edits; return after how many a run ended otherwise than a fresh one."""
     campaign = Edited(folder, random.Random(seed))
     said = campaign.run()
     assert said.code == 0, said.text
-    assert tables_of(campaign.root, "edited") == campaign.fresh(), "two fresh runs differ"
+    differs = campaign.end(said).unlike(campaign.fresh())
+    assert not differs, f"two fresh runs differ: {differs}"
     outcomes: Counter[str] = Counter()
     ahead = state_edits(campaign)
     campaign.random.shuffle(ahead)
@@ -236,28 +397,30 @@ def attack(edits: int, seed: int, folder: Path) -> int:
     for number in range(edits):
         if undo:
             edit, undo = undo, None
-        elif ahead and campaign.random.random() < 0.5:
+        elif ahead and campaign.random.random() < 0.2:
             edit = ahead.pop()
             assert edit.undo
             undo = Edit(f"{edit.kind} taken back", edit.what, edit.undo)
         else:
-            edit = output_edit(campaign)
+            edit = other_edit(campaign)
         edit.apply()
-        said = campaign.run()
-        equal = tables_of(campaign.root, "edited") == campaign.fresh()
-        if said.nothing_to_do:
-            outcome = "nothing to do, tables as fresh" if equal else "NOTHING TO DO WITH OTHER TABLES"
-        elif said.code == 0:
-            outcome = "made again, tables as fresh" if equal else "OTHER TABLES"
-        else:
-            outcome = "a message" if "Traceback" not in said.text else "A TRACEBACK"
+        planned = campaign.run("--dry-run", *edit.words)
+        said = campaign.run(*edit.words)
+        wrong = campaign.end(said).unlike(campaign.fresh())
+        if planned.jobs != said.jobs:
+            wrong.append(f"the dry run said {planned.jobs}")
+        if "Traceback" in said.text:
+            wrong.append("a traceback")
+        if not (wrong or said.code or said.nothing_to_do or campaign.run("--dry-run").nothing_to_do):
+            wrong.append("something is left to do")
+        outcome = "WRONG" if wrong else "nothing to do" if said.nothing_to_do else f"as fresh, with {said.code}"
         outcomes[outcome] += 1
-        print(f"{number + 1:4} {edit.kind:20} {edit.what:90} {outcome}", flush=True)
-        if outcome.isupper():
+        print(f"{number + 1:4} {edit.kind:20} {edit.what:90} {outcome} {'; '.join(wrong)}", flush=True)
+        if wrong:
             print(said.text, flush=True)
     for outcome, count in sorted(outcomes.items()):
         print(f"{count:5} {outcome}")
-    return sum(count for outcome, count in outcomes.items() if outcome.isupper())
+    return outcomes["WRONG"]
 
 
 def main() -> None:

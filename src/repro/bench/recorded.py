@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from repro.bench.parquet import read_table
 from repro.bench.row_checks import Misfit, misfit, other_types
@@ -58,7 +61,7 @@ def read_rows(study: Path, step: str) -> pa.Table:
     files = case_files(study, step)
     measured = {path.parent.relative_to(study).parts: _read(path, study.name) for path in files}
     for (case, rows), path in zip(measured.items(), files, strict=True):
-        if foreign := set(_cases(rows)) - {case}:
+        if foreign := {_folder(*of) for of in distinct_cases(rows)} - {case}:
             raise ReproError(
                 "rows of another problem",
                 where=path,
@@ -69,7 +72,9 @@ def read_rows(study: Path, step: str) -> pa.Table:
     tables = list(measured.values())
     if os.path.lexists(path := study / f"{step}.parquet"):  # a link that leads nowhere is one that is damaged
         kept = _read(path, study.name)
-        tables.append(kept.filter(pa.array([case not in measured for case in _cases(kept)], pa.bool_())))
+        if measured:
+            kept = kept.filter(pa.array([_folder(*of) not in measured for of in cases_of(kept)], pa.bool_()))
+        tables.append(kept)
     return join_cases(tables, study / f"**/{step}.parquet")
 
 
@@ -100,14 +105,29 @@ def join_cases(tables: Sequence[pa.Table], where: Path) -> pa.Table:
         merged = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         raise other_schema(where, "columns of the same types in all files", error) from error
-    cases = list(_cases(merged))
-    order = sorted(range(len(cases)), key=cases.__getitem__)
-    return merged.take(pa.array(order, pa.int64()))
+    order = {case: place for place, case in enumerate(sorted(distinct_cases(merged), key=lambda case: _folder(*case)))}
+    places = _of_each(merged, order)
+    return merged if (np.diff(places) >= 0).all() else merged.take(pa.array(np.argsort(places, kind="stable")))
 
 
 def cases_of(rows: pa.Table) -> list[tuple[str, str]]:
     """Return the problem and the precision of each row; none of a table without rows, which may have no columns."""
     return list(zip(*(rows[column].to_pylist() for column in CASE), strict=True)) if rows.num_rows else []
+
+
+def distinct_cases(rows: pa.Table) -> list[tuple[str, str]]:
+    """Return the problem and the precision of all rows, each once, in no order."""
+    return cases_of(rows.select(CASE).group_by(list(CASE)).aggregate([])) if rows.num_rows else []
+
+
+def _of_each(rows: pa.Table, numbers: Mapping[tuple[str, str], int]) -> NDArray[np.int64]:
+    """Return for each row the number of its case; a campaign has 100,000 rows of some cases."""
+    problems, precisions = (rows[column].combine_chunks().dictionary_encode() for column in CASE)
+    pairs = product(problems.dictionary.to_pylist(), precisions.dictionary.to_pylist())
+    table = np.array([numbers.get(pair, -1) for pair in pairs], np.int64)
+    places = problems.indices.to_numpy().astype(np.int64) * len(precisions.dictionary) + precisions.indices.to_numpy()
+    of_each: NDArray[np.int64] = table[places]
+    return of_each
 
 
 def recorded_steps(study: Path) -> list[str]:
@@ -134,7 +154,7 @@ def _read(path: Path, study: str) -> pa.Table:
             raise other_schema(
                 path, f"in each row a text as its {column}", f"columns {shown(', '.join(rows.column_names))}"
             )
-    versions = set(rows["schema"].to_pylist()) if "schema" in rows.column_names else {"none"}
+    versions = set(rows["schema"].unique().to_pylist()) if "schema" in rows.column_names else {"none"}
     if versions != {SCHEMA}:
         raise other_schema(path, SCHEMA, shown(", ".join(sorted(map(str, versions)))))
     if other := other_types(rows):
@@ -170,10 +190,9 @@ def other_schema(path: Path, expected: object, actual: object) -> ReproError:
     )
 
 
-def _cases(rows: pa.Table) -> Iterator[tuple[str, ...]]:
-    """Return for each row the folder that it is measured into: the parts of its problem's name, and its precision."""
-    for problem, precision in cases_of(rows):
-        yield (*problem.split("/"), precision)
+def _folder(problem: str, precision: str) -> tuple[str, ...]:
+    """Return the folder that a case is measured into: the parts of its problem's name, and its precision."""
+    return (*problem.split("/"), precision)
 
 
 def read_case(study: Path, step: str, problem: str, precision: str) -> list[dict[str, Any]]:

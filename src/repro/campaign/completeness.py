@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.bench.recorded import read_case, read_rows
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from repro.bench.recorded import distinct_cases, read_case, read_rows
 from repro.bench.records import read_problem_of
 from repro.bench.rows import TIMED
 from repro.campaign.freshness import Freshness
@@ -43,11 +46,18 @@ class Missing:
     remark: bool = False
 
 
-def find_missing(plan: Plan) -> list[Missing]:
+def find_missing(plan: Plan, freshness: Freshness | None = None) -> list[Missing]:
     """Return all that the records of a campaign say is missing, and all that is not what its plan asks for.
 
     A time on a CPU that something disturbed is a remark: a CPU's cores are shared with everything else, some of its
     kernels take either of two times for seconds, and no figure stands on it.
+
+    Parameters
+    ----------
+    plan
+        Of the campaign.
+    freshness
+        The campaign as it lies on disk, where that was looked at already.
 
     Raises
     ------
@@ -55,7 +65,9 @@ def find_missing(plan: Plan) -> list[Missing]:
         A record is damaged.
     """
     missing = [*_problems(plan), *_modules(plan), *_rows(plan)]
-    return [*missing, *_outdated(plan, named=not all(part.remark for part in missing))]
+    if not plan.config.replay:
+        missing += _outdated(plan, freshness or Freshness(plan), named=not all(part.remark for part in missing))
+    return missing
 
 
 def find_missing_of_case(plan: Plan, study: str, problem: str, precision: str) -> list[Missing]:
@@ -65,7 +77,7 @@ def find_missing_of_case(plan: Plan, study: str, problem: str, precision: str) -
     return [*_of_run(plan, (study, problem, precision), rows)]
 
 
-def _outdated(plan: Plan, named: bool) -> Iterator[Missing]:
+def _outdated(plan: Plan, freshness: Freshness, named: bool) -> Iterator[Missing]:
     """Name what is not what its receipt says or the plan asks for; what is kept as a record has no receipt any more.
 
     Parameters
@@ -73,10 +85,7 @@ def _outdated(plan: Plan, named: bool) -> Iterator[Missing]:
     named
         Whether all that failed is named already, and need not be by its receipt.
     """
-    if plan.config.replay:
-        return
     recorded = {measuring(plan, *run).name for run in plan.runs if _is_recorded(plan, *run)}
-    freshness = Freshness(plan)
     for name, reason in (freshness.unlike or ({} if named or recorded else freshness.stale)).items():
         if name not in {CHECK, *recorded}:
             yield Missing(name, reason)
@@ -112,21 +121,21 @@ def _rows(plan: Plan) -> Iterator[Missing]:
         (study, step): _cases(raw / study, Path(step).stem) for study in plan.studies for step in plan.steps(study)
     }
     for study, problem, precision in plan.runs:
-        steps = {Path(step).stem: measured[study, step].get((problem, precision), []) for step in plan.steps(study)}
+        steps = {Path(step).stem: measured[study, step].get((problem, precision)) for step in plan.steps(study)}
         yield from _of_run(plan, (study, problem, precision), steps)
 
 
 def _of_run(
-    plan: Plan, run: tuple[str, str, str], steps: Mapping[str, Sequence[Mapping[str, Any]]]
+    plan: Plan, run: tuple[str, str, str], steps: Mapping[str, Sequence[Mapping[str, Any]] | None]
 ) -> Iterator[Missing]:
-    """Name what is missing of a case, by the rows of its steps."""
+    """Name what is missing of a case, by those rows of its steps that may say so; None of a step without any row."""
     study, problem, precision = run
     case = f"{study} on {problem}, {precision}"
     rows: dict[Path, Sequence[Mapping[str, Any]]] = {}
     for step, there in steps.items():
         path = Path(plan.results, "raw", study, problem, precision, f"{step}.parquet")
-        if there or path.exists():
-            rows[path] = there
+        if there is not None or path.exists():
+            rows[path] = there or []
         else:
             yield Missing(case, f"not measured: no {path}")
     refused = [row for step in rows.values() for row in step if row.get("status") == "unavailable"]
@@ -164,11 +173,13 @@ def _of_case(
 
 
 def _cases(study: Path, step: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Return the rows of a step, merged or not, by problem and precision."""
+    """Return by problem and precision the rows of a step, merged or not: the choices, or those without a time."""
     rows = read_rows(study, step)
-    cases: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    cases: dict[tuple[str, str], list[dict[str, Any]]] = {case: [] for case in distinct_cases(rows)}
+    if step != CHOICES and "status" in rows.column_names:  # of 100,000 rows that have a time nothing is said
+        rows = rows.filter(pc.invert(pc.is_in(rows["status"], pa.array(sorted(TIMED)))))
     for row in rows.select([column for column in COLUMNS if column in rows.column_names]).to_pylist():
-        cases.setdefault((row["problem"], row["precision"]), []).append(row)
+        cases[row["problem"], row["precision"]].append(row)
     return cases
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -32,6 +32,11 @@ class Freshness:
         read = {step.receipt: Receipt.read(step.receipt) for step in self._steps}
         self._receipts = {path: receipt for path, receipt in read.items() if isinstance(receipt, Receipt)}
         self._damaged = {path: how for path, how in read.items() if isinstance(how, str)}
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """All steps that are looked at, in their order."""
+        return self._steps
 
     @property
     def total(self) -> int:

@@ -170,11 +170,6 @@ def reporting(plan: Plan) -> Step:
     )
 
 
-def checking(plan: Plan) -> Step:
-    """Return the step that says that a campaign is complete."""
-    return _checking(plan, [*_made(plan)])
-
-
 def _checking(plan: Plan, made: Sequence[Step]) -> Step:
     return Step(
         CHECK,

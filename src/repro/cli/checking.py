@@ -26,22 +26,23 @@ def check(
         repro check --config results/default/config.yaml
     """
     from repro.campaign.completeness import find_missing
+    from repro.campaign.freshness import Freshness
     from repro.campaign.plan import make_plan
     from repro.campaign.receipts import making
-    from repro.campaign.steps import checking
     from repro.config import load
     from repro.errors import ReproError
 
     plan = make_plan(load(config))
-    named = find_missing(plan)
+    freshness = Freshness(plan)
+    named = find_missing(plan, freshness)
     for part in named:
         typer.echo(f"{part.what}: {part.reason}\n", err=True)
     missing = [part for part in named if not part.remark]
     if not missing:
         words = f"campaign {plan.config.campaign} is complete"
         if output is not None:
-            step = checking(plan)
             # a receipt is of what a step writes: of a file elsewhere there is none
+            step = freshness.steps[-1]
             own = output.absolute() in (path.absolute() for path in step.outputs)
             with making(step) if own else nullcontext():
                 output.write_text(f"{words}\n")

@@ -35,11 +35,17 @@ def identity() -> list[str]:
     else:
         vendors = Path(os.environ.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors"))
         sources = [read_text(path).strip() for path in sorted(vendors.glob("*.icd"))]
+    return [*sources, *_installed()]
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    """Return the packages of this process with their versions: a plan asks for each of hundreds of modules."""
     installed = []
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
             installed.append(f"{package} {version(package)}")
-    return [*sources, *installed]
+    return tuple(installed)
 
 
 def processor() -> str | None:
