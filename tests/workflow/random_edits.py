@@ -8,7 +8,7 @@ what is fresh, and two fresh runs are equal byte by byte. An edit is a key of th
 own code, a template, an environment variable; or up to three files or folders of one campaign that are deleted, cut
 off, altered, swapped, replaced by their like or dated in the future or the past; or a run that is killed, or told what
 to make again. Whatever changes what tables should be is taken back afterwards, which is an edit as well. Prints a line
-an edit and a summary; exits with 1 where a run ended otherwise than a fresh one, left other tables, figures or another
+an edit and a summary; exits with 1 where a run ended otherwise than a fresh one, left other tables or figures, no whole
 report, made other jobs than a dry run said, or left something to do.
 """
 
@@ -18,7 +18,6 @@ import argparse
 import hashlib
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -71,8 +70,6 @@ FOLDERS = ("results/edited/tables", "figures/edited", "figures", "results/edited
            "results/edited/store", "results")  # fmt: skip
 #: What is dated otherwise, and is still the same.
 INPUTS = ("mesh/*", "edited.yaml", "src/repro/**/*.py", "kernels/compound_spmv/**/*.j2", "config/**/*.yaml")
-#: What two fresh runs differ in: the report says when was measured.
-MEASURED_AT = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 HOUR, YEAR = 3600, 365 * 24 * 3600
 #: Times of a file, by what they are called: from now on, and of the epoch.
 AHEAD = {"an hour ahead": HOUR, "ten years ahead": 10 * YEAR, "an hour ago": -HOUR, "ten years ago": -10 * YEAR}
@@ -172,8 +169,11 @@ class Edited:
         root = root or self.root
         folders = [root / "results/edited/tables", root / "figures/edited"]
         files = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
-        files += [path for name in ("report.html", "complete") if (path := root / "results/edited" / name).is_file()]
-        return End(said.code, {str(path.relative_to(root)): MEASURED_AT.sub(b"", path.read_bytes()) for path in files})
+        files += [path for path in [root / "results/edited/complete"] if path.is_file()]
+        left = {str(path.relative_to(root)): path.read_bytes() for path in files}
+        report = root / "results/edited/report.html"  # it says when and by which code was measured
+        whole = report.is_file() and report.read_bytes().rstrip().endswith(b"</html>")
+        return End(said.code, left | ({"report.html": b"whole"} if whole else {}))
 
     def state(self) -> str:
         """Return a hash of all that tables should depend on."""

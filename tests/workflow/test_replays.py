@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,9 +69,12 @@ def test_a_replay_that_fails_deletes_nothing_that_is_recorded(record: Checkout) 
     assert made(record) == before
 
     rows.write_bytes(whole)
+    ahead = time.time() + 3600  # as a record is whose clock was another one
+    os.utime(rows, (ahead, ahead))
     code, said = replay(record)
     assert code == 0, said
     assert set(made(record)) > set(before)
+    assert rows.stat().st_mtime == pytest.approx(ahead), "a record stays as it is"
 
 
 def test_a_table_that_was_made_before_the_failure_is_taken_back(record: Checkout) -> None:

@@ -177,6 +177,40 @@ def test_damaged_files_of_rows_are_made_again(checkout: Checkout, config: str) -
         assert pq.read_table(path).equals(rows), path
 
 
+@pytest.mark.parametrize("seconds", [0, 230 * 365 * 24 * 3600], ids=["1970", "2200"])
+def test_a_damaged_file_is_seen_whatever_time_it_has(seconds: int, checkout: Checkout, config: str) -> None:
+    results = checkout.folder / "results/tiny"
+    table = results / "tables/compound_spmv/table-1.md"
+    kept = table.read_bytes()
+    table.write_bytes(kept[:-10])
+    for path in results.rglob("*.*"):
+        os.utime(path, (seconds, seconds))
+    said = checkout.snakemake("--dry-run", "all", "--configfile", config)
+    table.write_bytes(kept)
+    assert said.jobs == {"tables_compound_spmv": 1, "check": 1, "all": 1, "total": 3}
+
+
+def test_what_is_deleted_is_made_again_at_the_first_run(checkout: Checkout, config: str) -> None:
+    """Where all else is dated later than anything that is made now."""
+    results, figures = checkout.folder / "results/tiny", checkout.folder / "figures/tiny"
+    tables = results / "tables/compound_spmv"
+    before = {path: path.read_bytes() for folder in (tables, figures) for path in folder.rglob("*.*")}
+    ahead = time.time() + 10 * 365 * 24 * 3600
+    for path in [*results.rglob("*"), *(checkout.folder / "modules").rglob("*")]:
+        if path.is_file():
+            os.utime(path, (ahead, ahead))
+    (tables / "table-1.md").unlink()
+    shutil.rmtree(figures)
+    (results / "receipts/compound_spmv/tiny/dirac/double.json").unlink()
+    said = checkout.snakemake("all", "--configfile", config)
+    assert said.code == 0, said.text
+    made = {"measure_compound_spmv", "tables_compound_spmv", "figures_compound_spmv", "report", "check", "all", "total"}
+    assert set(said.jobs) == made
+    assert said.jobs["measure_compound_spmv"] == 1
+    assert {path: path.read_bytes() for path in before} == before
+    assert checkout.snakemake("--dry-run", "all", "--configfile", config).nothing_to_do
+
+
 def test_a_second_run_in_the_folder_is_refused(checkout: Checkout, config: str) -> None:
     with (checkout.folder / "results/.run.lock").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

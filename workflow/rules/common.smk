@@ -42,11 +42,14 @@ def inputs(steps, files, ahead=()):
     """Return the files that a job waits for, such that it is run where one of its steps is stale, and nowhere else.
 
     `ahead` are those that the jobs before it wait for. Of all jobs behind one that runs Snakemake looks at those alone
-    that wait for its outputs themselves, and one between that is fresh passes nothing on.
+    that wait for its outputs themselves, and one between that is fresh passes nothing on. To such a one nothing is
+    missing, though the file of a batch may be.
     """
     if workflow.dag is not None:
         overruled(workflow.dag)
-    return ancient(files) if stale.keys().isdisjoint(steps) else [*files, *ahead]
+    if stale.keys().isdisjoint(steps):
+        return ancient([path for path in files if os.path.exists(path)])
+    return [*files, *ahead]
 
 
 def kept(files):

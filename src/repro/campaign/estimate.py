@@ -11,6 +11,7 @@ from repro.campaign.batches import Batches
 from repro.campaign.plan import Plan
 from repro.codegen.targets import Target
 from repro.config.models import StudySettings
+from repro.errors import ReproError
 from repro.problems.outline import Outline
 from repro.studies import Pace, Workload, get_study
 
@@ -197,16 +198,13 @@ def estimate(plan: Plan, target: Target) -> Estimate:
 def find_size(plan: Plan, problem: Outline) -> tuple[tuple[int, int], str]:
     """Return rows and non-zeros of a problem, of a field cells and modes of all, and where they are from.
 
-    Raises
-    ------
-    ReproError
-        The record of the problem is damaged.
+    A damaged record says nothing: the run that asks is what makes it again.
     """
     how = "at most" if problem.at_most else "stated"
     stated = (problem.size, how) if problem.size else (ASSUMED_SIZE, "assumed")
     try:
         record = read_problem(Path(plan.results, "raw", "problems", f"{problem.name}.json"))
-    except FileNotFoundError:
+    except (FileNotFoundError, ReproError):
         return stated
     n, nnz = record.get("n"), record.get("nnz")
     if record.get("kind") == "field" and "cells" in record:
