@@ -234,11 +234,6 @@ def reckon(
         Whether its job starts with it: of a batch only the first does.
     found
         What `find_size` returns of the problem, where it was asked already.
-
-    Raises
-    ------
-    ReproError
-        The record of the problem is damaged.
     """
     problem, settings = plan.problems[name], plan.studies[study].settings
     size, size_from = found or find_size(plan, problem)
