@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import fcntl
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,27 @@ from repro.problems.matrix import Matrix
 from repro.sparse.operands import make_operands
 from repro.studies import get_study
 from taken_memory import count_taken
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let tests of several processes share a GPU, but for those that time it: with their fixtures they are alone."""
+    with held(fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH):
+        return (yield)
+
+
+@contextmanager
+def held(kind: int) -> Iterator[None]:
+    """Hold the lock of all GPU tests of this user, whichever process they run in.
+
+    Who waits holds the door meanwhile, so that those who share it cannot keep out one who wants it alone.
+    """
+    folder = Path(tempfile.gettempdir())
+    with (folder / f"gpu-tests-{getuser()}").open("a") as lock:
+        with (folder / f"gpu-tests-{getuser()}-door").open("a") as door:
+            fcntl.flock(door, fcntl.LOCK_EX)
+            fcntl.flock(lock, kind)
+        yield
 
 
 @pytest.fixture(scope="session")

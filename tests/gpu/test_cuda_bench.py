@@ -30,6 +30,7 @@ from repro.studies.compound_spmv.variant_id import VariantId
 
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.alone,
     pytest.mark.skipif(not may_block(os.environ), reason="a stream may not be blocked here"),
 ]
 

@@ -9,7 +9,7 @@ from repro.devices.base import CaptureError, LaunchError, OutOfDeviceMemory
 from repro.devices.cuda_blocker import Blocker, may_block
 from repro.devices.detect import find_gpus
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
 
 @pytest.fixture

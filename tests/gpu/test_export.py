@@ -27,7 +27,7 @@ from repro.sparse.operands import expand
 from repro.studies.compound_spmv.render import render_module
 from repro.studies.compound_spmv.variant import Variant
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
 BANDED = {"poisson": {"points": (90, 90, 90)}}
 BOX = {"helmholtz_box": {"cells": (40, 40, 40)}}

@@ -13,6 +13,7 @@ from repro.devices.open import open_devices
 
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.alone,
     pytest.mark.skipif(len(find_gpus()) < 2, reason="there are no two GPUs"),
 ]
 

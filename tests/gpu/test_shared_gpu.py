@@ -19,7 +19,7 @@ from repro.config.models import Timing
 from repro.tuning.probe import Probe
 from repro.tuning.rounds import shuffled_rounds
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
 SPIN = """
 extern "C" __global__ void spin(long long ns)

@@ -91,6 +91,7 @@ def test_a_launch_begins_anew_in_a_graph(gpus, built, make_bench):
         runnable.release()
 
 
+@pytest.mark.alone
 def test_launches_run_while_copies_are_under_way(gpus, built, make_bench):
     bench = make_bench(banded(ROWS), "double")
     product = Several(built["double"], "product", "none", 2, 10)
