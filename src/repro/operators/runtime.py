@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -267,7 +267,9 @@ def open_runtime(device: str = "auto") -> Runtime:
         return _open(resolve_device(device))
 
 
-_opening = Lock()
+_opening = RLock()
+# a process that is forked meanwhile would find it held for ever
+os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_opening.release)
 
 
 @cache
