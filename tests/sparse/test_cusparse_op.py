@@ -39,9 +39,13 @@ def library(monkeypatch, device):
 
 @pytest.fixture
 def workspace(device, small_problem, tmp_path):
-    return lambda entry, precision="double": Workspace(
-        HostDevices([device]), make_operands(small_problem(entry), precision, 1), tmp_path
-    )
+    made = []  # memory goes with the last reference to it
+
+    def make(entry, precision="double"):
+        made.append(Workspace(HostDevices([device]), make_operands(small_problem(entry), precision, 1), tmp_path))
+        return made[-1]
+
+    return make
 
 
 def routine(entry, name, ordering="natural"):
