@@ -97,6 +97,14 @@ def test_what_is_nothing_beside_the_largest_number_of_x_is_multiplied(make):
     np.testing.assert_allclose(product, multiplied(make) @ np.array([1, 0, 0]), rtol=0, atol=1e-40)
 
 
+def test_numbers_behind_a_mask_are_not_multiplied_with(make):
+    x = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False])
+    for ask in (lambda: make(MATRIX) @ x, lambda: make(MATRIX).matvec(x), lambda: make(MATRIX) @ np.ma.stack([x, x]).T):
+        with pytest.raises(ReproError, match="mask"):
+            ask()
+    np.testing.assert_array_equal(make(MATRIX) @ x.filled(0), multiplied(make) @ [1, 0, 3])
+
+
 @pytest.mark.parametrize("columns", [0, 1, 3])
 @pytest.mark.parametrize("dtype", [float, complex])
 def test_several_columns_or_none(make, columns, dtype):
