@@ -2,6 +2,8 @@
 
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -35,6 +37,27 @@ def test_what_a_thread_made_others_use_after_its_end():
     user.start()
     user.join()
     assert near(answers[0], matrices()["real"] @ draw(1))
+
+
+@pytest.mark.parametrize("made", ["repro.operator(M, device=D)", "repro.DynamicCSR.from_csr(M, device=D).reader()"])
+def test_a_program_may_end_while_a_daemon_thread_multiplies(made):
+    program = f"""
+import threading, time
+import numpy as np, scipy.sparse as sp
+import repro
+D, M = {DEVICE!r}, sp.eye_array(50, format="csr")
+A, x = {made}, np.ones(50)
+def loop():
+    while True:
+        A @ x
+for _ in range(3):
+    threading.Thread(target=loop, daemon=True).start()
+time.sleep(0.1)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_threads_that_ask_first_open_a_device_once(monkeypatch):

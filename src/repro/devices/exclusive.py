@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from contextlib import AbstractContextManager
 from threading import RLock
@@ -9,6 +10,9 @@ from typing import Any, NoReturn, Protocol
 from weakref import WeakSet
 
 from repro.errors import ReproError
+
+#: Seconds that the end of the interpreter waits for what a thread has a device do.
+LONGEST = 10.0
 
 
 class _Shared(Protocol):
@@ -58,4 +62,16 @@ def _lose() -> None:
         shared.exclusive = _Lost(shared.name)
 
 
+def _keep_for_good() -> None:
+    """Take all devices when the interpreter ends, once what is under way is done.
+
+    A daemon thread ends there in the middle of a call, and a C++ library below it takes the whole process along; one
+    that waits for a lock does no harm.
+    """
+    for shared in list(_opened):
+        if not isinstance(shared.exclusive, _Lost):
+            shared.exclusive.acquire(timeout=LONGEST)
+
+
 os.register_at_fork(after_in_child=_lose)
+atexit.register(_keep_for_good)
