@@ -341,7 +341,7 @@ def test_stl_as_programs_write_it(tmp_path: Path, content: bytes) -> None:
         (stl().replace("endloop", "", 1).encode(), "facets that are no triangles"),
         (stl().replace("vertex 0 0 0\n", "", 1).encode(), "facets that are no triangles"),
         (stl().replace("endloop", "vertex 1 2 3\nendloop", 1).encode(), "facets that are no triangles"),
-        (stl().replace("vertex 0 0 0", "vertex 0 0", 1).encode(), "truncated"),
+        (stl().replace("vertex 0 0 0", "vertex 0 0", 1).encode(), "not where or what it should be"),
         (stl().replace("vertex 0 0 0", "vertex 0 0 o", 1).encode(), r"no number[\s\S]*'o'"),
         (stl().replace("endloop", "end loop", 1).encode(), r"not understood[\s\S]*end loop \(line 7\)"),
         (stl().replace("vertex 0 0 0", "vertex nan 0 0", 1).encode(), "NaN"),
@@ -362,3 +362,42 @@ def test_squares_of_off_are_cut(tmp_path: Path) -> None:
     rows = "".join("4 " + " ".join(map(str, of)) + " 255 0 0\n" for of in SQUARES)
     (tmp_path / "a.off").write_text("OFF\n8 6 12\n" + ROWS + rows)
     assert area(tmp_path / "a.off") == CUT
+
+
+PLY_VERTICES = "element vertex 4\nproperty float x\nproperty float y\nproperty float z\n"
+PLY_FACES = "element face 1\nproperty list uchar int vertex_indices\n"
+SQUARE = "0 0 0\n1 0 0\n1 1 0\n0 1 0\n"
+FACET = "facet normal 0 0 1\nouter loop\nvertex 0 0 0\nvertex 1 0 0\nvertex 1 1 0\nendloop\nendfacet\n"
+SILENT = {
+    "faces_twice.ply": f"ply\nformat ascii 1.0\n{PLY_VERTICES}{PLY_FACES}{PLY_FACES}end_header\n"
+    + f"{SQUARE}3 0 1 2\n3 0 2 3\n",
+    "vertices_twice.ply": f"ply\nformat ascii 1.0\n{PLY_VERTICES}{PLY_VERTICES}{PLY_FACES}end_header\n"
+    + f"{SQUARE * 2}3 0 1 2\n",
+    "z_twice.ply": f"ply\nformat ascii 1.0\n{PLY_VERTICES}property float z\n{PLY_FACES}end_header\n"
+    + "0 0 0 0\n1 0 0 0\n1 1 0 0\n0 1 0 0\n3 0 1 2\n",
+    "numbers_slide.stl": "solid a\n"
+    + FACET.replace("vertex 0 0 0", "vertex 0 0").replace("x 1 0 0", "x 0 1 0 0")
+    + "endsolid\n",
+    "behind_the_end.stl": f"solid a\n{FACET}endsolid\n{FACET}",
+    "end_too_often.stl": f"solid a\n{FACET}endsolid\nendsolid\nsolid b\n{FACET}",
+    "free_form.obj": POINTS + "cstype bezier\ndeg 1 1\nsurf 0 1 0 1 1 2 3 4\nend\n" + faces(),
+    "in_files.obj": POINTS + faces() + "call other.obj\n",
+    "two_corners.obj": POINTS + faces() + "f 1 2\n",
+    "no_corner.obj": POINTS + faces() + "f\n",
+}
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_would_be_read_as_less_or_otherwise_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(SILENT[name])
+    refused(read_surface, path, "the mesh|the PLY file")
+
+
+@pytest.mark.parametrize("kind", ["NCOFF", "NCSTOFF", "CSTOFF", "STCNOFF"])
+def test_off_says_what_is_beside_coordinates_in_any_order(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a.off"
+    beside = " 1" * (3 * ("N" in kind) + 4 * ("C" in kind) + 2 * ("ST" in kind))
+    vertices = "".join(f"{line}{beside}\n" for line in SQUARE.splitlines())
+    path.write_text(f"{kind}\n4 2 0\n{vertices}3 0 1 2\n3 0 2 3\n")
+    assert area(path)[:2] == (1.0, 2)

@@ -74,6 +74,7 @@ def _text(path: Path) -> Contents:
         if name == "dimension":
             _check_dimension(content.count("dimensions"))
         elif name == "vertices":
+            _check_first(points)
             count = content.count("vertices")
             rows = content.numbers(4 * count, np.float64, "vertices")
             points = rows.reshape(count, 4)[:, :-1]
@@ -114,6 +115,7 @@ def _binary(path: Path, order: Order) -> Contents:
         if code == _DIMENSION:
             _check_dimension(int(content.raw(1, np.dtype(np.int32), "dimensions")[0]))
         elif code == _VERTICES:
+            _check_first(points)
             row = np.dtype([("x", real, (3,)), ("reference", index)])
             points = content.raw(_count(content, index), row, "vertices")["x"].astype(np.float64)
         elif code in _CODES:
@@ -124,6 +126,11 @@ def _binary(path: Path, order: Order) -> Contents:
         if not start < following <= len(content.content):
             raise truncated("another section, or an end", f"a section that goes on at byte {following:,}")
         content.place = following
+
+
+def _check_first(points: Floats) -> None:
+    if len(points):
+        raise Flaw("the mesh has vertices twice", expected="one section Vertices", actual="another one")
 
 
 def _check_dimension(said: int) -> None:

@@ -16,6 +16,8 @@ _BREAK = re.compile(rb"\\[ \t]*\n")
 _NO_CORNER = re.compile(rb"(?<!\S)(?!\s|[+-]?\d+(?:/(?:[+-]?\d+)?){0,2}(?!\S)).")
 _BESIDE = re.compile(rb"/\S*")
 _VERTEX, _FACES = b"v", (b"f", b"fo")
+#: What would be more of the surface.
+_NOT_READ = (b"cstype", b"surf", b"curv", b"call")
 #: How many numbers a vertex may have: three coordinates, a weight, or a colour of three or four.
 _WIDTHS = (3, 4, 6, 7)
 
@@ -41,8 +43,22 @@ def read(path: Path, values: bool = False) -> Contents:
         elif key in _FACES:
             faces.append(numbers)
             before.append(len(vertices))
+        elif key in _NOT_READ:
+            raise Flaw(
+                "the mesh has free-form curves or surfaces, or is in several files",
+                expected="v and f alone",
+                actual=line.strip()[:80].decode(errors="replace"),
+                todo="export polygons, in one file",
+            )
     points = _points(vertices)
     sizes = np.array([len(of.split()) for of in faces], np.int64)
+    if (sizes < 3).any():
+        few = int(sizes.argmin())
+        raise Flaw(
+            "the mesh has faces of less than three corners",
+            expected="f with three corners at least",
+            actual=f"f {faces[few].decode(errors='replace').strip()[:80]} (number {few}, counted from 0)",
+        )
     return points, split(sizes, _corners(faces, sizes, np.array(before, np.int64), len(points)), face)
 
 

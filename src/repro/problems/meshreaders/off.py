@@ -11,7 +11,7 @@ from repro.problems.assembled import Floats
 from repro.problems.meshreaders.cells import Cells, Contents, face, split
 from repro.problems.meshreaders.content import Flaw, load_text, parse, truncated, whole
 
-_HEADER = re.compile(rb"(?P<kind>(?:ST)?C?N?(?P<more>4?n?)OFF)(?:\s+|$)")
+_HEADER = re.compile(rb"(?P<kind>(?:ST|C|N){0,3}(?P<more>4?n?)OFF)(?:\s+|$)")
 
 
 def read(path: Path, values: bool = False) -> Contents:

@@ -54,6 +54,9 @@ def read(path: Path, values: bool = False) -> Contents:
     """
     raw = path.read_bytes()
     elements, order, start = _header(raw)
+    _check_names("elements", [element.name for element in elements])
+    for element in elements:
+        _check_names(f"properties of {element.name}", [of.name for of in element.properties])
     content = np.frombuffer(raw, np.uint8, -1, start) if order else parse(raw[start:], np.float64, None, "a .ply file")
     body = _Body(content, order)
     points, cells = np.empty((0, 3)), []
@@ -122,6 +125,12 @@ def _no_header(actual: str) -> Flaw:
         expected="a .ply file, whose header goes from ply to end_header",
         actual=actual,
     )
+
+
+def _check_names(what: str, names: Sequence[str]) -> None:
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise Flaw(f"the PLY file has {what} twice", expected="names that differ", actual=", ".join(twice)[:80])
 
 
 def _wrong(line: bytes, expected: str) -> Flaw:

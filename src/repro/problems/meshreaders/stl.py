@@ -46,12 +46,14 @@ def _text(text: bytes) -> NDArray[np.float64]:
     """Return the corners `(t, 3, 3)` of facets."""
     kinds: list[int] = []
     corners: list[bytes] = []
-    solids = 0
+    solids, wrong = 0, ""
     for number, line in enumerate(text.split(b"\n"), 1):
         key, _, rest = line.strip().replace(b"\t", b" ").partition(b" ")
         key = key.lower()
         if key in _LINES:
             kinds.append(_LINES[key])
+            if solids < 1 or (key == b"vertex" and len(rest.split()) != 3):
+                wrong = wrong or f"{line[:60].decode(errors='replace').strip()} (line {number})"
             if key == b"vertex":
                 corners.append(rest)
         elif key in _BESIDE:
@@ -64,6 +66,12 @@ def _text(text: bytes) -> NDArray[np.float64]:
             )
     if solids > 0:
         raise truncated("endsolid behind the facets", "text without endsolid")
+    if wrong:
+        raise Flaw(
+            "the mesh is damaged: a line of the STL file is not where or what it should be",
+            expected="facets between solid and endsolid, three numbers a vertex",
+            actual=wrong,
+        )
     if len(kinds) % len(_PATTERN) or (np.array(kinds, np.int64).reshape(-1, len(_PATTERN)) != _PATTERN).any():
         raise Flaw(
             "the mesh is damaged: the STL file has facets that are no triangles",
