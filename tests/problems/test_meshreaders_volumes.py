@@ -219,3 +219,10 @@ def test_tetgen_that_is_refused(tmp_path: Path, node: str, ele: str, message: st
     (tmp_path / "a.node").write_text(node)
     (tmp_path / "a.ele").write_text(ele)
     refused(read_tetrahedra, tmp_path / "a.ele", message)
+
+
+def test_a_second_section_of_vertices_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.mesh"
+    section = "Vertices\n4\n0 0 0 0\n1 0 0 0\n0 1 0 0\n0 0 1 0\n"
+    path.write_text(f"MeshVersionFormatted 2\nDimension 3\n{section}Tetrahedra\n1\n1 2 3 4 0\n{section}End\n")
+    refused(read_tetrahedra, path, "vertices twice")
