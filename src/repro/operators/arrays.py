@@ -178,6 +178,13 @@ def not_copied(thing: object, todo: str) -> ReproError:
     return ReproError("it lies on a device, and can be neither copied nor pickled", where=repr(thing), todo=todo)
 
 
+def refuse_mask(array: object, what: str) -> None:
+    """Refuse an array of the host whose hidden numbers NumPy and SciPy would take."""
+    if np.ma.is_masked(array):
+        todo = "say what masked numbers are by `filled`"
+        raise ReproError("an array with a mask cannot be multiplied", where=what, todo=todo)
+
+
 def on_device(array: object) -> bool:
     """Say whether something is an array on a device."""
     return isinstance(array, DeviceArray) or hasattr(array, INTERFACE)

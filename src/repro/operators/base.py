@@ -15,7 +15,7 @@ from scipy.sparse.linalg import LinearOperator
 from repro.casts import cast
 from repro.devices.base import Queue
 from repro.errors import ReproError
-from repro.operators.arrays import DeviceArray, Kind, not_copied, on_device
+from repro.operators.arrays import DeviceArray, Kind, not_copied, on_device, refuse_mask
 from repro.operators.runtime import Runtime
 
 
@@ -102,7 +102,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
             return self._on_device(x, out, stream)
         if out is not None and on_device(out):
             raise ReproError("x and out have to be on the same side", expected="both on the device, or both NumPy's")
-        _refuse_mask(x)
+        refuse_mask(x, "x")
         y = super().matvec(np.asarray(x))
         if out is None:
             return y
@@ -111,7 +111,7 @@ class DeviceOperator(LinearOperator):  # type: ignore[misc]  # SciPy has no type
 
     def dot(self, x: Any) -> Any:
         """Return A x, as `matvec`; of anything else what SciPy returns."""
-        _refuse_mask(x)
+        refuse_mask(x, "x")
         return self.matvec(x) if on_device(x) else super().dot(x)
 
     def __matmul__(self, x: Any) -> Any:
@@ -204,14 +204,6 @@ class StrictOperator(DeviceOperator):
             raise ReproError("x has another length", where="x", expected=columns, actual=f"shape {shape}")
         if shape and np.asarray(x).dtype.kind not in "fiubc":
             raise ReproError("x is not made of numbers", where="x", actual=np.asarray(x).dtype)
-
-
-def _refuse_mask(x: Any) -> None:
-    """Refuse an array whose hidden numbers SciPy would multiply with."""
-    if np.ma.is_masked(x):
-        raise ReproError(
-            "an array with a mask cannot be multiplied", where="x", todo="say what masked numbers are by `x.filled(…)`"
-        )
 
 
 def _write(out: Any, y: NDArray[Any]) -> None:

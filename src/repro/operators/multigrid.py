@@ -16,7 +16,7 @@ from repro.casts import cast
 from repro.codegen.precisions import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
-from repro.operators.arrays import DeviceArray, View, not_copied
+from repro.operators.arrays import DeviceArray, View, not_copied, refuse_mask
 from repro.operators.arrays import on_device as on_the_device
 from repro.operators.csr_arrays import (
     CUPYS_ARRAYS,
@@ -352,8 +352,7 @@ class MultilevelSolver:
 
 def _host_array(array: Any, what: str) -> NDArray[Any]:
     """Return as an array what a user has given for one."""
-    if np.ma.is_masked(array):
-        raise ReproError("an array with a mask cannot be multiplied", where=what)
+    refuse_mask(array, what)
     try:
         return np.ascontiguousarray(array)
     except (TypeError, ValueError) as error:
