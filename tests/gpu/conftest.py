@@ -30,10 +30,34 @@ from repro.studies import get_study
 from taken_memory import count_taken
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to the end the tests that time a GPU, for each of which all others wait."""
+    items.sort(key=is_alone)
+
+
+def is_alone(item: pytest.Item) -> bool:
+    """Say whether a test times the GPU, so that no other may use it."""
+    return item.get_closest_marker("alone") is not None
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let tests of several processes share a GPU, but for those that time it: with their fixtures they are alone."""
-    with held(fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH):
+def pytest_runtest_setup() -> Generator[None]:
+    """Let fixtures of several processes share a GPU: they compile for long, and none is timed."""
+    with held(fcntl.LOCK_SH):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Let tests of several processes share a GPU, but for those that time it."""
+    with held(fcntl.LOCK_EX if is_alone(item) else fcntl.LOCK_SH):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None]:
+    """Share the GPU while its memory is given back."""
+    with held(fcntl.LOCK_SH):
         return (yield)
 
 
