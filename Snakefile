@@ -3,19 +3,19 @@
 import sys
 
 from repro.errors import ReproError
-from repro.campaign.batches import Batches
-from repro.campaign.freshness import Freshness
+from repro.campaign.jobs import Batches
+from repro.campaign.steps import Freshness
 from repro.campaign.plan import make_plan
-from repro.campaign.requests import Requests
-from repro.campaign.starting import (
+from repro.campaign.jobs import Requests
+from repro.campaign.workflow import (
     begin,
     drop_unasked_limit,
     plan_of_run,
     refuse_file_in_the_way,
 )
 from repro.config import resolve
-from repro.config.load import read
-from repro.shipped import shipped
+from repro.config import read
+from repro.package_data import shipped
 
 
 report: "workflow/report/workflow.rst"

@@ -28,6 +28,11 @@ import numpy as np
 import scipy.sparse as sp
 from conjugate_gradients import solve_on_the_device
 from numpy.typing import NDArray
+from repro.problems.assembled import Assembled
+from repro.problems.dirac import assemble_dirac
+from repro.problems.meshfiles import mesh
+from repro.problems.recipes.surfaces import boundary
+from repro.problems.shapes import blob
 from scipy.sparse.linalg import splu
 from surface_picture import draw
 
@@ -35,13 +40,8 @@ import repro
 from repro.config.models import Fetch
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.problems.assembled import Assembled
-from repro.problems.dirac import assemble_dirac
 from repro.problems.matrix import Matrix
 from repro.problems.meshes import read_surface
-from repro.problems.meshfiles import mesh
-from repro.problems.recipes.surfaces import boundary
-from repro.problems.shapes import blob
 
 PROJECT = Path(__file__).resolve().parents[1]
 Floats = NDArray[np.float64]

@@ -8,15 +8,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from products_by_shape import five_point
-from repro.codegen.precisions import DTYPES
+from repro.codegen.targets import DTYPES
 from repro.problems.matrix import Matrix
-from repro.sparse.built import Built
-from repro.sparse.multigrid import model
-from repro.sparse.spgemm.shapes import LIMITS
+from repro.sparse.device_work import ModuleFile
+from repro.sparse.multigrid import reference
+from repro.sparse.spgemm.kernels import LIMITS
 from repro.studies.spgemm_amg.operands import AmgOperands, Multiplied, Solves
-from repro.studies.spgemm_amg.plans import Plans
-from repro.studies.spgemm_amg.products import Refill, WholeProduct
-from repro.studies.spgemm_amg.setups import LevelSetUp, SetUp, Solution
+from repro.studies.spgemm_amg.product_runnables import Plans, Refill, WholeProduct
+from repro.studies.spgemm_amg.setup_runnables import LevelSetUp, SetUp, Solution
 from repro.studies.spgemm_amg.study import products_of
 
 #: A node's block: 3x3, symmetric and positive definite.
@@ -78,7 +77,7 @@ def only_multiplied(a: sp.csr_array, precision: str = "double") -> AmgOperands:
     """Return operands of a matrix that no hierarchy is made for: of A A alone."""
     a = sp.csr_array(a, dtype=DTYPES[precision])
     a.sort_indices()
-    return AmgOperands("small", precision, (model.Level(a),), 1, np.ones((a.shape[0], 1)), 1, "none")
+    return AmgOperands("small", precision, (reference.HostLevel(a),), 1, np.ones((a.shape[0], 1)), 1, "none")
 
 
 def around_limits() -> tuple[sp.csr_array, list[int]]:
@@ -98,7 +97,7 @@ def around_limits() -> tuple[sp.csr_array, list[int]]:
     return sp.csr_array((generator.uniform(0.5, 1.5, len(row)), (row, column)), shape=(n, n)), wanted
 
 
-def runnables(built: Mapping[str, Built], operands: AmgOperands) -> list[Multiplied | SetUp | LevelSetUp | Solves]:
+def runnables(built: Mapping[str, ModuleFile], operands: AmgOperands) -> list[Multiplied | SetUp | LevelSetUp | Solves]:
     """Return what a case times of ours, but for the bins: every way to each product, set-ups, levels, the solution."""
     products = [runnable for name in operands.products for runnable in products_of(built, name, Plans())]
     assert {type(runnable) for runnable in products} == {WholeProduct, Refill}

@@ -13,22 +13,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.bench.of_device import Timed
-from repro.bench.trial import Bench
+from repro.atomic_write import write_whole
+from repro.bench.trial import Bench, DeviceSamples
 from repro.bench.workspace import Workspace
-from repro.codegen import opencl_build
-from repro.codegen.common import render_common
-from repro.codegen.compile import compile_module
+from repro.codegen import opencl_runtime
+from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU, Target
+from repro.codegen.templates import render_common
 from repro.config.models import Config, StudySettings, Timing
-from repro.devices.open import open_devices
+from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
-from repro.devices.several import Devices
+from repro.devices.selection import open_devices
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import make_operands
 from repro.studies import get_study
-from repro.whole import write_whole
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -107,11 +106,11 @@ def built_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once(built_folder: Path) -> Iterator[None]:
     """Have the CPU's compiler asked once for a source, wherever a test compiles it to: titles and comments aside."""
-    build = opencl_build.build
+    build = opencl_runtime.build
 
     def once(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
         code = re.sub(r"^//.*\n", "", source.read_text(), flags=re.MULTILINE)
-        words = "\0".join([code, target.name, *opencl_build.FLAGS, *opencl_build.environment()])
+        words = "\0".join([code, target.name, *opencl_runtime.FLAGS, *opencl_runtime.environment()])
         kept = built_folder / "opencl" / f"{hashlib.sha256(words.encode()).hexdigest()}{binary.suffix}"
         if binary.exists():
             return {}
@@ -123,7 +122,7 @@ def compiled_once(built_folder: Path) -> Iterator[None]:
         return {}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opencl_build, "build", once)
+        patch.setattr(opencl_runtime, "build", once)
         yield
 
 
@@ -159,7 +158,7 @@ def make_bench(cpu_device: OpenClDevice, modules_folder: Path) -> Callable[..., 
         problem: Matrix,
         precision: str = "double",
         study: str = "compound_spmv",
-        timed: dict[str, Timed] | None = None,
+        timed: dict[str, DeviceSamples] | None = None,
         **timing: Any,
     ) -> Bench:
         operands = make_operands(problem, precision, 1)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from repro.bench.guards import Guards
-from repro.problems.fields import generate_field
-from repro.sparse.launches import Launches
-from repro.studies.dg_postprocessing.matrix import OfMatrix
+from repro.bench.workspace import Guards
+from repro.problems.field import generate_field
+from repro.sparse.device_work import Launches
 from repro.studies.dg_postprocessing.operands import DgOperands, make_operands
+from repro.studies.dg_postprocessing.runnables_matrix import FilterMatrixRunnable
 
 
 def small_operands(degree: int, triangles: int = 60) -> DgOperands:
@@ -16,7 +16,7 @@ def small_operands(degree: int, triangles: int = 60) -> DgOperands:
 
 
 @contextmanager
-def ready(runnable: OfMatrix, device, load, operands: DgOperands) -> Iterator[Guards]:
+def ready(runnable: FilterMatrixRunnable, device, load, operands: DgOperands) -> Iterator[Guards]:
     """Bind a runnable on a device, its memory between guard zones."""
     guards = Guards(device)
     with ExitStack() as held:

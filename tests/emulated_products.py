@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from emulated_workspace import EmulatedWorkspace
-from repro.codegen.compile import Module
+from repro.codegen.build_cache import Module
 from repro.codegen.targets import get_target
 from repro.problems.matrix import Matrix
+from repro.sparse.compound.ids import VariantId
+from repro.sparse.compound.kernels import render_module
+from repro.sparse.compound.runnables import Variant
 from repro.sparse.operands import make_operands
-from repro.studies.compound_spmv.render import render_module
-from repro.studies.compound_spmv.variant import Variant
-from repro.studies.compound_spmv.variant_id import VariantId
 
 SM_90 = get_target("sm_90")
 

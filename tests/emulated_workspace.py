@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from emulated_cuda import EmulatedCuda, compile_kernels
 from repro.bench.workspace import Workspace
-from repro.devices.several import Devices
+from repro.devices.device_group import Devices
 
 
 class One(list):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benches import opened_benches
-from repro.problems.fields import generate_field
+from repro.problems.field import generate_field
 from repro.studies.dg_postprocessing.operands import make_operands
 from repro.studies.dg_postprocessing.study import STUDY
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from benches import opened_benches
-from repro.sparse.columns import LIBRARY
+from repro.sparse.study_kit import LIBRARY
+from repro.studies.dynamic_csr.ids import PRODUCT_COLUMNS
 from repro.studies.dynamic_csr.operands import make_operands
-from repro.studies.dynamic_csr.variant_id import PRODUCT_COLUMNS
 
 OWN = {**LIBRARY, **PRODUCT_COLUMNS, "ordering": str, "segments": int, "slack": int}
 OF_SEVERAL = {**OWN, "devices": int, "exchange": str, "steps": int}

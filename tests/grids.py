@@ -2,7 +2,7 @@
 
 import scipy.sparse as sp
 
-from repro.problems.stencils import assemble_diffusion
+from repro.problems.generators import assemble_diffusion
 
 
 def poisson(points, stencil):

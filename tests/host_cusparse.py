@@ -11,9 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from repro.devices.base import OutOfDeviceMemory
-from repro.devices.cuda_buffer import CudaBuffer
-from repro.sparse.library.cusparse_calls import PARAMETERS
-from repro.sparse.library.cusparse_library import TYPES
+from repro.devices.cuda_driver import CudaBuffer
+from repro.sparse.library.cusparse_bindings import PARAMETERS, TYPES
 
 STREAM = 33
 #: The bytes that each part of working memory takes, in the order in which a function asks for them.

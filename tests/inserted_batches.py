@@ -6,9 +6,9 @@ from functools import cache, lru_cache
 import numpy as np
 import scipy.sparse as sp
 
-from repro.sparse.dynamic import layout, state
-from repro.sparse.dynamic.batch import Batch
-from repro.sparse.dynamic.render import MEDIUM, OF_PART, SMALL
+from repro.sparse.dynamic import kernels, layout
+from repro.sparse.dynamic.kernels import MEDIUM, OF_PART, SMALL
+from repro.sparse.dynamic.storage import Batch
 
 #: Where one way of inserting ends and the next one begins.
 COUNTS = (SMALL, SMALL + 1, MEDIUM + 1)
@@ -162,7 +162,7 @@ def assert_inserted(dynamic, batch, slack, grouped=False):
     insertion.launch()
     after, report, words = dynamic.storage.download(), dynamic.storage.report(), state_of(dynamic)
     assert report.whole and not report.bad
-    assert not words[list(state.COUNTERS)].any() and not words[state.DONE]
+    assert not words[list(kernels.STATE_COUNTERS)].any() and not words[kernels.STATE_DONE]
     expected, expected_left = layout.insert(before, rows, columns, values, slack)
     left = np.zeros(report.left, np.int32)
     left_rows = left.copy()
@@ -199,8 +199,8 @@ def assert_refused(dynamic, batch, grouped=False):
     assert (report.bad, report.full, report.beyond, report.left, report.whole) == (1, 0, 0, 0, True)
     for name in ("columns", "values", "table", "sizes", "pointer"):
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
-    assert state_of(dynamic)[state.OPENED] == words[state.OPENED] + 1
-    assert state_of(dynamic)[state.DONE] == 0
+    assert state_of(dynamic)[kernels.STATE_OPENED] == words[kernels.STATE_OPENED] + 1
+    assert state_of(dynamic)[kernels.STATE_DONE] == 0
 
 
 def assert_all_inserted(dynamic, before, batch):
@@ -212,7 +212,7 @@ def assert_all_inserted(dynamic, before, batch):
 
 
 def state_of(dynamic):
-    words = np.empty(state.WORDS, np.int32)
+    words = np.empty(kernels.STATE_WORDS, np.int32)
     dynamic.storage.device.download(dynamic.storage.state, words)
     return words
 

@@ -17,9 +17,9 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from repro.artifacts import style
-from repro.artifacts.document import Figure
-from repro.artifacts.lineup import ADDED, MARK
+from repro.results import figure_style
+from repro.results.problem_rows import ADDED, MARK
+from repro.results.tables import Figure
 
 #: The least contrast of text with what is behind it, and of lines and marks with white (WCAG 2.2, 1.4.3 and 1.4.11).
 READABLE, VISIBLE = 4.5, 3.0
@@ -31,8 +31,8 @@ SLACK = 1.0
 
 def laid_out(figure: Figure) -> Canvas:
     """Return a figure as it is written."""
-    with style.look():
-        return style.laid_out(figure, "A device")
+    with figure_style.look():
+        return figure_style.laid_out(figure, "A device")
 
 
 def flaws(canvas: Canvas) -> list[str]:
@@ -102,7 +102,10 @@ def _struck_through(canvas: Canvas) -> Iterator[str]:
 def _pale(canvas: Canvas, texts: list[Text]) -> Iterator[str]:
     for text in texts:
         ratio = contrast(text.get_color(), _behind(text, canvas))
-        if ratio < READABLE and text.get_text() not in (style.BAR, style.DIAMOND):  # samples of bars, not words
+        if ratio < READABLE and text.get_text() not in (
+            figure_style.BAR,
+            figure_style.DIAMOND,
+        ):  # samples of bars, not words
             yield f"contrast of {ratio:.1f}: {text.get_text()!r}"
     for legend in canvas.findobj(Legend):
         for text, handle in _entries(legend):

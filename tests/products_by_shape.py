@@ -10,17 +10,13 @@ import scipy.sparse as sp
 
 from repro.codegen.targets import Target
 from repro.devices.base import Device, Program
-from repro.sparse.dynamic import state
+from repro.sparse.device_work import keep
+from repro.sparse.dynamic import kernels
 from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.spgemm.bins import Bins
-from repro.sparse.spgemm.factors import Factors
-from repro.sparse.spgemm.plan import Plan
-from repro.sparse.spgemm.product import Multiplication
-from repro.sparse.spgemm.render import MODES, Mode
-from repro.sparse.spgemm.rows import Rows
-from repro.sparse.spgemm.shapes import BINS, HashShape, SortShape, hash_shapes, sort_shapes
-from repro.sparse.work import keep
+from repro.sparse.spgemm.kernels import BINS, MODES, HashShape, Mode, SortShape, hash_shapes, sort_shapes
+from repro.sparse.spgemm.multiplication import Multiplication
+from repro.sparse.spgemm.rows import Factors, Plan, ProductBins, ProductRows
 from sparse_factors import assert_csr_product, of_sizes
 
 Shape = HashShape | SortShape | None
@@ -83,7 +79,7 @@ def check_shape(
         c = right
         if mode != "numeric":
             c = keep(held, Storage.empty(device, factors.shape, 1, right.capacity, right.dtype))
-        bins = keep(held, Bins(device, load("count-exact"), factors.shape[0]))
+        bins = keep(held, ProductBins(device, load("count-exact"), factors.shape[0]))
         left = keep(held, device.allocate(4 * bins.stride))
         for _ in range(2):
             if mode == "numeric":
@@ -92,12 +88,12 @@ def check_shape(
             else:
                 device.fill(c.state, 0)
                 bins.by_products(factors.a, factors.b, c)
-            rows = Rows(device, load, factors, c, bins, left)
+            rows = ProductRows(device, load, factors, c, bins, left)
             rows.bind(mode, bins.read(), Plan((shape,) * BINS), held)()
             if mode != "numeric":
-                words = np.empty(state.WORDS, np.int32)
+                words = np.empty(kernels.STATE_WORDS, np.int32)
                 device.download(c.state, words)
-                assert words[state.LEFT] == 0, f"{words[state.LEFT]} rows are left"
+                assert words[kernels.STATE_UNPLACED] == 0, f"{words[kernels.STATE_UNPLACED]} rows are left"
             if mode == "symbolic":
                 sizes = np.empty(factors.shape[0], np.int32)
                 device.download(c.sizes, sizes)

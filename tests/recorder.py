@@ -9,11 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from repro.artifacts.data import Campaign
-from repro.bench.parquet import write_table
 from repro.bench.rows import CLOCKS, NO_COLUMNS, SCHEMA, ColumnType, Row, split_columns
-from repro.bench.store import write_rows
-from repro.campaign.measuring import CHOICES
+from repro.bench.store import write_rows, write_table
+from repro.campaign.measurement import CHOICES
+from repro.results.campaign_data import Campaign
 
 DEVICES = {"cuda": "NVIDIA H200", "opencl": "Some_CPU @ 2.00GHz (x86)"}
 #: Quantiles of a time in parts of its median.

@@ -6,12 +6,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.filtering.kernel import kernel as siac_kernel
-from repro.galerkin.projection import project
-from repro.problems.field import Field
-from repro.problems.fields import BASIS, FUNCTIONS
-from repro.problems.triangulations import kuhn_cube
-from repro.studies.dg_postprocessing.region_operands import RegionOperands
+from repro.filtering.spline_kernel import kernel as siac_kernel
+from repro.galerkin.quadrature import project
+from repro.problems.field import BASIS, FUNCTIONS, Field, kuhn_cube
+from repro.studies.dg_postprocessing.operands import RegionOperands
 from repro.studies.dg_postprocessing.regions import make_regions
 
 #: Cubes in each direction (King 2017, section 4.3): 6000 tetrahedra.

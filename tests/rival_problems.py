@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from repro.problems.updates import Updates
-from repro.studies.dynamic_csr.rebuild import LONG_ROW
+from repro.studies.dynamic_csr.runnables_baselines import LONG_ROW
 
 
 def growing(base, batches, columns: int | None = None) -> Updates:

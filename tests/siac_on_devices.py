@@ -7,20 +7,26 @@ from pathlib import Path
 import numpy as np
 
 from emulated_cuda import EmulatedCuda, compile_kernels
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
 from repro.devices.base import Program
-from repro.filtering.direct import Direct, PerPoint, Points, Stencil
-from repro.filtering.local import LocalPerPoint
-from repro.filtering.pairs import predicted_pairs
-from repro.filtering.per_element import PerElement, PerElementAtomic
-from repro.filtering.render import render_siac
-from repro.filtering.rows import SHARES, Rows
-from repro.filtering.sorted import Sorted
+from repro.filtering.grids import SortedCells
+from repro.filtering.kernels import render_siac
+from repro.filtering.matrix import SHARES, MatrixRows
+from repro.filtering.matrix_free import (
+    LocalPerPoint,
+    MatrixFree,
+    PerElement,
+    PerElementAtomic,
+    PerPoint,
+    Points,
+    Stencil,
+)
+from repro.filtering.stencil_geometry import predicted_pairs
 from repro.galerkin.basis import mode_count
-from repro.sparse.launches import Launches
+from repro.sparse.device_work import Launches
 
 #: Ways that clip or go around edges, each on grids of other cells than the others.
-WAYS: dict[str, Callable[..., Direct]] = {
+WAYS: dict[str, Callable[..., MatrixFree]] = {
     "point": lambda *given, **keys: PerPoint(*given, way="point", **keys),
     "edges": lambda *given, **keys: PerPoint(*given, way="edges", **keys),
     "element": PerElement,
@@ -56,7 +62,7 @@ def stencil_on(device, load, mesh, points, degree, scale=None, cell=None) -> Ite
     with ExitStack() as held:
         launches = Launches(device, load, held)
         stencil = Stencil(mesh, degree, scale or mesh.longest)
-        yield launches, stencil, Points(launches, Sorted(mesh, points), cell and cell * mesh.longest)
+        yield launches, stencil, Points(launches, SortedCells(mesh, points), cell and cell * mesh.longest)
 
 
 def filtered(device, load, way, mesh, points, degree, modes, *, basis="dubiner", scale=None, cell=None, **keys):
@@ -90,7 +96,7 @@ def filtered_locally(device, load, mesh, points, degree, modes, scales, *, basis
     """Return a field filtered with an h of each point, and how many triangles meet the squares of all stencils."""
     with ExitStack() as held:
         launches, stencil = Launches(device, load, held), Stencil(mesh, degree, float(scales.max()), derivative)
-        local = LocalPerPoint(launches, stencil, Points(launches, Sorted(mesh, points)), scales, basis, **keys)
+        local = LocalPerPoint(launches, stencil, Points(launches, SortedCells(mesh, points)), scales, basis, **keys)
         local.field.set(modes)
         local.launch()
         return local.result(), local.count()
@@ -99,7 +105,7 @@ def filtered_locally(device, load, mesh, points, degree, modes, scales, *, basis
 def matrix_and_products(device, load, mesh, points, degree, modes, *, basis="dubiner", scale=None, **keys):
     """Return the filter's matrix as SciPy's, and its product with fields `(t, m, fields)`."""
     with stencil_on(device, load, mesh, points, degree, scale) as (launches, stencil, places), ExitStack() as own:
-        rows = Rows(launches, stencil, places, basis, **keys)
+        rows = MatrixRows(launches, stencil, places, basis, **keys)
         starts = rows.count()
         matrix = rows.make(starts, own)
         fields, shape = modes.shape[2], (len(points), modes.shape[2])

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from recorder import Recorder
-from repro.artifacts.data import Campaign
 from repro.bench.rows import CLOCKS, Row
+from repro.results.campaign_data import Campaign
 
 FAST, CLOSE, SLOW, BROKEN = "fast/1", "close/1", "slow/1", "broken/1"
 SEARCHED = {FAST: 10.0, CLOSE: 10.05, SLOW: 14.0, BROKEN: None}

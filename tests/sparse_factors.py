@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from repro.sparse.dynamic.layout import insert, lay_out
-from repro.sparse.spgemm.shapes import LIMITS
+from repro.sparse.spgemm.kernels import LIMITS
 
 
 def random(rows, columns, density, seed=1):

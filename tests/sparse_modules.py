@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from emulated_cuda import EmulatedCuda, compile_kernels
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
 from repro.devices.base import Program
-from repro.sparse.dynamic.render import render_module
-from repro.sparse.multigrid import render as multigrid
-from repro.sparse.spgemm import render as spgemm
+from repro.sparse.dynamic.kernels import render_module
+from repro.sparse.multigrid import kernels as multigrid
+from repro.sparse.spgemm import kernels as spgemm
 
 RENDERERS = {
     **dict.fromkeys(multigrid.MODULES, multigrid.render_multigrid),

@@ -8,7 +8,7 @@ from weakref import WeakSet
 import pytest
 
 from repro.devices.cuda import CudaDevice
-from repro.devices.cuda_buffer import CudaBuffer
+from repro.devices.cuda_driver import CudaBuffer
 
 
 def count_taken(monkeypatch: pytest.MonkeyPatch, device: CudaDevice) -> Callable[[], int]:

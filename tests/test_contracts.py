@@ -10,21 +10,20 @@ import pytest
 import scipy.sparse as sp
 
 import repro
-from repro.bench.timing import Effort
-from repro.codegen.precisions import INDEX_BYTES
-from repro.codegen.targets import CPU, get_target
+from repro.bench.timing import SamplingPlan
+from repro.codegen.targets import CPU, INDEX_BYTES, get_target
 from repro.entries import entries, get_entry
-from repro.problems.fold import fold
-from repro.problems.generated import KINDS, generate
+from repro.problems.assembly import fold
+from repro.problems.generators import KINDS, generate
 from repro.problems.matrix import Matrix
+from repro.sparse.compound.kernels import render_module
+from repro.sparse.compound.layouts import Layout, all_layouts
+from repro.sparse.compound.outer import get_outer, outer_formats
+from repro.sparse.compound.packing import pack
+from repro.sparse.compound.schedules import Schedule
+from repro.sparse.elementwise import pack_vector
 from repro.sparse.library import for_problem
 from repro.sparse.operands import expand
-from repro.sparse.vectors import pack_vector
-from repro.studies.compound_spmv.layout import Layout, all_layouts
-from repro.studies.compound_spmv.outer import get_outer, outer_formats
-from repro.studies.compound_spmv.pack import pack
-from repro.studies.compound_spmv.render import render_module
-from repro.studies.compound_spmv.schedules import Schedule
 
 PRECISIONS = ("single", "double")
 # Generated problems take their parameters from here: as small as their checks let them be
@@ -147,7 +146,7 @@ def test_every_layout_renders_for_both_dialects(templates, entry, target):
 def test_every_baseline_of_the_cpu_is_right(make_bench, small_problem, entry, precision):
     bench = make_bench(small_problem(entry), precision)
     baselines = for_problem(entry, "opencl")
-    rows = [bench.try_once(runnable, "search", Effort(3)) for runnable in baselines]
+    rows = [bench.try_once(runnable, "search", SamplingPlan(3)) for runnable in baselines]
     bench.release()
     assert baselines
     assert len({row.name for row in rows}) == len(rows)

@@ -60,7 +60,7 @@ def test_what_it_leaves_running_is_not_waited_for(tmp_path: Path, at_once: None,
 
 
 def test_what_it_says_without_end_is_dropped(tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "MOST_SAID", 1000)
+    monkeypatch.setattr(programs, "MAX_OUTPUT", 1000)
     ended = run_program([script(tmp_path, "head -c 1000000 /dev/zero; echo e >&2")], 30, "it")
     assert (len(ended.output), ended.errors) == (1000, "e\n")
     with pytest.raises(ReproError, match="did not end"):

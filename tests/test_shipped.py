@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from repro import shipped as module
-from repro.shipped import install, shipped
+from repro import package_data as module
+from repro.package_data import install, shipped
 
 REPOSITORY = Path(__file__).parents[1]
 REGISTRY = "config/problems.yaml"

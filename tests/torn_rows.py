@@ -12,9 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from repro.devices.base import Buffer, Device, Program, Queue
-from repro.sparse.dynamic.batch import Batch
-from repro.sparse.dynamic.matrix import DynamicMatrix
-from repro.sparse.dynamic.reading import Reading
+from repro.sparse.dynamic.matrix import DynamicMatrix, Reading
+from repro.sparse.dynamic.storage import Batch
 
 #: The line of the template that tells a row in the middle of a change, and one that tells none.
 CHECK = "torn = (version & 1) || versions[row] != version;"

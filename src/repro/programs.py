@@ -15,7 +15,7 @@ from pathlib import Path
 from repro.errors import ReproError
 
 #: Bytes that a program may say on each of its two streams; what comes after them is dropped.
-MOST_SAID = 16 << 20
+MAX_OUTPUT = 16 << 20
 #: Seconds between looks at whether a program has ended whose streams are open.
 LOOK = 0.05
 #: Seconds to take in what it said before it ended.
@@ -123,7 +123,7 @@ def _listen(process: subprocess.Popen[bytes], seconds: float) -> tuple[str, str]
                 block = os.read(key.fd, 1 << 16)
                 if not block:
                     selector.unregister(key.fileobj)
-                said[key.data] += block[: MOST_SAID - len(said[key.data])]
+                said[key.data] += block[: MAX_OUTPUT - len(said[key.data])]
             if ended and (not ready or time.monotonic() > end):
                 break
             if time.monotonic() > end:

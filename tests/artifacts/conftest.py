@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.artifacts.data import Campaign
+from repro.results.campaign_data import Campaign
 from small_campaign import SmallCampaign
 
 REASON = "no file at https://example.org/gone.msh & none in 100% of #mirrors"

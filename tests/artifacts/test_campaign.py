@@ -7,11 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from repro.artifacts.case import NOISY, Case
-from repro.artifacts.data import TIE, Campaign
-from repro.artifacts.numbers import ratio_of
-from repro.campaign.recording import pack
+from repro.campaign.archive import pack
 from repro.errors import ReproError
+from repro.results.campaign_data import NOISY, TIE, Campaign, Case
+from repro.results.significance import ratio_of
 from small_campaign import CLOSE, FAST, LIBRARY, SmallCampaign
 
 STUDY = "made_up"

@@ -10,20 +10,20 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from repro.artifacts import compare as comparisons
-from repro.artifacts.compare import Comparison, find_campaign
-from repro.artifacts.data import Campaign
 from repro.bench.rows import CLOCKS, QUANTILES, Row
-from repro.cli import comparing
+from repro.cli import results
 from repro.cli.app import build
 from repro.errors import ReproError
+from repro.results import cross_campaign as comparisons
+from repro.results.campaign_data import Campaign
+from repro.results.cross_campaign import Comparison, find_campaign
 from repro.studies import get_study
 from small_campaign import BROKEN, CLOSE, FAST, LIBRARY, SLOW, SmallCampaign
 
 Change = Callable[[Row], Row]
 
 TOLERANCE = 0.02
-compare = partial(comparisons.compare, tolerance=TOLERANCE)
+compare = partial(comparisons.compare_campaigns, tolerance=TOLERANCE)
 
 
 def scaled(row: Row, factor: float, clocks: tuple[str, ...] = CLOCKS) -> Row:
@@ -260,10 +260,10 @@ def test_the_command_fails_where_something_is_slower(
         str(raw(tmp_path / name, change, "compound_spmv"))
         for name, change in (("a", unchanged), ("b", only(LIBRARY, 1.3)))
     )
-    comparing.compare(first, first)
+    results.compare(first, first)
     assert "0 slower" in capsys.readouterr().out
     with pytest.raises(typer.Exit) as ended:
-        comparing.compare(first, second, csv=tmp_path / "rows.csv")
+        results.compare(first, second, csv=tmp_path / "rows.csv")
     assert ended.value.exit_code == 1
     shown = capsys.readouterr().out
     assert LIBRARY in shown and "1.300" in shown and "1 slower" in shown and "apart" in shown

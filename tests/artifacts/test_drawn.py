@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from repro.artifacts import registry
-from repro.artifacts.data import Campaign
-from repro.artifacts.document import Figure
-from repro.artifacts.drawn import MOST_DRAWN, drawn
-from repro.artifacts.published import Published
+from repro.results import registry
+from repro.results.campaign_data import Campaign
+from repro.results.published import Published
+from repro.results.registry import MAX_DRAWN, select_for_figure
+from repro.results.tables import Figure
 from small_campaign import SmallCampaign
 
 MANY = 150
@@ -34,29 +34,29 @@ def many(maker: SmallCampaign) -> Campaign:
 
 
 def test_few_problems_are_all_drawn(small: Campaign) -> None:
-    assert drawn(small, NOTHING) == (small, "")
+    assert select_for_figure(small, NOTHING) == (small, "")
 
 
 def test_of_many_as_many_are_drawn_as_there_are_lines_evenly_by_kind_and_size(many: Campaign) -> None:
-    few, said = drawn(many, NOTHING)
-    assert len(few.problems) == MOST_DRAWN
-    assert said.startswith(f"Drawn are {MOST_DRAWN} of {len(many.problems)} problems")
+    few, said = select_for_figure(many, NOTHING)
+    assert len(few.problems) == MAX_DRAWN
+    assert said.startswith(f"Drawn are {MAX_DRAWN} of {len(many.problems)} problems")
     assert "gone" not in few.problems
     for entry in ("real", "complex"):
         sizes = sorted(r.nnz or 0 for r in few.problems.values() if r.entry == entry)
-        assert abs(len(sizes) - MOST_DRAWN / 2) <= 2
+        assert abs(len(sizes) - MAX_DRAWN / 2) <= 2
         # each kind has every other size, and each third of them has a line at the least
         assert max(np.diff([0, *sizes, 10 * MANY])) <= 60
 
 
 def test_the_papers_own_and_what_stands_in_for_them_are_drawn_in_any_case(many: Campaign) -> None:
-    few, _ = drawn(many, PAPERS)
+    few, _ = select_for_figure(many, PAPERS)
     assert {"nut", "dithered"} < set(few.problems)
-    assert len(few.problems) == MOST_DRAWN
+    assert len(few.problems) == MAX_DRAWN
 
 
 def test_rows_are_those_of_what_is_drawn(many: Campaign) -> None:
-    few, _ = drawn(many, PAPERS)
+    few, _ = select_for_figure(many, PAPERS)
     for name in ("search", "report", "choices"):
         of_few, of_many = getattr(few, name), getattr(many, name)
         assert set(of_few["problem"]) == set(of_many["problem"]) & set(few.problems)
@@ -73,5 +73,5 @@ def test_a_figure_is_given_them_and_says_so(many: Campaign, small: Campaign, mon
 
     artifact = registry.get_artifact("made_up", "figure-count")
     assert artifact.make(small, NOTHING).caption == f"{len(small.problems)} problems."
-    assert artifact.make(many, NOTHING).caption.startswith(f"{MOST_DRAWN} problems. Drawn are {MOST_DRAWN} of")
+    assert artifact.make(many, NOTHING).caption.startswith(f"{MAX_DRAWN} problems. Drawn are {MAX_DRAWN} of")
     assert count(many, NOTHING).caption == f"{len(many.problems)} problems."

@@ -13,20 +13,21 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 
 from recorder import Recorder
-from repro.artifacts import style
-from repro.artifacts.case import Case, Timed
-from repro.artifacts.cells import micro, share, speedup
-from repro.artifacts.document import Cell, Column, Table
-from repro.artifacts.render_tables import as_csv, as_markdown
-from repro.artifacts.significance import relative_interval
-from repro.bench.recorded import read_rows
-from repro.campaign.recording import pack
+from repro.bench.store import read_rows
+from repro.campaign.archive import pack
+from repro.results import figure_style
+from repro.results.campaign_data import Case, ReportedTime
+from repro.results.output import as_csv, as_markdown
+from repro.results.significance import relative_interval
+from repro.results.tables import Cell, Column, Table, microseconds, share, speedup
 
 ROUNDS = [[1.0, 1.01, 0.99], [1.02, 1.03, 1.04], [0.97, 0.98, 0.96], [1.0, 1.0, 1.0], [1.1, 1.0, 1.05]]
 
 
-def timed(seconds: float, rounds: Any = ()) -> Timed:
-    return Timed("a", seconds, False, (), {"key": "k"}, [[seconds * sample for sample in part] for part in rounds])
+def timed(seconds: float, rounds: Any = ()) -> ReportedTime:
+    return ReportedTime(
+        "a", seconds, False, (), {"key": "k"}, [[seconds * sample for sample in part] for part in rounds]
+    )
 
 
 def test_an_interval_is_of_whole_rounds() -> None:
@@ -69,11 +70,11 @@ def test_intervals_cover_what_is_the_same_in_all_rounds() -> None:
 
 def test_cells_have_their_interval_in_their_own_unit() -> None:
     ours, theirs = timed(1e-5, ROUNDS), timed(3e-5, ROUNDS)
-    for cell in (micro(ours), speedup(theirs, ours), share(ours, theirs)):
+    for cell in (microseconds(ours), speedup(theirs, ours), share(ours, theirs)):
         assert cell.interval is not None
         assert isinstance(cell.value, float)
         assert 0.9 < cell.interval[0] / cell.value < 1 < cell.interval[1] / cell.value < 1.1
-    for cell in (micro(timed(1.0)), speedup(timed(1.0), ours), share(ours, None), speedup(None, None)):
+    for cell in (microseconds(timed(1.0)), speedup(timed(1.0), ours), share(ours, None), speedup(None, None)):
         assert cell.interval is None
 
 
@@ -91,9 +92,9 @@ def test_the_csv_alone_has_two_more_columns_where_anything_has_an_interval() -> 
 
 def test_whiskers_are_drawn_where_there_is_an_interval() -> None:
     axes = Canvas().add_subplot()
-    style.whisker(axes, None, 0)
+    figure_style.whisker(axes, None, 0)
     assert not axes.lines
-    style.whisker(axes, (1.0, 2.0), 3)
+    figure_style.whisker(axes, (1.0, 2.0), 3)
     assert [list(axes.lines[0].get_xdata()), list(axes.lines[0].get_ydata())] == [[1.0, 2.0], [3, 3]]
 
 
@@ -109,7 +110,7 @@ def test_samples_come_back_from_what_was_recorded_merged_with_rows_that_have_non
     _without_samples(old)
     study = recorder.raw / recorder.study
 
-    def read() -> list[Timed | None]:
+    def read() -> list[ReportedTime | None]:
         return [Case(recorder.load(), problem, "double").timed("ours", "graph") for problem in ("old", "new")]
 
     before = read()
@@ -120,14 +121,14 @@ def test_samples_come_back_from_what_was_recorded_merged_with_rows_that_have_non
         [Case(recorder.load(), problem, "double").timed("ours", "graph") for problem in ("old", "new")],
     ):
         assert times[0] is not None and times[1] is not None
-        assert micro(times[0]).interval is None
+        assert microseconds(times[0]).interval is None
         assert [len(part) for part in times[1].rounds] == [3] * 5
-        assert micro(times[1]).interval == pytest.approx(micro(timed(4e-6, ROUNDS)).interval, rel=1e-6)
+        assert microseconds(times[1]).interval == pytest.approx(microseconds(timed(4e-6, ROUNDS)).interval, rel=1e-6)
 
 
 def _without_samples(path: Path) -> None:
     """Write a file as it was recorded before samples were kept."""
-    from repro.bench.parquet import read_table, write_table
+    from repro.bench.store import read_table, write_table
 
     table = read_table(path)
     write_table(table.drop_columns([name for name in table.column_names if name.endswith("_samples")]), path)

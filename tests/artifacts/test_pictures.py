@@ -10,23 +10,23 @@ from matplotlib.patches import Rectangle
 
 from pictures import contrast, flaws, laid_out
 from recorded_campaigns import recorded_campaigns, studies_of
-from repro.artifacts import style
-from repro.artifacts.data import Campaign
-from repro.artifacts.document import Figure
-from repro.artifacts.published import Published
-from repro.artifacts.registry import artifacts, get_artifact
 from repro.campaign.artifacts import Asked
-from repro.studies import get_study, load_artifacts, names
+from repro.results import figure_style
+from repro.results.campaign_data import Campaign
+from repro.results.published import Published
+from repro.results.registry import artifacts, get_artifact
+from repro.results.tables import Figure
+from repro.studies import get_study, load_artifacts, study_names
 
 ROOT = Path(__file__).parents[2]
 #: Figures that take long to make of so many rows: those of small campaigns are looked at.
 SLOW = {"figure-predicted", "figure-pareto"}
-for study in names():
+for study in study_names():
     load_artifacts(study)
 
 
 def plain(axes):
-    axes.plot([1, 2], [1, 2], color=style.DARK, marker="o", label="double")
+    axes.plot([1, 2], [1, 2], color=figure_style.DARK, marker="o", label="double")
 
 
 def cut_off(axes):
@@ -40,20 +40,20 @@ def overlapping(axes):
 
 
 def struck_through(axes):
-    axes.legend(handles=[Line2D([], [], color=style.DARK, label="a word of some length")], loc="lower right")
+    axes.legend(handles=[Line2D([], [], color=figure_style.DARK, label="a word of some length")], loc="lower right")
     axes.axhline(1.12)
 
 
 def pale(axes):
-    axes.text(1.2, 1.2, "pale", color=style.ACCENT)
+    axes.text(1.2, 1.2, "pale", color=figure_style.ACCENT)
 
 
 def pale_line(axes):
-    axes.legend(handles=[Line2D([], [], color=style.LIGHT, label="a line")], loc="upper left")
+    axes.legend(handles=[Line2D([], [], color=figure_style.LIGHT, label="a line")], loc="upper left")
 
 
 def dark_on_dark(axes):
-    axes.add_patch(Rectangle((1, 1), 1, 1, color=style.DARK))
+    axes.add_patch(Rectangle((1, 1), 1, 1, color=figure_style.DARK))
     axes.text(1.5, 1.5, "12 %", ha="center", va="center")
 
 
@@ -67,7 +67,7 @@ def unexplained(axes):
 
 
 def by_colour_alone(axes):
-    pairs = (("single", style.ACCENT), ("double", style.DARK))
+    pairs = (("single", figure_style.ACCENT), ("double", figure_style.DARK))
     axes.legend(handles=[Line2D([], [], color=colour, label=label) for label, colour in pairs], loc="upper left")
 
 
@@ -87,7 +87,7 @@ def by_colour_alone(axes):
 )
 def test_a_flaw_is_found(spoil, found):
     def draw():
-        drawn = style.canvas(style.COLUMN, 1.5)
+        drawn = figure_style.canvas(figure_style.COLUMN, 1.5)
         axes = drawn.add_subplot()
         plain(axes)
         spoil(axes)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from repro.artifacts.published import Published
 from repro.errors import ReproError
+from repro.results.published import Published
 
 FILES = {"sizes": ("problem", "entry", "rows"), "devices": ("gpu",)}
 TARGETS = ("quantity", "wanted")

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from recorded_campaigns import RESULTS, recorded_campaigns
-from repro.bench.recorded import read_rows
+from repro.bench.store import read_rows
 
 #: A profiler's rows have no key: their table has what they are known by.
 TABLES = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recorded_campaigns import REPOSITORY, RESULTS, recorded_campaigns
-from repro.cli.artifacts import table
+from repro.cli.results import table
 
 KEPT = ("*.csv", "*.md")
 

@@ -7,9 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from repro.artifacts.cells import digits
-from repro.artifacts.document import Cell, Column, Table, letter
-from repro.artifacts.render_tables import as_csv, as_latex, as_markdown, latex_escape
+from repro.results.output import as_csv, as_latex, as_markdown, latex_escape
+from repro.results.tables import Cell, Column, Table, digits, letter
 
 
 def test_cells_of_a_long_table_are_looked_through_once_for_its_notes() -> None:

@@ -8,18 +8,24 @@ import pyarrow.parquet as pq
 import pytest
 
 from html_page import Page
-from repro.artifacts.case import Case
-from repro.artifacts.data import Campaign
-from repro.artifacts.document import Cell, Column, Figure, Result, Table
-from repro.artifacts.lineup import measured_on
-from repro.artifacts.published import Published
-from repro.artifacts.registry import Artifact
-from repro.artifacts.report.accounts import failures, missing, statuses
-from repro.artifacts.report.drawing import WORDS_SHOWN, Caption
-from repro.artifacts.report.headline import side_by_side
-from repro.artifacts.report.page import Part, _code, write_report
-from repro.artifacts.write import replacing, write
 from repro.errors import ReproError
+from repro.results.campaign_data import Campaign, Case
+from repro.results.output import replacing, write
+from repro.results.problem_rows import measurement_note
+from repro.results.published import Published
+from repro.results.registry import Artifact
+from repro.results.report import (
+    WORDS_SHOWN,
+    Caption,
+    PageStudy,
+    _code,
+    failures,
+    missing,
+    side_by_side,
+    statuses,
+    write_report,
+)
+from repro.results.tables import Cell, Column, Figure, Result, Table
 from small_campaign import BROKEN, UNSUPPORTED, SmallCampaign
 
 NOTHING = Published({}, [])
@@ -56,7 +62,7 @@ def test_a_study_of_the_hosts_clock_without_floor_and_words(maker: SmallCampaign
     maker.choose("grid", "single", {("joint", "host"): ("fast/1", [])})
     campaign = maker.load()
     assert missing(campaign, "joint").rows == []  # no floor was tried, so none is missing
-    text = write_report([Part(campaign, NOTHING, [TABLE])], tmp_path / "r.html").read_text()
+    text = write_report([PageStudy(campaign, NOTHING, [TABLE])], tmp_path / "r.html").read_text()
     page = Page(text)
     assert page.stack == [] and max(page.ids.values()) == 1
     facts = pairs(text)
@@ -66,7 +72,7 @@ def test_a_study_of_the_hosts_clock_without_floor_and_words(maker: SmallCampaign
     assert facts["report, full"].endswith("launches a row: 7 by the host")
     assert "<em>host</em>" in text and "<em>event</em>" not in text and "<em>graph</em>" not in text
     assert "In made_up" not in text and "and the floor" not in text
-    assert "the host’s, from an idle device" in measured_on(campaign, "host")
+    assert "the host’s, from an idle device" in measurement_note(campaign, "host")
 
 
 def test_a_floor_that_is_timed_by_the_host_alone_is_there(maker: SmallCampaign) -> None:
@@ -87,7 +93,7 @@ def test_a_floor_that_is_not_there_is_missed(maker: SmallCampaign) -> None:
 
 
 def test_both_clocks_of_the_device_are_named_with_the_floor(small: Campaign, tmp_path: Path) -> None:
-    text = write_report([Part(small, NOTHING, [TABLE], library="a library")], tmp_path / "r.html").read_text()
+    text = write_report([PageStudy(small, NOTHING, [TABLE], library="a library")], tmp_path / "r.html").read_text()
     assert "<em>event</em>" in text and "<em>graph</em>" in text and "<em>host</em>" not in text
     assert "and the floor" in text
     facts = pairs(text)
@@ -106,20 +112,20 @@ def test_what_nothing_was_measured_for_is_left_out_and_named(small: Campaign, tm
     empty = replace(TABLE, name="table-2", title="Empty", make=nothing)
     blank = Artifact("made_up", "figure-1", "Blank", "ours", "figure", undrawn)
     glance = {"table-1": "problems", "figure-1": "a blank"}
-    part = Part(small, NOTHING, [TABLE, empty, blank], glance=glance)
+    part = PageStudy(small, NOTHING, [TABLE, empty, blank], glance=glance)
     text = write_report([part], tmp_path / "r.html").read_text()
     ids = Page(text).ids
     assert "made_up-table-1" in ids and not {"made_up-table-2", "made_up-figure-1"} & set(ids)
     assert "a blank" not in text and 'href="#made_up-figure-1"' not in text
     assert pairs(text)["left out, as not measured"] == "table-2, figure-1"
-    text = write_report([Part(small, NOTHING, [TABLE])], tmp_path / "r.html").read_text()
+    text = write_report([PageStudy(small, NOTHING, [TABLE])], tmp_path / "r.html").read_text()
     assert "left out, as not measured" not in pairs(text)
 
 
 def test_the_words_of_a_study_are_its_own(small: Campaign, tmp_path: Path) -> None:
     words = tmp_path / "words.html.j2"
     words.write_text("<p>{{ 'round' }} numbers</p>\n")
-    text = write_report([Part(small, NOTHING, [], words=words)], tmp_path / "r.html").read_text()
+    text = write_report([PageStudy(small, NOTHING, [], words=words)], tmp_path / "r.html").read_text()
     section = text[text.index('<section id="guide-made_up">') :].partition("</section>")[0]
     assert "In made_up" in section and "<p>round numbers</p>" in section
 
@@ -128,9 +134,9 @@ def test_the_report_says_which_tie_it_was(tmp_path: Path, small: Campaign) -> No
     maker = SmallCampaign(tmp_path)
     maker.all("grid")
     wide = Campaign.load(maker.raw, "made_up", tie=0.05)
-    text = write_report([Part(wide, NOTHING, [])], tmp_path / "r.html").read_text()
+    text = write_report([PageStudy(wide, NOTHING, [])], tmp_path / "r.html").read_text()
     assert pairs(text)["tie"].startswith("a difference of at most 5 %;")
-    text = write_report([Part(small, NOTHING, [])], tmp_path / "r.html").read_text()
+    text = write_report([PageStudy(small, NOTHING, [])], tmp_path / "r.html").read_text()
     assert pairs(text)["tie"].startswith("a difference of at most 1 %;")
 
 
@@ -170,7 +176,9 @@ def test_a_campaign_whose_yardsticks_were_disturbed_says_so_on_top(maker: SmallC
         assert ("Something else used the device" in after) == says
         assert ("Something else" in before, before == after) == (False, not says)
     assert (folders[1] / "table-1.md").read_text().startswith(sentence)
-    pages = [write_report([Part(each, NOTHING, [TABLE])], tmp_path / "r.html").read_text() for each in (calm, campaign)]
+    pages = [
+        write_report([PageStudy(each, NOTHING, [TABLE])], tmp_path / "r.html").read_text() for each in (calm, campaign)
+    ]
     assert [page.count(f"made_up: {sentence}") for page in pages] == [0, 1]
     assert ["<dt>disturbed</dt>" in page for page in pages] == [False, True]
     assert pages[1].index(sentence) < pages[1].index("<section")
@@ -230,24 +238,24 @@ SPEEDUPS = Artifact("made_up", "table-1", "Speedups", "ours", "table", of_both)
 
 def test_the_page_begins_with_what_was_measured_and_what_came_out(maker: SmallCampaign, tmp_path: Path) -> None:
     campaign = maker.all("grid", "ring")
-    part = Part(campaign, NOTHING, [SPEEDUPS], library="SomeSparse", title="A title", result=FASTER)
+    part = PageStudy(campaign, NOTHING, [SPEEDUPS], library="SomeSparse", title="A title", result=FASTER)
     text = write_report([part], tmp_path / "r.html").read_text()
     top = text[text.index('<header id="top">') : text.index("</header>")]
     assert str(campaign.device) in top and campaign.name in top and "<dt>problems</dt><dd>2 of 2</dd>" in top
     assert '<strong class="number">4.0×</strong>' in top and "as fast as SomeSparse’s best" in top
     assert '<a href="#made_up-table-1">graph clock</a>: replayed batches of launches' in top
-    nothing = Part(campaign, NOTHING, [TABLE], result=Result("table-9", "", "ours", "x", "event"))
+    nothing = PageStudy(campaign, NOTHING, [TABLE], result=Result("table-9", "", "ours", "x", "event"))
     assert '<strong class="number">' not in write_report([nothing], tmp_path / "r.html").read_text()
 
 
 def test_a_number_that_is_not_there_is_said(maker: SmallCampaign, tmp_path: Path) -> None:
-    part = Part(maker.all("ring"), NOTHING, [SPEEDUPS], result=FASTER)
+    part = PageStudy(maker.all("ring"), NOTHING, [SPEEDUPS], result=FASTER)
     text = write_report([part], tmp_path / "r.html").read_text()
     assert '<strong class="number">–</strong>' in text and "no number of this campaign:" in text
 
 
 def test_sections_are_found_by_title_and_every_heading_has_an_address(small: Campaign, tmp_path: Path) -> None:
-    text = write_report([Part(small, NOTHING, [TABLE], title="A title")], tmp_path / "r.html").read_text()
+    text = write_report([PageStudy(small, NOTHING, [TABLE], title="A title")], tmp_path / "r.html").read_text()
     page = Page(text)
     assert '<a href="#made_up-table-1">Problems</a>' in text and "<summary>A title</summary>" in text
     headings = re.findall(r'<h[23] id="(.*?)-head">.*<a class="anchor" href="#(.*?)"', text)
@@ -256,16 +264,16 @@ def test_sections_are_found_by_title_and_every_heading_has_an_address(small: Cam
 
 
 def test_names_of_statuses_are_code_and_no_mark_is_left(small: Campaign, tmp_path: Path) -> None:
-    text = write_report([Part(small, NOTHING, [TABLE])], tmp_path / "r.html").read_text()
+    text = write_report([PageStudy(small, NOTHING, [TABLE])], tmp_path / "r.html").read_text()
     assert "Only <code>ok</code> and <code>noisy</code> rows have a time" in text and "`ok`" not in text
 
 
 def test_rows_of_a_record_are_linked_by_file(maker: SmallCampaign) -> None:
     campaign = maker.all("grid")
     path = maker.raw.parent / "report.html"
-    assert 'href="raw/made_up"' in write_report([Part(campaign, NOTHING, [TABLE])], path).read_text()
+    assert 'href="raw/made_up"' in write_report([PageStudy(campaign, NOTHING, [TABLE])], path).read_text()
     (maker.raw / "made_up" / "report.parquet").write_bytes(b"")
-    text = write_report([Part(campaign, NOTHING, [TABLE])], path).read_text()
+    text = write_report([PageStudy(campaign, NOTHING, [TABLE])], path).read_text()
     assert '<a href="raw/made_up/report.parquet">report.parquet</a>' in text
     assert '<a href="tables/made_up/table-1.csv">CSV</a>' in text
 
@@ -304,7 +312,7 @@ def test_tables_of_campaigns_stand_beside_each_other_line_by_line() -> None:
 def test_another_campaign_stands_beside(maker: SmallCampaign, tmp_path: Path) -> None:
     campaign = maker.all("grid")
     campaign = replace(campaign, beside=(replace(campaign, name="another"),))
-    text = write_report([Part(campaign, NOTHING, [SPEEDUPS], result=FASTER)], tmp_path / "r.html")
+    text = write_report([PageStudy(campaign, NOTHING, [SPEEDUPS], result=FASTER)], tmp_path / "r.html")
     page = text.read_text()
     assert page.count('<strong class="number">4.0×</strong>') == 2
     assert 'id="made_up-beside-table"' in page
@@ -317,7 +325,7 @@ def test_campaigns_on_several_devices_are_compared_without_verdicts(maker: Small
     campaign = maker.all("grid")
     rows = {step: getattr(campaign, step).assign(device="NVIDIA H100") for step in ("search", "report")}
     others = (replace(campaign, name="elsewhere", **rows), replace(campaign, name="again"))
-    part = Part(replace(campaign, beside=others), NOTHING, [SPEEDUPS], result=FASTER)
+    part = PageStudy(replace(campaign, beside=others), NOTHING, [SPEEDUPS], result=FASTER)
     page = write_report([part], tmp_path / "r.html").read_text()
     assert f"ratios alone: <code>repro compare {campaign.name} elsewhere --across-devices</code>" in page
     assert f"with what is chance: <code>repro compare {campaign.name} again</code>" in page

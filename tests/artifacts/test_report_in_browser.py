@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from repro.artifacts.data import Campaign
-from repro.artifacts.document import Cell, Column, Figure, Result, Table
-from repro.artifacts.published import Published
-from repro.artifacts.registry import Artifact
-from repro.artifacts.report.page import Part, write_report
-from repro.artifacts.style import TEXT, canvas
+from repro.results.campaign_data import Campaign
+from repro.results.figure_style import TEXT, canvas
+from repro.results.published import Published
+from repro.results.registry import Artifact
+from repro.results.report import PageStudy, write_report
+from repro.results.tables import Cell, Column, Figure, Result, Table
 from small_campaign import SmallCampaign
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -101,7 +101,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Artifact("made_up", "figure-1", "A wide figure", "ours", "figure", drawing),
     ]
     result = Result("table-1", "p3", "c0", "nothing", "event")
-    part = Part(campaign, Published({}, []), artifacts, glance={"figure-1": "the line"}, result=result)
+    part = PageStudy(campaign, Published({}, []), artifacts, glance={"figure-1": "the line"}, result=result)
     path = write_report([part], folder / "report.html")
     path.write_text(path.read_text().replace("</body>", f"<script>{{{PROBE}}}</script></body>"))
     return path

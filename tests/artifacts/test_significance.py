@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from repro.artifacts.compare import Comparison, compare
-from repro.artifacts.data import Campaign
-from repro.artifacts.significance import (
+from repro.bench.rows import CLOCKS, QUANTILES
+from repro.results.campaign_data import Campaign
+from repro.results.cross_campaign import Comparison, compare_campaigns
+from repro.results.significance import (
     DEGREES,
     GROUP,
     RECORDED,
@@ -24,7 +25,6 @@ from repro.artifacts.significance import (
     sampling_error,
     spread_between_runs,
 )  # fmt: skip
-from repro.bench.rows import CLOCKS, QUANTILES
 from repro.studies import get_study
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -132,7 +132,7 @@ def compared(first: str, second: str, change: Change = lambda rows: 1.0) -> Comp
     folders = [RESULTS / name / "raw" for name in (first, second)]
     only = dict(zip(folders, ours, strict=True))
     # the repetition has one study, so that no other one is asked for
-    return compare(*folders, tolerance=TOLERANCE, load=lambda folder, study: only[folder])
+    return compare_campaigns(*folders, tolerance=TOLERANCE, load=lambda folder, study: only[folder])
 
 
 BOTH_WAYS = pytest.mark.parametrize(

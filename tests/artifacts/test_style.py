@@ -4,20 +4,19 @@ from itertools import pairwise
 
 import pytest
 
-from repro.artifacts import style
-from repro.artifacts.cells import digits
-from repro.artifacts.document import Figure
+from repro.results import figure_style
+from repro.results.tables import Figure, digits
 
 
 @pytest.mark.parametrize("limits", [(2.2, 35), (30, 62), (0.5, 900), (1e-4, 0.5), (1e-3, 1e5)])
 @pytest.mark.parametrize("side", ["x", "y"])
 def test_labels_of_a_logarithmic_axis_do_not_collide(limits, side):
-    drawn = style.canvas(style.COLUMN, 1.5)
+    drawn = figure_style.canvas(figure_style.COLUMN, 1.5)
     axes = drawn.add_subplot()
     axes.set(**{f"{side}scale": "log", f"{side}lim": limits})
     axis = axes.xaxis if side == "x" else axes.yaxis
-    with style.look():
-        style.log_ticks(axis)
+    with figure_style.look():
+        figure_style.log_ticks(axis)
         drawn.draw_without_rendering()
     low, high = limits
     shown = [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
@@ -34,14 +33,14 @@ def test_a_number_has_as_many_digits_as_were_measured():
 
 def test_the_device_stands_below_every_figure_beside_its_footnote(tmp_path):
     def draw():
-        drawn = style.canvas(style.COLUMN, 1.5)
+        drawn = figure_style.canvas(figure_style.COLUMN, 1.5)
         drawn.add_subplot().set_xlabel("time")
-        style.footnote(drawn, "† a stand-in")
+        figure_style.footnote(drawn, "† a stand-in")
         made.append(drawn)
         return drawn
 
     made = []
-    style.save(Figure(draw, "A caption."), [tmp_path / "figure.svg"], "A title", "NVIDIA H200")
+    figure_style.save(Figure(draw, "A caption."), [tmp_path / "figure.svg"], "A title", "NVIDIA H200")
     left, right = (legend.get_window_extent() for legend in made[0].legends)
     assert [legend.get_texts()[0].get_text() for legend in made[0].legends] == ["† a stand-in", "NVIDIA H200"]
     assert left.x1 < right.x0 and right.x1 <= made[0].bbox.x1 and right.y0 >= 0
@@ -52,21 +51,21 @@ def test_the_device_stands_below_every_figure_beside_its_footnote(tmp_path):
 @pytest.mark.parametrize("words", ["no file: $HOME/$USER", "$_^$", "a $x$ b", r"C:\$x$\y", "cost $5", "$\\frac{$"])
 def test_words_with_dollars_are_no_mathematics(words, tmp_path):
     def draw():
-        drawn = style.canvas(style.COLUMN, 1.5)
+        drawn = figure_style.canvas(figure_style.COLUMN, 1.5)
         axes = drawn.add_subplot()
         axes.plot([1], [1], label=words)
         axes.set_xlabel("threads $n_t$")
         axes.set_title(words)
         axes.legend()
-        style.rows_axis(axes, ["one", "two"], missing=[words, None])
-        style.say_in_panel(axes, words)
-        style.footnote(drawn, words)
+        figure_style.rows_axis(axes, ["one", "two"], missing=[words, None])
+        figure_style.say_in_panel(axes, words)
+        figure_style.footnote(drawn, words)
         return drawn
 
-    style.save(Figure(draw, words), [tmp_path / "figure.svg"], words, words, screen=True)
+    figure_style.save(Figure(draw, words), [tmp_path / "figure.svg"], words, words, screen=True)
     svg = (tmp_path / "figure.svg").read_text()
     assert svg.count(f">{words}</text>") == 6
     assert "$n_t$</text>" not in svg
 
-    style.save(Figure(lambda: style.empty(words), ""), [tmp_path / "empty.svg"], "", "", screen=True)
+    figure_style.save(Figure(lambda: figure_style.empty(words), ""), [tmp_path / "empty.svg"], "", "", screen=True)
     assert f">{words}</text>" in (tmp_path / "empty.svg").read_text()

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from recorder import Recorder
-from repro.artifacts.published import Published
-from repro.artifacts.registry import get_artifact
-from repro.artifacts.targets import WANTED_ON
-from repro.studies import get_study, load_artifacts, names
+from repro.results.published import Published
+from repro.results.registry import get_artifact
+from repro.results.tables import WANTED_ON
+from repro.studies import get_study, load_artifacts, study_names
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from repro.studies import get_study, load_artifacts, names
         ("opencl", "Some CPU", "the CPU’s numbers are a rehearsal."),
     ],
 )
-@pytest.mark.parametrize("study", names())
+@pytest.mark.parametrize("study", study_names())
 def test_numbers_that_were_wanted_of_another_device_are_called_so(
     tmp_path: Path, study: str, backend: str, device: str, said: str
 ) -> None:

@@ -10,9 +10,8 @@ import pytest
 from shared_device import EVENT, GRAPH, Kernel, SharedDevice
 
 from repro.bench import timing
-from repro.bench.disturbance import ALONE, WAKING, judge, outlying
-from repro.bench.neighbours import Neighbours
-from repro.bench.timing import Effort, Samples, full, screen, take_samples
+from repro.bench.timing import ALONE, WAKING, Samples, SamplingPlan, full, judge_clocks, outlying, screen, take_samples
+from repro.bench.trial import ContentionMonitor
 from repro.config.models import Timing
 from repro.tuning.rounds import warm_rounds
 
@@ -21,7 +20,7 @@ MICRO = 1e-6
 
 
 def judged(tolerance=TOLERANCE, **seconds):
-    return judge({c: np.array(s) * MICRO for c, s in seconds.items()}, tolerance, ALONE["cuda"])
+    return judge_clocks({c: np.array(s) * MICRO for c, s in seconds.items()}, tolerance, ALONE["cuda"])
 
 
 #: A kernel that takes 6.4 µs alone and 4.1 in a graph, on a GPU that something else used.
@@ -76,9 +75,9 @@ def test_the_configuration_says_how_much_is_tolerated():
 
 def test_launches_over_several_devices_may_take_any_time_beside_a_graph():
     readings = {"event": np.full(20, 37e-6), "graph": np.full(20, 8e-6)}
-    assert judge(readings, 1.3, 10e-6).disturbed
-    assert not judge(readings, 1.3, None).disturbed
-    assert judge({"event": readings["graph"], "graph": readings["event"]}, 1.3, None).disturbed
+    assert judge_clocks(readings, 1.3, 10e-6).disturbed
+    assert not judge_clocks(readings, 1.3, None).disturbed
+    assert judge_clocks({"event": readings["graph"], "graph": readings["event"]}, 1.3, None).disturbed
 
 
 def test_short_kernels_are_not_disturbed_by_what_the_clocks_themselves_read():
@@ -208,7 +207,7 @@ def sample(monkeypatch):
 
 
 def test_a_disturbed_sample_is_taken_again_after_a_pause_and_counted(sample):
-    samples, rests, left = sample(Effort(10), 900.0, 900.0, 1.0)
+    samples, rests, left = sample(SamplingPlan(10), 900.0, 900.0, 1.0)
     assert (samples.disturbed, samples.discarded, len(samples.seconds["event"]), left) == (None, 20, 10, [])
     assert rests == list(timing.CALM_RESTS[:2])
     assert min(rests) > 0
@@ -216,22 +215,22 @@ def test_a_disturbed_sample_is_taken_again_after_a_pause_and_counted(sample):
 
 
 def test_one_that_stays_disturbed_says_so_and_keeps_its_numbers(sample):
-    samples, rests, _ = sample(Effort(10), *[900.0] * 9)
+    samples, rests, _ = sample(SamplingPlan(10), *[900.0] * 9)
     assert rests == list(timing.CALM_RESTS)
     assert samples.message.startswith("9 of 10 launches stalled (event median 900.0 µs, its least 1.0 µs")
     assert timing.columns(samples)["event_median"] == pytest.approx(9e-4)
 
 
 def test_screening_waits_a_tenth_of_a_second_at_most(sample):
-    samples, rests, _ = sample(Effort(10, screening=True), *[900.0] * 9)
+    samples, rests, _ = sample(SamplingPlan(10, screening=True), *[900.0] * 9)
     assert samples.disturbed
     assert rests == list(timing.SCREENING_RESTS)
     assert max(rests) <= 0.1
-    assert sample(Effort(10, screening=True), 1.0)[1] == []
+    assert sample(SamplingPlan(10, screening=True), 1.0)[1] == []
 
 
 def test_throttled_and_disturbed_samples_are_taken_again_by_one_loop(sample):
-    samples, rests, left = sample(Effort(10), None, 900.0, None, 1.0)
+    samples, rests, left = sample(SamplingPlan(10), None, 900.0, None, 1.0)
     assert (samples.disturbed, samples.throttle, samples.message, left) == (None, None, None, [])
     assert rests == [timing.RESTS[0], timing.CALM_RESTS[0], timing.RESTS[1]]
     assert samples.discarded == 30
@@ -245,7 +244,7 @@ def test_a_disturbed_row_is_no_time_to_choose_by(make_bench, small_problem, monk
     monkeypatch.setattr(bench.neighbours, "look", lambda: ["process 42 (train.py, 500 MiB)"])
     kernel = Kernel(1e-6)
     kernel.prepare, kernel.release, kernel.result, kernel.identity = lambda _: None, lambda: None, lambda: None, "v1"
-    row = bench.try_once(kernel, "search", Effort(9))
+    row = bench.try_once(kernel, "search", SamplingPlan(9))
     assert (row.status, row.discarded, row.event_median) == ("disturbed", 18, pytest.approx(1e-5))
     assert row.message == "why, beside process 42 (train.py, 500 MiB)"
     bench.release()
@@ -257,7 +256,7 @@ def test_a_disturbed_row_is_no_time_to_choose_by(make_bench, small_problem, monk
 def test_other_processes_are_looked_for_during_a_run_and_each_is_told_of_once(monkeypatch, capsys):
     clock, there = [100.0], []
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    neighbours = Neighbours([SimpleNamespace(other_processes=lambda idle: list(there))])
+    neighbours = ContentionMonitor([SimpleNamespace(other_processes=lambda idle: list(there))])
     neighbours.look_at_times()
     there.append("process 42 (train.py, 500 MiB)")
     neighbours.look_at_times()

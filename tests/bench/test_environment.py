@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from repro.bench import environment
-from repro.bench.environment import describe, record, source_hash
+from repro.bench.environment import describe_environment, package_hash, record
 from repro.bench.workspace import Workspace
-from repro.codegen.compile import Module
+from repro.codegen.build_cache import Module
+from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
-from repro.devices.several import Devices
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import make_operands
 
@@ -27,7 +27,7 @@ def test_the_compiler_is_the_one_that_made_the_modules(
     manifest = modules / "cpu" / "common.json"
     replace(Module.load(manifest), compiler="another one", flags=("-O9",)).save(manifest)
     workspace = Workspace(Devices([cpu_device]), make_operands(small_problem("real"), "double", 1), modules)
-    described = describe(workspace)
+    described = describe_environment(workspace)
     assert (described["compiler"], described["flags"]) == ("another one", ["-O9"])
     assert described["target"] == "cpu"
     workspace.release()
@@ -54,8 +54,8 @@ def test_a_study_s_own_packages_are_recorded(
     cpu_device: OpenClDevice, modules_folder: Path, small_problem: Callable[..., Matrix]
 ) -> None:
     workspace = Workspace(Devices([cpu_device]), make_operands(small_problem("real"), "double", 1), modules_folder)
-    assert "pytest" not in describe(workspace)["packages"]
-    assert describe(workspace, ("pytest", "no-such-package"))["packages"]["pytest"] == pytest.__version__
+    assert "pytest" not in describe_environment(workspace)["packages"]
+    assert describe_environment(workspace, ("pytest", "no-such-package"))["packages"]["pytest"] == pytest.__version__
     workspace.release()
 
 
@@ -63,11 +63,11 @@ def test_the_source_is_another_one_where_a_template_was_edited(tmp_path: Path, m
     shutil.copytree("kernels/common", tmp_path / "kernels/common")
     monkeypatch.chdir(tmp_path)
     # not as the process has it, which looks once
-    before = source_hash.__wrapped__()
-    assert source_hash.__wrapped__() == before
+    before = package_hash.__wrapped__()
+    assert package_hash.__wrapped__() == before
     template = next((tmp_path / "kernels").rglob("*.j2"))
     template.write_text(template.read_text() + "\n")
-    assert source_hash.__wrapped__() != before
+    assert package_hash.__wrapped__() != before
 
 
 def test_a_damaged_record_is_deleted_and_one_that_cannot_be_read_now_is_not(

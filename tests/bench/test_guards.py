@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from repro.bench.guards import BYTE, ZONE, Guards
 from repro.bench.runnable import IncorrectError, Runnable
 from repro.bench.store import Store
-from repro.bench.timing import Effort
-from repro.bench.yardsticks import Copy, Floor
-from repro.codegen.common import Stream
-from repro.codegen.compile import compile_module
+from repro.bench.timing import SamplingPlan
+from repro.bench.workspace import BYTE, ZONE, Guards
+from repro.bench.yardsticks import DeviceCopy, Floor
+from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
+from repro.codegen.templates import Stream
 from repro.devices.opencl import OpenClDevice
+from repro.sparse.elementwise import pack_vector
 from repro.sparse.operands import Multiplies, operands_of, y_on
-from repro.sparse.vectors import pack_vector
 from repro.tuning.rounds import shuffled_rounds
 
-EFFORT = Effort(5)
+EFFORT = SamplingPlan(5)
 #: A right product, and one more number at `stray`, by the launches after the first `calm` ones.
 SOURCE = """
 __kernel __attribute__((reqd_work_group_size(16, 1, 1)))
@@ -178,7 +178,7 @@ def test_whatever_is_written_has_guards_though_nothing_of_it_is_verified(bench, 
     assert (row.message is None) == (status == "ok")
 
 
-@pytest.mark.parametrize("yardstick", [Floor, Copy])
+@pytest.mark.parametrize("yardstick", [Floor, DeviceCopy])
 def test_what_yardsticks_write_has_guards(bench, yardstick, monkeypatch):
     stray = bench.device.upload(np.zeros(1))
     allocate, held = bench.workspace.guards.allocate, []
@@ -196,7 +196,9 @@ def test_what_yardsticks_write_has_guards(bench, yardstick, monkeypatch):
     row = bench.try_once(runnable, "search", EFFORT)
     stray.release()
     assert row.status == "incorrect"
-    assert row.message.startswith(f"writes outside of {'its copy' if yardstick is Copy else 'its output'}: 8 bytes")
+    assert row.message.startswith(
+        f"writes outside of {'its copy' if yardstick is DeviceCopy else 'its output'}: 8 bytes"
+    )
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 4, 255, 256, 257, 4001])

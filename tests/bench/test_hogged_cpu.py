@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from repro.bench.timing import Effort
+from repro.bench.timing import SamplingPlan
 from repro.sparse.expansions import real_expansion
 from repro.sparse.library.scipy_products import SciPy
 
@@ -27,7 +27,7 @@ TOLERANCE = 1.25
 #: Where a clock of an undisturbed sample is off at all, by how many times: the machine itself may become slower for as
 #: long as a whole sample takes, which no clock of it can say. So the middle one of several samples is held to this.
 OFF = 2.0
-EFFORT = Effort(200, 300, 8)
+EFFORT = SamplingPlan(200, 300, 8)
 
 
 @contextmanager

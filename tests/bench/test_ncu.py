@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from repro.bench.ncu import COLUMNS, COUNTERS, MARKER, Kernel, read_log, split, summarise, unknown_metrics
+from repro.bench.ncu import COLUMNS, COUNTERS, MARKER, ProfiledKernel, read_log, split, summarise, unknown_metrics
 from repro.errors import ReproError
 
 RECORDED = Path(__file__).with_name("ncu.csv").read_text()
 HEAD = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
-MARK = Kernel(MARKER, {})
+MARK = ProfiledKernel(MARKER, {})
 METRIC = {counter.column: counter.metric for counter in COUNTERS}
 
 
-def kernel(name: str, **columns: float) -> Kernel:
-    return Kernel(name, {METRIC[column]: value for column, value in columns.items()})
+def kernel(name: str, **columns: float) -> ProfiledKernel:
+    return ProfiledKernel(name, {METRIC[column]: value for column, value in columns.items()})
 
 
 def test_a_recorded_file_is_read():
@@ -63,7 +63,7 @@ def test_metrics_that_an_error_names_are_unknown():
 
 
 def test_kernels_are_told_apart_by_the_marker():
-    a, b, c = (Kernel(name, {}) for name in "abc")
+    a, b, c = (ProfiledKernel(name, {}) for name in "abc")
     found = split([c, a, c, MARK, a, a, MARK, b, c, b, c, MARK], ["one", "two"], 2)
     assert found == {"one": [[a], [a]], "two": [[b, c], [b, c]]}
     with pytest.raises(ReproError, match="told apart"):

@@ -8,14 +8,14 @@ import pytest
 
 from repro.bench.runnable import IncorrectError, Runnable
 from repro.bench.store import Store
-from repro.bench.timing import Effort
+from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.bench.workspace import Workspace
 from repro.config.models import Timing
-from repro.devices.several import Devices
+from repro.devices.device_group import Devices
 from repro.tuning.rounds import shuffled_rounds
 
-EFFORT = Effort(5)
+EFFORT = SamplingPlan(5)
 EDGES = frozenset({(0, 1), (1, 2)})
 INSERTED = ((2, 0), (0, 1), (2, 2))
 

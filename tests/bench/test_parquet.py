@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from recorded_campaigns import RESULTS, recorded_campaigns
-from repro.bench.parquet import DIGITS, MARK, read_table, write_table
 from repro.bench.rows import SCHEMA
+from repro.bench.store import DIGITS, MARK, read_table, write_table
 from repro.errors import ReproError
 
 FLIPS = 800

@@ -7,9 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from repro.bench.parquet import write_table
-from repro.bench.recorded import distinct_cases, join_cases, read_rows
 from repro.bench.rows import SCHEMA
+from repro.bench.store import distinct_cases, join_cases, read_rows, write_table
 
 #: In the order of their folders, which is not that of their names: `-` is before `/`.
 ORDERED = [("a/b", "double"), ("a", "double"), ("a", "single"), ("a-b", "double"), ("b", "double")]

@@ -13,7 +13,7 @@ from no_files import IN_PLACE_OF_A_FILE, put
 from recorded_campaigns import RESULTS, recorded_campaigns
 from repro.bench.records import is_record, read_environment, read_environments, read_problem, read_problems
 from repro.errors import ReproError
-from repro.problems.statistics import describe
+from repro.problems.problem import describe_pattern
 
 #: That each recorded campaign has a record of.
 PROBLEMS = {"h200": 95, "h100": 30, "h200-x2": 6, "h200-x4": 3, "first-h200": 18, "repeat-h200": 18}
@@ -51,7 +51,7 @@ def test_records_of_problems_are_read_as_they_are(tmp_path: Path, record: dict[s
 
 
 def test_what_is_said_of_an_empty_matrix_is_a_record(tmp_path: Path) -> None:
-    statistics = describe(np.zeros(1, np.int32), np.zeros(0, np.int32))
+    statistics = describe_pattern(np.zeros(1, np.int32), np.zeros(0, np.int32))
     path = tmp_path / "p.json"
     path.write_text(json.dumps({"name": "empty", "statistics": statistics}))
     assert read_problem(path)["statistics"]["ell_factor"] == 0

@@ -14,8 +14,8 @@ import pytest
 from repro.bench.rows import COMMON_COLUMNS, Row, schema_of, split_columns
 from repro.bench.runnable import Runnable
 from repro.bench.store import write_rows
-from repro.bench.timing import Effort
-from repro.studies import get_study, names
+from repro.bench.timing import SamplingPlan
+from repro.studies import get_study, study_names
 
 VALUES: dict[type, object] = {list: [[1.5, 2.5], []], str: "text", int: 2**40, float: 0.1, bool: True}
 OWN = {"layout": str, "n_t": int, "stage_fill": float, "clustered": bool}
@@ -69,7 +69,7 @@ def test_the_columns_of_all_rows_are_the_fields_of_a_row():
 
 
 def test_columns_that_a_study_does_not_declare_are_an_error(bench):
-    effort = Effort(3)
+    effort = SamplingPlan(3)
     with pytest.raises(KeyError, match="does not declare: odd'"):
         bench.row(Fake(odd=1, layout="CSR"), "search", effort, "ok")
     with pytest.raises(KeyError, match="does not declare: stage_fill'"):
@@ -82,20 +82,20 @@ def test_columns_that_a_study_does_not_declare_are_an_error(bench):
 
 
 def test_what_a_runnable_says_goes_where_it_belongs(bench):
-    row = bench.row(Fake(layout="CSR", registers=40, error=0.5), "search", Effort(3), "ok", error=2.0)
+    row = bench.row(Fake(layout="CSR", registers=40, error=0.5), "search", SamplingPlan(3), "ok", error=2.0)
     assert (row.registers, row.error) == (40, 0.5)  # its own word comes first
     assert row.own == {"layout": "CSR", "entry": "real"}
     assert row["n_t"] is None
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", study_names())
 def test_no_study_declares_a_column_that_all_rows_have(name):
     own = get_study(name).columns
     assert own
     assert not own.keys() & COMMON_COLUMNS.keys()
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", study_names())
 def test_a_studys_file_has_its_schema_exactly(tmp_path, name):
     study = get_study(name)
     measured = [replace(NEEDED, own=values(study.columns)), replace(NEEDED, key="other", status="unsupported")]

@@ -12,16 +12,15 @@ from repro.bench import timing
 from repro.bench.rows import Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
-from repro.bench.timing import Effort, Samples
+from repro.bench.timing import Samples, SamplingPlan
 from repro.devices.base import CaptureError
 from repro.sparse.operands import Multiplies, y_on
-from repro.tuning.choose import pick
 from repro.tuning.rounds import shuffled_rounds
-from repro.tuning.search import Search
+from repro.tuning.search import Search, pick
 from repro.tuning.strategies.exhaustive import Exhaustive
 
-FULL = Effort(20, 5, 5)
-SCREEN = Effort(20, screening=True)
+FULL = SamplingPlan(20, 5, 5)
+SCREEN = SamplingPlan(20, screening=True)
 #: Seconds; no empty launch takes as long.
 PAUSE = 0.01
 
@@ -98,7 +97,7 @@ def test_what_a_launch_changes_is_put_back_before_each_launch_and_outside_its_ti
 def test_where_the_cache_is_flushed_that_comes_after_the_reset(bench, monkeypatch):
     fake = Consuming()
     monkeypatch.setattr(bench.devices, "flush", lambda: fake.log.append("flush"))
-    row = bench.try_once(fake, "search", Effort(3, 5, 5, cold=True))
+    row = bench.try_once(fake, "search", SamplingPlan(3, 5, 5, cold=True))
     assert (row.cache, row.event_launches, row.host_launches) == ("cold", 3, 3)
     assert fake.log == ["before", "launch", *["before", "flush", "launch"] * 6]
 
@@ -191,7 +190,7 @@ def test_rounds_go_by_its_clock(make_bench, small_problem, tmp_path):
 def test_stages_have_samples_of_their_own(bench, monkeypatch):
     bench.own = OWN
     fake = Staged()
-    row = bench.try_once(fake, "search", Effort(4))
+    row = bench.try_once(fake, "search", SamplingPlan(4))
     assert row.status == "ok"
     assert fake.log == ["launch"] * (1 + 4 + 4) + ["count", "fill"] * 4
     assert row["stage_count"] > 0
@@ -199,7 +198,7 @@ def test_stages_have_samples_of_their_own(bench, monkeypatch):
 
     taken = np.array([[1.0, 10.0], [3.0, 30.0], [8.0, 20.0]])
     monkeypatch.setattr(bench.devices, "time_stages", lambda stages, count, before: taken)
-    row = bench.try_once(fake, "search", Effort(3))
+    row = bench.try_once(fake, "search", SamplingPlan(3))
     assert row.own == {"entry": "real", "stage_count": 3.0, "stage_fill": 20.0}
 
 
@@ -209,7 +208,7 @@ def test_before_stages_the_operand_is_put_back_once(bench):
 
     bench.own = OWN
     fake = StagedConsuming()
-    row = bench.try_once(fake, "search", Effort(3))
+    row = bench.try_once(fake, "search", SamplingPlan(3))
     assert fake.log == ["before", "launch"] * (1 + 3 + 3) + ["before", "count", "fill"] * 3
     assert row["stage_count"] < PAUSE / 4
 
@@ -270,7 +269,7 @@ def throttled(bench, monkeypatch):
 def test_a_row_that_stayed_throttled_says_so_and_how_often_it_was_tried(bench, throttled):
     rests, left = throttled(*["power cap"] * 3)
     fake = Fake()
-    row = bench.try_once(fake, "search", Effort(4))
+    row = bench.try_once(fake, "search", SamplingPlan(4))
     assert (row.status, row.throttle) == ("ok", "power cap")
     assert row.message == "throttled (power cap) in each of 3 samples"
     assert rests == list(timing.RESTS)
@@ -282,7 +281,7 @@ def test_a_row_that_stayed_throttled_says_so_and_how_often_it_was_tried(bench, t
 @pytest.mark.parametrize("before", [1, 2])
 def test_a_row_that_recovers_says_nothing(bench, throttled, before):
     rests, left = throttled(*["hot"] * before, None)
-    row = bench.try_once(Fake(), "search", Effort(4))
+    row = bench.try_once(Fake(), "search", SamplingPlan(4))
     assert (row.status, row.throttle, row.message, row.event_launches) == ("ok", None, None, 4)
     assert len(rests) == before
     assert left == []
@@ -295,7 +294,7 @@ def test_screening_does_not_wait_for_the_clock(bench, throttled):
     assert rests == left == []
 
 
-@pytest.mark.parametrize("effort", [FULL, SCREEN, Effort(3, cold=True)])
+@pytest.mark.parametrize("effort", [FULL, SCREEN, SamplingPlan(3, cold=True)])
 def test_what_has_no_clock_for_single_launches_is_refused(bench, effort):
     class Replayed(Fake):
         clocks = ("graph",)
@@ -311,14 +310,14 @@ def test_a_round_without_a_graph_clock_is_told_of(bench):
 
 def test_where_nothing_is_held_down_there_is_no_rest(bench, throttled):
     rests, left = throttled(None)
-    assert bench.try_once(Fake(), "search", Effort(4)).message is None
+    assert bench.try_once(Fake(), "search", SamplingPlan(4)).message is None
     assert rests == left == []
 
 
 def test_as_many_samples_as_rests_and_one_are_taken(bench, throttled, monkeypatch):
     monkeypatch.setattr(timing, "RESTS", (0.0,) * 4)
     _, left = throttled(*["hot", "hotter", "hot", "hot", "power cap"])
-    row = bench.try_once(Fake(), "search", Effort(4))
+    row = bench.try_once(Fake(), "search", SamplingPlan(4))
     assert row.message == "throttled (power cap) in each of 5 samples"
     assert left == []
 

@@ -7,16 +7,16 @@ import pytest
 
 from repro.bench import timing
 from repro.bench.runnable import ModuleError, Unsupported
-from repro.bench.timing import Effort, few, fit, quantiles
-from repro.bench.yardsticks import WORD, Copy, Empty, Floor
-from repro.codegen.common import Stream, streams
+from repro.bench.timing import SamplingPlan, few, fit, time_quantiles
+from repro.bench.yardsticks import WORD, DeviceCopy, Empty, Floor
 from repro.codegen.targets import CPU
+from repro.codegen.templates import Stream, streams
 from repro.devices.base import LaunchError, OutOfDeviceMemory
-from repro.devices.several import Devices
+from repro.devices.device_group import Devices
+from repro.sparse.elementwise import pack_vector
 from repro.sparse.operands import Multiplies, expand, make_operands, y_on
-from repro.sparse.vectors import pack_vector
 
-FULL = Effort(20, 5, 5)
+FULL = SamplingPlan(20, 5, 5)
 
 
 class Fake(Multiplies):
@@ -218,7 +218,7 @@ def test_the_key_follows_everything_a_time_depends_on(make_bench, small_problem)
         key(entry="complex"),
         key(name="b"),
         key(identity="v2"),
-        key(effort=Effort(3)),
+        key(effort=SamplingPlan(3)),
         key(phase="report"),
         key(precision="single"),
         key(effort=replace(FULL, cold=True)),
@@ -281,20 +281,20 @@ def test_streams_read_every_word_and_write_every_word(make_bench, small_problem)
 def test_an_empty_kernel_and_a_copy_are_timed(make_bench, small_problem):
     bench = make_bench(small_problem("real"))
     assert bench.try_once(Empty(), "search", FULL).event_median > 0
-    copy = bench.try_once(Copy(Stream(64, 4)), "search", Effort(3))
+    copy = bench.try_once(DeviceCopy(Stream(64, 4)), "search", SamplingPlan(3))
     assert copy.bytes == 1 << 26
     bench.release()
 
 
 def test_an_effort_is_cut_to_its_budget_but_not_below_a_few_samples():
-    effort = Effort(1000, 100, 20)
+    effort = SamplingPlan(1000, 100, 20)
     assert fit(effort, once=1e-6, budget=1.0) == effort
-    assert fit(effort, once=1e-3, budget=0.1) == Effort(100, 20, 5)
-    assert fit(effort, once=1.0, budget=0.1) == Effort(5, 2, 5)
-    assert fit(Effort(20, cold=True), once=1.0, budget=0.1) == Effort(5, cold=True)
+    assert fit(effort, once=1e-3, budget=0.1) == SamplingPlan(100, 20, 5)
+    assert fit(effort, once=1.0, budget=0.1) == SamplingPlan(5, 2, 5)
+    assert fit(SamplingPlan(20, cold=True), once=1.0, budget=0.1) == SamplingPlan(5, cold=True)
     # launches longer than the budget: fewer, and at last a single one
     assert [few(once, budget=0.1) for once in (1e-9, 1e-3, 0.2, 0.5, 5.0)] == [5, 5, 5, 2, 1]
-    assert fit(effort, once=5.0, budget=0.1, least=1) == Effort(1, 2, 1)
+    assert fit(effort, once=5.0, budget=0.1, least=1) == SamplingPlan(1, 2, 1)
 
 
 def test_the_budget_is_for_the_full_number_of_launches_and_fewer_have_their_share(
@@ -302,22 +302,24 @@ def test_the_budget_is_for_the_full_number_of_launches_and_fewer_have_their_shar
 ):
     monkeypatch.setattr(timing, "_host_seconds", lambda devices, runnable: 0.01)
     bench = make_bench(small_problem("real"), launches=100, cpu_budget=0.5)
-    alone, screened = (bench.try_once(Fake("slow"), "search", effort) for effort in (Effort(100), Effort(20)))
+    alone, screened = (
+        bench.try_once(Fake("slow"), "search", effort) for effort in (SamplingPlan(100), SamplingPlan(20))
+    )
     assert (alone.event_launches, screened.event_launches) == (50, 10)
 
 
 def test_quantiles_are_those_of_the_samples():
-    got = quantiles(np.array([1.0, 2.0, 3.0, 4.0, 10.0]))
+    got = time_quantiles(np.array([1.0, 2.0, 3.0, 4.0, 10.0]))
     assert got == {"min": 1.0, "q1": 2.0, "median": 3.0, "q3": 4.0, "max": 10.0, "mean": 4.0}
     samples = np.random.default_rng(1).normal(size=18)
     expected = [*np.quantile(samples, [0, 0.25, 0.5, 0.75, 1]), samples.mean()]
-    np.testing.assert_allclose([*quantiles(samples).values()], expected, rtol=1e-13)
+    np.testing.assert_allclose([*time_quantiles(samples).values()], expected, rtol=1e-13)
 
 
 def test_floor_and_copy_can_be_resident_side_by_side(make_bench, small_problem):
     """A buffer that one of them uses must outlive the preparing of another."""
     bench = make_bench(small_problem("real"))
-    floor, copy = Floor(Stream(64, 1)), Copy(Stream(64, 4))
+    floor, copy = Floor(Stream(64, 1)), DeviceCopy(Stream(64, 4))
     bench.prepare(floor)
     word = WORD[bench.device.backend]
     key = ("streamed", -(-floor.streamed(bench.workspace.operands)[0] // word))

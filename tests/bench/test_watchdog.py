@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from repro.bench import watchdog as module
-from repro.bench.watchdog import AGAIN, Watchdog
+from repro.bench import worker as module
+from repro.bench.worker import AGAIN, Watchdog
 
 SECONDS = 0.4
 
@@ -35,7 +35,7 @@ def test_one_block_after_the_other_has_all_the_time():
 def test_time_in_which_the_process_was_stopped_does_not_count():
     script = (
         "import sys\n"
-        "from repro.bench.watchdog import Watchdog\n"
+        "from repro.bench.worker import Watchdog\n"
         f"with Watchdog({SECONDS}) as watchdog, watchdog.guard(lambda: print('expired', flush=True)):\n"
         "    print('in', flush=True)\n"
         "    sys.stdin.readline()\n"

@@ -10,7 +10,7 @@ import pytest
 from repro.bench.runnable import Unsupported
 from repro.devices.base import OutOfDeviceMemory
 from repro.tuning import session as tuning
-from repro.tuning.session import Place, Session
+from repro.tuning.session import CaseLocation, Session
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def hold(workspace):
 
 @pytest.fixture
 def session(bench):
-    return Session(bench.operands.problem, bench, None, None, 1, Place("s", "c", None), None)
+    return Session(bench.operands.problem, bench, None, None, 1, CaseLocation("s", "c", None), None)
 
 
 class Small:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from small_case import NAME, STUDY, config
 
-from repro.codegen.common import render_common
-from repro.codegen.compile import compile_module, manifest_path
+from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU
+from repro.codegen.templates import render_common
 from repro.problems.matrix import Matrix
-from repro.problems.outline import Outline
+from repro.problems.problem import Outline
 from repro.studies import get_study
 
 

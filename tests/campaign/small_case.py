@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from quick_timing import QUICK
-from repro.campaign.measuring import measure
+from repro.campaign.measurement import measure
 from repro.config.models import Config, StudySettings, Timing
 
 STUDY, NAME = "compound_spmv", "small/complex"

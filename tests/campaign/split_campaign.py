@@ -11,9 +11,8 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from repro.bench.parquet import read_table, write_table
-from repro.bench.recorded import cases_of
 from repro.bench.records import digest_of, read_environments
+from repro.bench.store import cases_of, read_table, write_table
 
 RECORDED = Path(__file__).parents[2] / "results"
 

@@ -20,15 +20,14 @@ import yaml
 from small_case import FILES, LAYOUTS, STUDY, config
 
 from quick_timing import QUICK
-from repro.campaign.building import build_problem
 from repro.campaign.completeness import find_missing_of_case
-from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan, make_plan
+from repro.campaign.problem_files import build_problem
 from repro.campaign.receipts import Receipt, making
-from repro.campaign.steps import building, measuring, until_measured
+from repro.campaign.steps import Freshness, building, measuring, until_measured
 from repro.cli.app import build
 from repro.cli.problems import build_or_record
-from repro.codegen.compile import compile_module, manifest_path
+from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU
 from repro.config import load
 from repro.config.models import OwnProblem, Timing
@@ -243,7 +242,7 @@ def test_the_registry_is_not_read_again_for_a_problem_that_cannot_be_had(
 ) -> None:
     made = configure()
     registry = load_registry(Path(made.config.registry))
-    monkeypatch.setattr("repro.problems.build.load_registry", None)
+    monkeypatch.setattr("repro.problems.builder.load_registry", None)
 
     def lost(*_: Any) -> None:
         raise ReproError("nowhere to be had")

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from repro.campaign.batches import SMALL, Batches, is_small
-from repro.campaign.estimate import RATES, START, estimate
+from repro.campaign.jobs import RATES, SMALL, START_SECONDS, Batches, estimate, is_small
 from repro.campaign.plan import Plan, make_plan
 from repro.codegen.targets import CPU
 from repro.config import resolve
 from repro.errors import ReproError
-from repro.problems.outline import Outline
+from repro.problems.problem import Outline
 
 REPOSITORY = Path(__file__).parents[2]
 #: Generated, of unknown size; but two, whose sizes the registry states: `mhd1280b`, which is small, and a mesh.
@@ -123,5 +122,5 @@ def test_the_start_of_a_job_is_reckoned_once_a_batch() -> None:
     measured = [sum(job.seconds for job in needs.jobs) for needs in (alone, batched)]
     fewer_jobs = 2 * (len(NAMES) - 3)
     assert measured[0] - measured[1] == pytest.approx(fewer_jobs * RATES["opencl"].start)
-    assert sum(alone.build_seconds) - sum(batched.build_seconds) == pytest.approx((len(NAMES) - 3) * START)
+    assert sum(alone.build_seconds) - sum(batched.build_seconds) == pytest.approx((len(NAMES) - 3) * START_SECONDS)
     assert (alone.made, batched.made) == ((5, 10), (3, 6))

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from recorded_campaigns import recorded_campaigns
 from repro.bench.records import read_environments
-from repro.campaign.constraints import constraints_of
+from repro.campaign.archive import constraints_of
 from repro.cli.app import build
 from repro.errors import ReproError
 

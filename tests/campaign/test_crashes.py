@@ -17,7 +17,7 @@ import yaml
 from small_case import FILES, LAYOUTS, NAME, STUDY, config
 
 from quick_timing import QUICK
-from repro.codegen.compile import compile_module, manifest_path
+from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU
 from repro.config.models import Timing
 from repro.devices.opencl import OpenClDevice

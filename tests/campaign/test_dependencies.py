@@ -18,7 +18,7 @@ from repro.campaign import steps as planned
 from repro.campaign.plan import make_plan
 from repro.config import resolve
 from repro.errors import ReproError
-from repro.studies import names as all_studies
+from repro.studies import study_names as all_studies
 
 PACKAGE = Path(repro.__file__).parent
 MADE_UP = {
@@ -216,23 +216,23 @@ def short(step: str) -> str:
         ("artifacts/report/report.css", {"report"}),
         ("studies/compound_spmv/words.html.j2", {"report"}),
         # how large a matrix is in each format is recorded when the problem is built
-        ("studies/compound_spmv/outer/sliced.py", {"problems", "report", *OURS}),
+        ("sparse/compound/outer/sliced.py", {"problems", "report", *OURS}),
         ("studies/compound_spmv/facts.py", {"problems"}),
-        ("studies/compound_spmv/choosing.py", {"report", *OURS} - {"compound_spmv compile"}),
-        ("studies/compressed_coo/variant.py", {"report", *COO} - {"compressed_coo compile"}),
-        ("studies/compound_spmv/figures/pareto.py", {"report", "compound_spmv figures"}),
-        ("studies/compressed_coo/tables/medians.py", {"report", "compressed_coo tables"}),
-        ("problems/stencils.py", {"problems"}),
-        ("campaign/building.py", {"problems"}),
-        ("campaign/measuring.py", {"compound_spmv measure", "compressed_coo measure"}),
+        ("studies/compound_spmv/study.py", {"report", *OURS} - {"compound_spmv compile"}),
+        ("studies/compressed_coo/runnables.py", {"report", *COO} - {"compressed_coo compile"}),
+        ("studies/compound_spmv/figures/search.py", {"report", "compound_spmv figures"}),
+        ("studies/compressed_coo/tables.py", {"report", "compressed_coo tables"}),
+        ("problems/generators.py", {"problems"}),
+        ("campaign/problem_files.py", {"problems"}),
+        ("campaign/measurement.py", {"compound_spmv measure", "compressed_coo measure"}),
         # what measures is not what compiles or builds
         ("bench/timing.py", {"report", *OURS, *COO} - {"compound_spmv compile", "compressed_coo compile"}),
         ("tuning/session.py", {"report", *OURS, *COO} - {"compound_spmv compile", "compressed_coo compile"}),
-        ("sparse/verify.py", {"report", *OURS, *COO} - {"compound_spmv compile", "compressed_coo compile"}),
-        ("sparse/solvers/render.py", {"report", *COO}),
+        ("sparse/operands.py", {"report", *OURS, *COO} - {"compound_spmv compile", "compressed_coo compile"}),
+        ("sparse/solvers/kernels.py", {"report", *COO}),
         ("entries/real.py", ALL - {"common"}),
         ("errors.py", ALL),
-        ("operators/linear.py", set()),
+        ("operators/spmv.py", set()),
         ("cli/app.py", set()),
     ],
 )
@@ -244,14 +244,14 @@ def test_an_edit_repeats_what_it_can_change(edited: str, repeated: set[str], ste
 
 @pytest.mark.parametrize("study", all_studies())
 def test_no_edit_of_what_presents_repeats_what_measures(study: str) -> None:
-    # a study says which columns its published files have, which `artifacts/published.py` reads
+    # a study says which columns its published files have, which `results/published.py` reads
     presents = ("artifacts", f"studies/{study}/tables", f"studies/{study}/figures")
     files = {
         path.relative_to(PACKAGE).as_posix()
-        for path in dependencies.files_of("repro.campaign.measuring", f"repro.studies.{study}.study")
+        for path in dependencies.files_of("repro.campaign.measurement", f"repro.studies.{study}.study")
         if any(path.is_relative_to(PACKAGE / folder) for folder in presents)
     }
-    assert files <= {"artifacts/__init__.py", "artifacts/published.py"}
+    assert files <= {"artifacts/__init__.py", "results/published.py"}
 
 
 def test_one_module_loads_what_is_in_a_folder() -> None:
@@ -268,7 +268,7 @@ def test_an_edit_of_a_copy_changes_its_hash(tmp_path: Path) -> None:
             import sys
             from repro.campaign.dependencies import code_hash
             for study in sys.argv[1:]:
-                print(study, code_hash("repro.campaign.measuring", f"repro.studies.{study}.study"))
+                print(study, code_hash("repro.campaign.measurement", f"repro.studies.{study}.study"))
         """
         said = subprocess.run(
             [sys.executable, "-c", code, *STUDIES],
@@ -281,9 +281,9 @@ def test_an_edit_of_a_copy_changes_its_hash(tmp_path: Path) -> None:
 
     before = hashes()
     assert before == {
-        study: dependencies.code_hash("repro.campaign.measuring", f"repro.studies.{study}.study") for study in STUDIES
+        study: dependencies.code_hash("repro.campaign.measurement", f"repro.studies.{study}.study") for study in STUDIES
     }
-    with (tmp_path / "repro/studies/compound_spmv/outer/sliced.py").open("a") as file:
+    with (tmp_path / "repro/sparse/compound/outer/sliced.py").open("a") as file:
         file.write("\nEDITED = True\n")
     after = hashes()
     assert after["compound_spmv"] != before["compound_spmv"]

@@ -13,17 +13,17 @@ import pandas as pd
 import pytest
 import yaml
 
-from repro.bench.recorded import read_rows
 from repro.bench.records import read_problem
-from repro.campaign.estimate import AROUND, ASSUMED_SIZE, BUILT, PREDICTED, RATES, Estimate, estimate
+from repro.bench.store import read_rows
+from repro.campaign.jobs import AROUND, ASSUMED_SIZE, BUILT_PER_SECOND, PREDICTED, RATES, Estimate, estimate
 from repro.campaign.plan import Plan, make_plan
 from repro.cli.app import build
-from repro.cli.planning import on_a_cluster
-from repro.cli.planning import plan as plan_command
+from repro.cli.campaign import on_a_cluster
+from repro.cli.campaign import plan as plan_command
 from repro.codegen.targets import CPU, get_target
 from repro.config import load, resolve
-from repro.studies import names
-from repro.studies.compound_spmv.schedules import paper_space
+from repro.sparse.compound.schedules import paper_space
+from repro.studies import study_names
 
 REPOSITORY = Path(__file__).parents[2]
 #: How far what is reckoned may be from what was measured.
@@ -144,7 +144,7 @@ def times_of_rows(study: str) -> dict[tuple[str, str], tuple[float, bool]]:
     return {case: (float(seconds), turns[case] == 1) for case, seconds in took.items()}
 
 
-@pytest.mark.parametrize("study", names())
+@pytest.mark.parametrize("study", study_names())
 def test_what_was_recorded_on_an_h200_took_as_long_as_is_reckoned(
     recorded: dict[str, list[Recorded]], study: str
 ) -> None:
@@ -208,7 +208,7 @@ def test_a_study_that_tries_all_it_has_takes_as_long_by_any_search() -> None:
 
 def test_the_record_of_a_problem_is_read_once_for_all_its_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
-    monkeypatch.setattr("repro.campaign.estimate.read_problem", lambda path: read.append(path) or read_problem(path))
+    monkeypatch.setattr("repro.campaign.jobs.read_problem", lambda path: read.append(path) or read_problem(path))
     made = plan(problems=["mhd1280b", "dirac_torus"])
     record = Path(made.results, "raw/problems/mhd1280b.json")
     record.parent.mkdir(parents=True)
@@ -219,7 +219,7 @@ def test_the_record_of_a_problem_is_read_once_for_all_its_cases(monkeypatch: pyt
 
 def test_building_takes_longer_with_the_size() -> None:
     small, large = (estimate(plan(problems=[name]), CPU).build_seconds for name in ("mhd1280b", "mono_500Hz"))
-    assert large[0] - small[0] == pytest.approx((5_033_796 - 22_778) / BUILT)
+    assert large[0] - small[0] == pytest.approx((5_033_796 - 22_778) / BUILT_PER_SECOND)
 
 
 def test_no_cores_are_too_few(capsys: pytest.CaptureFixture[str]) -> None:

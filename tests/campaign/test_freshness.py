@@ -14,11 +14,10 @@ from made_campaign import make_all, plan_of
 
 from repro.campaign import steps as planned
 from repro.campaign.dependencies import files_of
-from repro.campaign.freshness import Freshness
 from repro.campaign.plan import Plan
 from repro.campaign.receipts import Receipt, _files_digest, making
-from repro.campaign.steps import _templates, building, steps
-from repro.codegen import opencl_build
+from repro.campaign.steps import Freshness, _templates, building, steps
+from repro.codegen import opencl_runtime
 from repro.errors import ReproError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -100,7 +99,7 @@ def test_other_artifacts_are_all_that_is_made(made: Plan) -> None:
 
 
 def test_other_flags_of_the_compiler_compile_again(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opencl_build, "FLAGS", ("-cl-std=CL1.2",))
+    monkeypatch.setattr(opencl_runtime, "FLAGS", ("-cl-std=CL1.2",))
     assert all(name.startswith("compile") for name in roots(plan_of()))
     assert CASE in Freshness(plan_of()).stale
 

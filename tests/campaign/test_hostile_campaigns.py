@@ -14,8 +14,8 @@ from split_campaign import RECORDED, change_config, change_record, cut
 from typer.testing import CliRunner
 
 from no_files import IN_PLACE_OF_A_FILE, put
-from repro.bench import parquet
-from repro.bench.parquet import read_table, write_table
+from repro.bench import store
+from repro.bench.store import read_table, write_table
 from repro.cli.app import build
 
 STUDY, PROBLEM, WHOLE = "dynamic_csr", "like_eu-2005", "whole"
@@ -49,7 +49,7 @@ def campaign(campaigns: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """A copy of them, in a folder that commands run in."""
     shutil.copytree(campaigns, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(parquet, "ALWAYS", 16 << 20)
+    monkeypatch.setattr(store, "ALWAYS", 16 << 20)
     return Path("results") / WHOLE
 
 

@@ -20,10 +20,10 @@ from split_campaign import RECORDED, change_config, change_record, cut
 from typer.testing import CliRunner
 
 from no_files import IN_PLACE_OF_A_FILE, put
-from repro.bench import parquet
-from repro.bench.parquet import read_table, write_table
+from repro.bench import store
 from repro.bench.records import digest_of
 from repro.bench.rows import schema_of
+from repro.bench.store import read_table, write_table
 from repro.cli.app import build
 from repro.problems.registry import Registry, load_registry
 
@@ -76,7 +76,7 @@ def merge(results: Path, *words: str) -> Any:
 @pytest.fixture(autouse=True)
 def _read_once(monkeypatch: pytest.MonkeyPatch, registry: Registry) -> None:
     """Have the registry of problems, which no part brings along, read once for all tests."""
-    monkeypatch.setattr("repro.campaign.parts.load_registry", lambda _: registry)
+    monkeypatch.setattr("repro.campaign.shards.load_registry", lambda _: registry)
 
 
 @pytest.fixture(scope="module")
@@ -412,7 +412,7 @@ def test_there_are_forty_kinds_of_damage() -> None:
 def test_a_hostile_part_is_refused_by_name_and_nothing_is_written(
     results: Path, at_once: None, monkeypatch: pytest.MonkeyPatch, damage: Damage, what: str, where: str, more: str
 ) -> None:
-    monkeypatch.setattr(parquet, "ALWAYS", 16 << 20)  # what unpacks to a little more is made sooner
+    monkeypatch.setattr(store, "ALWAYS", 16 << 20)  # what unpacks to a little more is made sooner
     damage(results / "second")
     outside = results.parents[1]
     before = everything(outside)

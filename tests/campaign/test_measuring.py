@@ -15,12 +15,12 @@ from small_case import FILES, LAYOUTS, NAME, STUDY, config, quiet, run
 from typer.testing import CliRunner
 
 from repro.bench.rows import Row
-from repro.campaign.building import build_problem, record_of
 from repro.campaign.folders import Folders
-from repro.campaign.launching import launch
-from repro.campaign.measuring import measure
+from repro.campaign.measurement import measure
+from repro.campaign.problem_files import build_problem, record_of
+from repro.campaign.profiler import launch
 from repro.cli import app
-from repro.cli import measuring as commands
+from repro.cli import measurement as commands
 from repro.codegen.targets import get_target
 from repro.config import load
 from repro.config.models import Config, OwnProblem, StudySettings
@@ -28,15 +28,12 @@ from repro.devices.base import LaunchError
 from repro.devices.opencl import OpenClDevice
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
-from repro.problems.outline import Outline
-from repro.problems.problem import save_unavailable
+from repro.problems.problem import Outline, describe_pattern, save_unavailable
 from repro.problems.registry import load_registry, problem_names
-from repro.problems.statistics import describe
+from repro.sparse.compound.layouts import Layout
+from repro.sparse.compound.schedules import schedules
 from repro.studies import get_study
-from repro.studies.compound_spmv.choosing import choose
-from repro.studies.compound_spmv.layout import Layout
-from repro.studies.compound_spmv.schedules import schedules
-from repro.studies.compound_spmv.study import layouts, worthwhile_orderings
+from repro.studies.compound_spmv.study import choose, layouts, worthwhile_orderings
 
 
 def test_everything_is_measured_in_one_go_and_not_again(measuring):
@@ -211,7 +208,7 @@ def test_a_predicted_search_learns_from_other_campaigns_and_measures_a_few(measu
     with pytest.raises(ReproError, match="no recorded campaign to learn from"):
         run(search="predicted")
     problem = small_problem("complex")
-    problem = replace(problem, statistics=describe(problem.indptr, problem.indices))
+    problem = replace(problem, statistics=describe_pattern(problem.indptr, problem.indices))
     record = Path(f"results/first/raw/problems/{NAME}.json")
     record.parent.mkdir(parents=True)
     record.write_text(json.dumps(record_of(problem)))

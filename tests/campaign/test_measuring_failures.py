@@ -14,7 +14,7 @@ from small_case import FILES, LAYOUTS, NAME, STUDY, config, run
 from typer.testing import CliRunner
 
 from repro.cli import app
-from repro.codegen.compile import Module, compile_module, manifest_path
+from repro.codegen.build_cache import Module, compile_module, manifest_path
 from repro.codegen.targets import CPU
 from repro.errors import ReproError
 from repro.studies import get_study

@@ -13,17 +13,16 @@ import pandas as pd
 import pytest
 from small_case import NAME, STUDY, config, run
 
-from repro.campaign.building import record_of
-from repro.codegen.common import render_common
-from repro.codegen.compile import compile_module, manifest_path
+from repro.campaign.problem_files import record_of
+from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU
+from repro.codegen.templates import render_common
 from repro.problems.matrix import Matrix
-from repro.problems.outline import Outline
-from repro.problems.statistics import describe
+from repro.problems.problem import Outline, describe_pattern
+from repro.sparse.compound.runnables import OWN_FLOOR
 from repro.sparse.symmetry import HERMITIAN
 from repro.studies import get_study
-from repro.studies.compound_spmv.choosing import REORDERED_UNPAIRED, UNPAIRED
-from repro.studies.compound_spmv.own_floor import OWN_FLOOR
+from repro.studies.compound_spmv.study import REORDERED_UNPAIRED, UNPAIRED
 from symmetric_problems import disturbed, symmetric_problem, without_entry
 
 #: Whatever is fastest here, what takes the fewest bytes is chosen as well.
@@ -58,7 +57,7 @@ def measured(
 
 def described(problem: Matrix) -> Matrix:
     """Return it by the small case's name, with the statistics that it has once it is built."""
-    return replace(problem, name=NAME, statistics=describe(problem.indptr, problem.indices))
+    return replace(problem, name=NAME, statistics=describe_pattern(problem.indptr, problem.indices))
 
 
 def build_record(problem: Matrix, path: Path) -> None:

@@ -20,12 +20,12 @@ from split_campaign import (
 )
 from typer.testing import CliRunner
 
-from repro.bench.parquet import read_table, write_table
 from repro.bench.rows import QUANTILES
-from repro.campaign import merging
+from repro.bench.store import read_table, write_table
+from repro.campaign import shards
 from repro.campaign.completeness import find_missing
-from repro.campaign.merging import merge
 from repro.campaign.plan import make_plan
+from repro.campaign.shards import merge
 from repro.cli.app import build
 from repro.config import load
 from repro.errors import ReproError
@@ -315,7 +315,7 @@ def test_what_is_interrupted_leaves_nothing(results: Path, monkeypatch: pytest.M
         written.append(results)
         return results
 
-    monkeypatch.setattr(merging, "write_table", full)
+    monkeypatch.setattr(shards, "write_table", full)
     with pytest.raises(KeyboardInterrupt):
         merge(["first", "second"], results, "merged")
     assert written

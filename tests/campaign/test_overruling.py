@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from repro.campaign.overruling import overrule
+from repro.campaign.workflow import overrule
 
 
 class Graph:

@@ -11,15 +11,15 @@ import pytest
 from typer.testing import CliRunner
 
 from quick_timing import QUICK
-from repro.campaign.building import build_problem, record_unavailable
-from repro.campaign.estimate import estimate
 from repro.campaign.folders import Folders
-from repro.campaign.measuring import measure
+from repro.campaign.jobs import estimate
+from repro.campaign.measurement import measure
 from repro.campaign.plan import Plan, make_plan
+from repro.campaign.problem_files import build_problem, record_unavailable
 from repro.cli.app import build as application
-from repro.codegen.common import render_common
-from repro.codegen.compile import compile_module, manifest_path
+from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU
+from repro.codegen.templates import render_common
 from repro.config import resolve
 from repro.errors import ReproError
 from repro.studies import get_study

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from repro.artifacts import render_tables, style
 from repro.campaign import plan as planning
 from repro.campaign.plan import Plan, make_plan, plan_of_cases
 from repro.campaign.steps import building, measuring, presenting, reporting
-from repro.codegen.compile import manifest_path
+from repro.codegen.build_cache import manifest_path
 from repro.codegen.targets import CPU, get_target
 from repro.config import resolve
 from repro.config.models import Limits, OwnProblem
-from repro.devices import open as opening
-from repro.devices import stated
-from repro.devices.detect import Gpu
+from repro.devices import selection
+from repro.devices import selection as opening
+from repro.devices.selection import Gpu
 from repro.errors import ReproError
-from repro.problems.planned import planned
+from repro.problems.own_problems import planned
 from repro.problems.registry import load_registry
+from repro.results import figure_style, output
 from repro.studies.compound_spmv.study import layouts as layouts_of
 
 REPOSITORY = Path(__file__).parents[2]
@@ -148,8 +148,8 @@ def test_artifacts_can_be_chosen() -> None:
 
 
 def test_artifacts_are_planned_in_the_formats_that_are_written() -> None:
-    assert (*render_tables.TABLE_FORMATS,) == planning.TABLE_FORMATS
-    assert (*style.FORMATS,) == planning.FIGURE_FORMATS
+    assert (*output.TABLE_FORMATS,) == planning.TABLE_FORMATS
+    assert (*figure_style.FORMATS,) == planning.FIGURE_FORMATS
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ class TestDevice:
 
     @pytest.fixture(autouse=True)
     def _one_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(stated, "find_gpus", lambda: [GPU])
+        monkeypatch.setattr(selection, "find_gpus", lambda: [GPU])
         monkeypatch.setattr(opening, "find_spec", lambda name: object())
 
     def test_auto_is_the_gpu(self) -> None:
@@ -231,14 +231,14 @@ class TestDevice:
         assert plan(device="auto").device == "opencl:0"
 
     def test_auto_is_the_cpu_where_there_is_no_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(stated, "find_gpus", list)
+        monkeypatch.setattr(selection, "find_gpus", list)
         made = plan(device="auto")
         assert (made.device, made.on_gpu) == ("opencl:0", False)
 
     def test_a_gpu_that_is_not_there_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ReproError, match=r"no such GPU(.|\n)*cuda:0 NVIDIA Test"):
             plan(device="cuda:1")
-        monkeypatch.setattr(stated, "find_gpus", list)
+        monkeypatch.setattr(selection, "find_gpus", list)
         with pytest.raises(ReproError, match=r"no such GPU(.|\n)*repro doctor"):
             plan(device="cuda")
 

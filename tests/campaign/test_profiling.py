@@ -10,21 +10,18 @@ import pandas as pd
 import pytest
 import yaml
 
-from repro.bench.guards import Guards
 from repro.bench.ncu import COLUMNS
 from repro.bench.rows import SCHEMA
 from repro.bench.runnable import Runnable
-from repro.campaign.counting import count
-from repro.campaign.launching import launch
-from repro.campaign.named import SOME_FLOOR, fastest_floor
-from repro.campaign.recording import pack
-from repro.codegen.compile import compile_module, manifest_path
+from repro.bench.workspace import Guards
+from repro.campaign.archive import pack
+from repro.campaign.profiler import SOME_FLOOR, collect_counters, fastest_floor, launch
+from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU
 from repro.config import load
 from repro.devices.base import LaunchError
 from repro.errors import ReproError
-from repro.problems.outline import Outline
-from repro.problems.problem import save_unavailable
+from repro.problems.problem import Outline, save_unavailable
 from repro.studies import get_study
 
 STUDY, NAME, ENTRY = "compound_spmv", "small/complex", "complex"
@@ -165,7 +162,7 @@ def test_study_precision_and_problem_are_checked(config_file):
 
 
 def counted(config_file: Path, *names: str) -> pd.DataFrame:
-    path = count(load(config_file), config_file, STUDY, NAME, "single", names, 3)
+    path = collect_counters(load(config_file), config_file, STUDY, NAME, "single", names, 3)
     assert path == Path(f"results/c/raw/{STUDY}/{NAME}/single/counters.parquet")
     return pd.read_parquet(path).set_index("name")
 
@@ -173,7 +170,7 @@ def counted(config_file: Path, *names: str) -> pd.DataFrame:
 def test_a_file_that_is_named_keeps_the_counters_of_other_cases(config_file):
     config, output = load(config_file), Path("counters.parquet")
     for precision in ("single", "double", "single"):
-        count(config, config_file, STUDY, NAME, precision, ["floor"], 3, output)
+        collect_counters(config, config_file, STUDY, NAME, precision, ["floor"], 3, output)
     rows = pd.read_parquet(output)
     assert list(rows.precision) == ["double", "single"] and set(rows.name) == {SOME_FLOOR}
 

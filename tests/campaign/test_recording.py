@@ -2,12 +2,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from repro.bench.parquet import write_table
-from repro.bench.recorded import read_rows
 from repro.bench.rows import SCHEMA
-from repro.campaign.recording import pack
-from repro.campaign.starting import held_alone
-from repro.cli.recording import record
+from repro.bench.store import read_rows, write_table
+from repro.campaign.archive import pack
+from repro.campaign.workflow import hold_run_lock
+from repro.cli.results import record
 from repro.errors import ReproError
 
 COLUMNS = pa.schema(
@@ -111,7 +110,7 @@ def test_packing_leaves_one_file_a_step_and_what_is_no_study(study):
 
 def test_a_campaign_is_not_recorded_while_a_run_works_in_its_folder(study, tmp_path):
     before = files(study)
-    with held_alone("other", tmp_path / "results"):
+    with hold_run_lock("other", tmp_path / "results"):
         with pytest.raises(ReproError, match=r"another run works in this folder(.|\n)*campaign other, process"):
             record("made", tmp_path / "results")
         assert files(study) == before

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from repro.campaign.batches import Batches
-from repro.campaign.estimate import PROBLEM, RATES
+from repro.campaign.jobs import PROBLEM_SECONDS, RATES, SHORTEST, SLACK, Batches, Request, Requests
 from repro.campaign.plan import Plan, make_plan
-from repro.campaign.requests import SHORTEST, SLACK, Request, Requests
 from repro.codegen.targets import get_target
 from repro.config import resolve
 
@@ -92,7 +90,11 @@ def test_the_start_of_a_job_is_asked_for_once_a_batch() -> None:
     assert started - once == pytest.approx(49 * SLACK * RATES["opencl"].start / 60, abs=1)
     [first, *_] = names
     limit, building = many.config.limits.seconds / 60, asked_by(batched).building(batch.problems).minutes
-    assert asked_by(many).building([first]).minutes + 49 * SLACK * PROBLEM / 60 <= building + 1 < SHORTEST + 2 * limit
+    assert (
+        asked_by(many).building([first]).minutes + 49 * SLACK * PROBLEM_SECONDS / 60
+        <= building + 1
+        < SHORTEST + 2 * limit
+    )
 
 
 def test_a_group_of_modules_asks_for_each_of_them_and_each_compiler(requests: Requests) -> None:

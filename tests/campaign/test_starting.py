@@ -14,12 +14,11 @@ import pytest
 import yaml
 from made_campaign import make_all
 
-from repro.campaign import starting
-from repro.campaign.freshness import Freshness
+from repro.campaign import workflow as starting
 from repro.campaign.plan import Plan, make_plan
 from repro.campaign.receipts import making
-from repro.campaign.starting import RUN, begin, drop_unasked_limit, plan_of_run
-from repro.campaign.steps import presenting
+from repro.campaign.steps import Freshness, presenting
+from repro.campaign.workflow import RUN, begin, drop_unasked_limit, plan_of_run
 from repro.config import resolve
 from repro.errors import ReproError
 
@@ -28,8 +27,8 @@ REPOSITORY = Path(__file__).parents[2]
 OTHER = """
 import sys
 from repro.campaign.plan import make_plan
-from repro.campaign.freshness import Freshness
-from repro.campaign.starting import begin
+from repro.campaign.steps import Freshness
+from repro.campaign.workflow import begin
 from repro.config import resolve
 
 data = {"campaign": "other", "device": "opencl", "studies": {"compound_spmv": {}}}

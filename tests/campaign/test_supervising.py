@@ -8,7 +8,7 @@ import pytest
 from repro.bench.rows import Row
 from repro.bench.store import Store
 from repro.bench.worker import signals_held
-from repro.campaign.supervising import supervise
+from repro.campaign.measurement import supervise
 from repro.errors import ReproError
 
 #: Tries three things, of which `failing` says what they do; what is stored is left out.

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from repro.campaign.turns import claimed, turns_at
+from repro.campaign.jobs import claimed, turns_at
 
 
 def plan(gpus: int = 1, *, on_gpu: bool = True) -> SimpleNamespace:

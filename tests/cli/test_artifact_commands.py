@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from repro.campaign.artifacts import all_artifacts
-from repro.cli import artifacts as commands
+from repro.cli import results as commands
 from repro.errors import ReproError
 from repro.studies import get_study
 from small_campaign import SmallCampaign

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from repro.cli.columns import in_columns, terminal_width, wrapped
+from repro.cli.console import in_columns, terminal_width, wrapped
 
 HEADS = ["name", "size", "what is said of it"]
 ROWS = [("first", 10, "a few words"), ("the_longest_name", None, "so many words that they do not fit into a line")]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from repro.cli.config import config, schemas, write_schemas
+from repro.cli.campaign import config, schemas, write_schemas
 from repro.config import Config
 
 REPOSITORY = Path(__file__).parents[2]

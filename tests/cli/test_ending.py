@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from repro.cli import ending
+from repro.cli import console
 
 SECONDS = 30.0
 
@@ -88,7 +88,7 @@ def test_a_command_that_cannot_be_broken_off_is_ended_after_a_while(tmp_path: Pa
 
 def test_signals_are_as_before_when_a_command_has_ended() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with ending.told():
+    with console.handle_signals():
         assert signal.getsignal(signal.SIGTERM) is not before
     assert signal.getsignal(signal.SIGTERM) is before
 

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from repro.cli import app
-from repro.cli.listing import CONFIG, LISTS, What, list_, list_lists
+from repro.cli.campaign import CONFIG, LISTS, Listed, list_, list_lists
 
 REPOSITORY = Path(__file__).parents[2]
 
 EXPECTED = {
-    What.problems: "surfaces/bunny",
-    What.sets: "papers",
-    What.entries: "quaternion",
-    What.layouts: "Sl-32-SoA-AoS",
-    What.baselines: "scipy",
-    What.artifacts: "table-9",
-    What.devices: "opencl:0",
-    What.studies: "10.1111/cgf.13957",
+    Listed.problems: "surfaces/bunny",
+    Listed.sets: "papers",
+    Listed.entries: "quaternion",
+    Listed.layouts: "Sl-32-SoA-AoS",
+    Listed.baselines: "scipy",
+    Listed.artifacts: "table-9",
+    Listed.devices: "opencl:0",
+    Listed.studies: "10.1111/cgf.13957",
 }
 
 
@@ -30,8 +30,8 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
-@pytest.mark.parametrize("what", What)
-def test_lists(what: What, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("what", Listed)
+def test_lists(what: Listed, capsys: pytest.CaptureFixture[str]) -> None:
     list_(what)
     said = capsys.readouterr().out
     assert EXPECTED[what] in said
@@ -44,9 +44,9 @@ def test_lists(what: What, capsys: pytest.CaptureFixture[str]) -> None:
 def test_alone_it_lists_what_there_is_to_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.build()(["list"], standalone_mode=False) is None
     rows = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()[1:]]
-    assert [what for what, _, _ in rows] == list(What)
+    assert [what for what, _, _ in rows] == list(Listed)
     for what, count, command in rows:
-        assert int(count) == len(list(LISTS[What(what)](CONFIG)[1])) > 0
+        assert int(count) == len(list(LISTS[Listed(what)](CONFIG)[1])) > 0
         assert command == f"repro list {what}"
 
 
@@ -62,9 +62,9 @@ def test_where_the_configuration_cannot_be_read_the_rest_is_listed(
     assert int(counts["studies"]) > 0
 
 
-@pytest.mark.parametrize("what", [None, *What])
+@pytest.mark.parametrize("what", [None, *Listed])
 def test_on_80_columns_no_line_is_wider_and_no_name_is_cut(
-    what: What | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    what: Listed | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     list_(what)
@@ -81,12 +81,12 @@ def test_on_80_columns_no_line_is_wider_and_no_name_is_cut(
 def test_problems_of_your_own_are_listed(tmp_path: Path) -> None:
     config = tmp_path / "own.yaml"
     config.write_text("studies: {compound_spmv: {problems: [generated, {path: part.msh, entry: block3}]}}\n")
-    _, rows = LISTS[What.problems](config)
+    _, rows = LISTS[Listed.problems](config)
     assert ("part", "block3", "part.msh", None, None, "your own") in list(rows)
 
 
 def test_the_papers_13_are_listed_as_such() -> None:
-    _, rows = LISTS[What.problems](CONFIG)
+    _, rows = LISTS[Listed.problems](CONFIG)
     papers = [row for row in rows if "papers" in str(row[4]).split(", ")]
     assert len(papers) == 13
     assert sum(row[5] == "rebuilt" for row in papers) == 5

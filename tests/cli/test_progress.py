@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from repro.cli import progress
-from repro.cli.progress import Progress, duration
+from repro.cli import console
+from repro.cli.console import Progress, duration
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(console, "time", clock)
     return clock
 
 

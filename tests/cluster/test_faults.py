@@ -18,7 +18,7 @@ from checkouts import QUICK, Checkout
 from one_node import OneNode
 from submitted import submit
 
-from repro.campaign.estimate import estimate
+from repro.campaign.jobs import estimate
 from repro.campaign.plan import make_plan
 from repro.config import load
 

@@ -21,7 +21,7 @@ HOLD = """
 import json, sys, time
 from pathlib import Path
 from repro.devices import locking, nvml
-from repro.devices.open import identities, resolve_device
+from repro.devices.selection import identities, resolve_device
 nvml.list_gpus = lambda: [("NVIDIA H100", "sm_90", f"GPU-{number}") for number in range(int(sys.argv[3]))]
 locking.PLACES = (Path(sys.argv[1]).parent,)
 devices = identities(resolve_device("cuda"))

@@ -8,10 +8,9 @@ import sys
 import pytest
 
 from no_files import IN_PLACE_OF_A_FILE, put
-from repro.cli import doctor
+from repro.cli import campaign
 from repro.codegen import nvcc
-from repro.codegen.common import render_common
-from repro.codegen.compile import (
+from repro.codegen.build_cache import (
     DamagedBinary,
     Module,
     check_binary,
@@ -22,10 +21,11 @@ from repro.codegen.compile import (
     source_hash,
 )
 from repro.codegen.targets import get_target
+from repro.codegen.templates import render_common
 from repro.errors import ReproError
-from repro.studies.compound_spmv.layout import Layout
-from repro.studies.compound_spmv.render import render_module
-from repro.studies.compound_spmv.schedules import Schedule
+from repro.sparse.compound.kernels import render_module
+from repro.sparse.compound.layouts import Layout
+from repro.sparse.compound.schedules import Schedule
 
 CPU, GPU = get_target("cpu"), get_target("sm_90")
 needs_nvcc = pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
@@ -349,7 +349,7 @@ def test_what_is_no_nvcc_is_one_message(as_nvcc, at_once, script, what, said):
         nvcc.version()
     assert len(str(caught.value)) < 1000
     assert str(caught.value).replace("\n", "").isprintable()
-    found = {finding.what: finding for finding in doctor.check_cuda()}["nvcc"]
+    found = {finding.what: finding for finding in campaign.check_cuda()}["nvcc"]
     assert not found.good
     assert what in found.found
     assert found.todo

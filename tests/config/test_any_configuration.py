@@ -12,9 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from repro.campaign.plan import make_plan
-from repro.config import Config, load, resolve
-from repro.config.load import validate
-from repro.config.yaml_file import read_yaml
+from repro.config import Config, load, read_yaml, resolve, validate
 from repro.errors import ReproError
 from repro.problems.registry import Registry, load_registry
 

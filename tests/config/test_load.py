@@ -9,14 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from repro.config import load, resolve
-from repro.config.load import merge
-from repro.config.models import LONGEST, OwnProblem
-from repro.config.yaml_file import LARGEST, read_yaml
+from repro.config import MAX_BYTES, load, merge, read_yaml, resolve
+from repro.config.models import MAX_PART_LENGTH, OwnProblem
 from repro.errors import ReproError
-from repro.problems.names import LONGEST_NAME
-from repro.problems.registry import load_registry, problem_names
-from repro.studies import names
+from repro.problems.registry import MAX_NAME_LENGTH, load_registry, problem_names
+from repro.studies import study_names
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIGURATIONS = {path.name for path in (REPOSITORY / "config").glob("*.yaml")} - {"problems.yaml"}
@@ -111,7 +108,7 @@ def test_an_own_problem_is_read() -> None:
         ({"device": "gpu"}, "device: .*'gpu'"),
         ({"campaign": ".."}, "campaign: "),
         ({"campaign": "a/b"}, "campaign: "),
-        ({"campaign": "a" * (LONGEST + 1)}, f"campaign: .*{LONGEST} characters"),
+        ({"campaign": "a" * (MAX_PART_LENGTH + 1)}, f"campaign: .*{MAX_PART_LENGTH} characters"),
         ({"campaign": "a\n"}, "campaign: "),
         ({"seed": "x"}, "seed: "),
         ({"seed": -1}, r"seed: .*0 \(is -1\)"),
@@ -191,7 +188,7 @@ def test_a_long_value_is_named_in_a_message_that_can_be_read() -> None:
 def test_the_names_of_a_batch_fit_into_one_argument() -> None:
     most = 500
     assert resolve({"studies": {"compound_spmv": {}}, "batch": most}).batch == most
-    assert most * (LONGEST_NAME + 1) < (128 << 10) - 2048  # bytes that Linux takes, beside the rest of the command
+    assert most * (MAX_NAME_LENGTH + 1) < (128 << 10) - 2048  # bytes that Linux takes, beside the rest of the command
     with pytest.raises(ReproError, match=r"batch(.|\n)*less than or equal to 500"):
         resolve({"studies": {"compound_spmv": {}}, "batch": most + 1})
 
@@ -258,7 +255,7 @@ def test_utf_8_is_read_whatever_the_locale_says_and_with_a_mark_of_its_order(tmp
         ("file as folder", "no such configuration file"),
         ("long", "cannot be read(.|\n)*too long"),
         ("loop", "(?i)no such configuration file|too many levels"),
-        ("large", f"too large for a configuration file(.|\n)*{LARGEST:,}"),
+        ("large", f"too large for a configuration file(.|\n)*{MAX_BYTES:,}"),
     ],
 )
 def test_what_is_no_file_to_read_is_one_message(kind: str, message: str, tmp_path: Path) -> None:
@@ -277,7 +274,7 @@ def test_what_is_no_file_to_read_is_one_message(kind: str, message: str, tmp_pat
     elif kind == "loop":
         path.symlink_to(path)
     else:
-        path.write_bytes(b"#" * (LARGEST + 1))
+        path.write_bytes(b"#" * (MAX_BYTES + 1))
     with pytest.raises(ReproError, match=message):
         load(path)
 
@@ -310,7 +307,7 @@ def test_the_readme_explains_every_key_with_its_default() -> None:
 
 def test_the_readme_has_the_defaults_that_depend_on_the_study() -> None:
     readme = (REPOSITORY / "config/README.md").read_text()
-    studies = resolve({"studies": {name: {} for name in names()}}).studies
+    studies = resolve({"studies": {name: {} for name in study_names()}}).studies
     for name, settings in studies.items():
         row = f"| `{name}` | `{settings.problems}` | `[{', '.join(settings.precisions)}]` | `{settings.space}` |"
         assert row in readme

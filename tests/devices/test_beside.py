@@ -5,8 +5,8 @@ import pytest
 from fake_cuda import BYTES_PER_MS, install
 
 from repro.devices.base import LaunchError
-from repro.devices.cuda_open import open_cuda
-from repro.devices.cuda_queue import NON_BLOCKING
+from repro.devices.cuda import open_cuda
+from repro.devices.cuda_driver import NON_BLOCKING
 
 
 def test_both_queues_of_the_cpu_see_the_same_memory(cpu_device):

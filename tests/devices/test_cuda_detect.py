@@ -3,9 +3,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from repro.devices import detect, nvml
-from repro.devices.cuda_open import open_cuda
-from repro.devices.detect import Gpu, find_gpus, visible_devices
+from repro.devices import nvml, selection
+from repro.devices.cuda import open_cuda
+from repro.devices.selection import Gpu, find_gpus, visible_devices
 from repro.errors import ReproError
 
 UUIDS = ["GPU-aa11", "GPU-ab22", "GPU-cc33"]
@@ -36,7 +36,7 @@ def test_gpus_are_numbered_as_they_are_visible(monkeypatch):
 
 def test_without_nvml_there_are_no_gpus_and_no_readings(monkeypatch):
     monkeypatch.setattr(nvml, "_library", lambda: None)
-    assert detect.find_gpus() == []
+    assert selection.find_gpus() == []
     monitor = nvml.Monitor("0000:01:00.0")
     assert monitor.clocks() == (None, None)
     assert monitor.other_processes() == []

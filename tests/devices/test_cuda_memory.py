@@ -4,7 +4,7 @@ import pytest
 from fake_cuda import install
 
 from repro.devices.base import OutOfDeviceMemory
-from repro.devices.cuda_open import open_cuda
+from repro.devices.cuda import open_cuda
 from taken_memory import count_taken
 
 

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from repro.devices.base import LaunchError
-from repro.devices.cuda_blocker import may_block
-from repro.devices.cuda_timing import GROUPS, Timer
+from repro.devices.cuda import GROUPS, Timer, may_block
 
 
 class Clock:

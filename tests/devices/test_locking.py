@@ -17,9 +17,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from repro.campaign import session
-from repro.devices import locking
-from repro.devices.locking import hold, lock_path
+from repro.campaign import measurement
+from repro.devices import locks
+from repro.devices.locks import lock_devices, lock_path
 from repro.errors import ReproError
 
 HOLD = """
@@ -65,7 +65,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "lock"
     folder.mkdir()
     folder.chmod(0o1777)
-    monkeypatch.setattr(locking, "PLACES", (folder,))
+    monkeypatch.setattr(locks, "PLACES", (folder,))
     return folder
 
 
@@ -113,7 +113,7 @@ def test_a_holder_that_is_killed_frees_the_device(start: Start, place: Path) -> 
 
 def test_other_devices_are_free(start: Start, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert line(start("GPU-1", "campaign one", place)) == "held\n"
-    with hold(["opencl:0", "GPU-2", "GPU-2"], "campaign two"):
+    with lock_devices(["opencl:0", "GPU-2", "GPU-2"], "campaign two"):
         assert sorted(path.name for path in place.iterdir()) == [
             "sparse-repro-GPU-1.lock",
             "sparse-repro-GPU-2.lock",
@@ -123,9 +123,9 @@ def test_other_devices_are_free(start: Start, place: Path, capsys: pytest.Captur
 
 
 def test_a_device_is_free_again_after_a_failure(place: Path) -> None:
-    with pytest.raises(ZeroDivisionError), hold(["GPU-1"], "fails"):
+    with pytest.raises(ZeroDivisionError), lock_devices(["GPU-1"], "fails"):
         raise ZeroDivisionError
-    with hold(["GPU-1"], "again"):
+    with lock_devices(["GPU-1"], "again"):
         pass
     assert json.loads(lock_path("GPU-1").read_text()) == {"idle": [os.getpid()]}
 
@@ -139,7 +139,7 @@ def test_what_a_file_still_says_locks_nothing(
     place: Path, content: str, start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lock_path("GPU-1").write_text(content)
-    with hold(["GPU-1"], "mine"):
+    with lock_devices(["GPU-1"], "mine"):
         assert json.loads(lock_path("GPU-1").read_text())["work"] == "mine"
         assert capsys.readouterr().out == ""
         # and one who waits reads whatever there is
@@ -154,14 +154,14 @@ def test_who_holds_it_is_said_with_host_and_day_and_without_steering_the_termina
     path = tmp_path / "held"
     path.write_text(json.dumps(holder))
     file = os.open(path, os.O_RDONLY)
-    assert locking._holder(file) == f"pid 123 on elsewhere (eve?[2J, a?b) since {before:%Y-%m-%d} 12:01"
+    assert locks._holder(file) == f"pid 123 on elsewhere (eve?[2J, a?b) since {before:%Y-%m-%d} 12:01"
     os.close(file)
 
 
 def test_every_user_can_lock_the_file_whatever_the_mask(place: Path) -> None:
     before = os.umask(0o077)
     try:
-        with hold(["GPU-1"], "mine"):
+        with lock_devices(["GPU-1"], "mine"):
             pass
     finally:
         os.umask(before)
@@ -179,7 +179,7 @@ def test_a_file_that_is_there_is_opened_without_making_it(place: Path, monkeypat
         return real(path, flags, mode)
 
     monkeypatch.setattr(os, "open", protected)
-    with hold(["GPU-1"], "mine"):
+    with lock_devices(["GPU-1"], "mine"):
         pass
 
 
@@ -197,7 +197,7 @@ def test_a_file_of_another_user_that_can_only_be_read_locks_as_well(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", theirs)
-        lock = hold(["GPU-1"], "mine")
+        lock = lock_devices(["GPU-1"], "mine")
         lock.__enter__()
     with path.open("r+") as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -213,7 +213,7 @@ def test_a_file_that_cannot_be_opened_is_said(place: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(os, "open", theirs)
     with pytest.raises(ReproError, match=r"cannot be locked[\s\S]*GPU-1\.lock[\s\S]*Permission denied[\s\S]*`rm "):
-        hold(["GPU-1"], "mine").__enter__()
+        lock_devices(["GPU-1"], "mine").__enter__()
 
 
 def test_what_is_put_in_the_place_of_a_lock_is_refused_and_not_written_to(place: Path, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_what_is_put_in_the_place_of_a_lock_is_refused_and_not_written_to(place:
     victim.write_text("kept")
     for put in (path.symlink_to, path.hardlink_to, lambda _: os.mkfifo(path), lambda _: path.mkdir()):
         put(victim)
-        with pytest.raises(ReproError, match="a device cannot be locked"), hold(["GPU-1"], "mine"):
+        with pytest.raises(ReproError, match="a device cannot be locked"), lock_devices(["GPU-1"], "mine"):
             pass
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
     assert victim.read_text() == "kept"
@@ -233,7 +233,7 @@ def test_locks_lie_where_everyone_can_write(tmp_path: Path, monkeypatch: pytest.
     mine.mkdir(mode=0o755)
     everyones.mkdir()
     everyones.chmod(0o1777)
-    monkeypatch.setattr(locking, "PLACES", (tmp_path / "nowhere", mine, everyones))
+    monkeypatch.setattr(locks, "PLACES", (tmp_path / "nowhere", mine, everyones))
     assert lock_path("opencl:0/1").parent == everyones
     assert lock_path("opencl:0/1").name == "sparse-repro-opencl-0-1.lock"
 
@@ -247,13 +247,13 @@ def test_a_measurement_holds_its_device_and_says_for_what(
         def close(self) -> None:
             print(json.loads(lock_path("GPU-1").read_text())["work"])
 
-    monkeypatch.setattr(session, "resolve_device", lambda _: "cuda:0")
-    monkeypatch.setattr(session, "identities", lambda _: ["GPU-1"])
-    monkeypatch.setattr(session, "open_devices", lambda _: Opened())
-    monkeypatch.setattr(session, "Workspace", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(measurement, "resolve_device", lambda _: "cuda:0")
+    monkeypatch.setattr(measurement, "identities", lambda _: ["GPU-1"])
+    monkeypatch.setattr(measurement, "open_devices", lambda _: Opened())
+    monkeypatch.setattr(measurement, "Workspace", lambda *_, **__: 1 / 0)
     config = SimpleNamespace(device="cuda", campaign="mine")
     operands = SimpleNamespace(precision="double")
-    bench = session.open_bench(config, SimpleNamespace(name="spmv"), "nut", operands, None)  # type: ignore[arg-type]
+    bench = measurement.open_bench(config, SimpleNamespace(name="spmv"), "nut", operands, None)  # type: ignore[arg-type]
     with pytest.raises(ZeroDivisionError):
         bench.__enter__()
     assert capsys.readouterr().out == "campaign mine: spmv nut double\n"
@@ -261,17 +261,17 @@ def test_a_measurement_holds_its_device_and_says_for_what(
 
 def test_a_lock_whose_file_is_deleted_while_somebody_waits_is_not_taken_for_one(place: Path) -> None:
     """Who waited would hold what nobody else looks at."""
-    with hold(["GPU-1"], "first"):
+    with lock_devices(["GPU-1"], "first"):
         lock_path("GPU-1").unlink()
-        with hold(["GPU-1"], "second"):  # as it is told to whoever comes then
+        with lock_devices(["GPU-1"], "second"):  # as it is told to whoever comes then
             assert json.loads(lock_path("GPU-1").read_text())["work"] == "second"
-    with hold(["GPU-1"], "third"):
+    with lock_devices(["GPU-1"], "third"):
         assert json.loads(lock_path("GPU-1").read_text())["work"] == "third"
 
 
 def test_a_device_is_lent_and_taken_back_when_the_other_is_done(place: Path, start: Start) -> None:
     path = lock_path("GPU-1")
-    with hold(["GPU-1", "GPU-2"], "mine") as held:
+    with lock_devices(["GPU-1", "GPU-2"], "mine") as held:
         with held.lent():
             assert json.loads(path.read_text()) == {"idle": [os.getpid()]}
             other = start("GPU-1", "theirs", place)
@@ -290,7 +290,7 @@ def test_who_is_idle_on_a_device_is_told_to_whoever_takes_it(place: Path) -> Non
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     lock_path("GPU-1").write_text(json.dumps({"idle": [os.getppid(), ended.pid]}))
-    with hold(["GPU-1"], "mine") as held:
+    with lock_devices(["GPU-1"], "mine") as held:
         assert held.idle == {os.getppid()}
     assert json.loads(lock_path("GPU-1").read_text()) == {"idle": sorted([os.getppid(), os.getpid()])}
 
@@ -299,7 +299,7 @@ def test_who_is_idle_on_a_device_is_told_to_whoever_takes_it(place: Path) -> Non
 def test_a_failure_takes_a_lent_device_back_and_an_interrupt_does_not_wait_for_it(
     place: Path, error: type[BaseException], held_again: bool
 ) -> None:
-    with hold(["GPU-1"], "mine") as held:
+    with lock_devices(["GPU-1"], "mine") as held:
         with pytest.raises(error), held.lent():
             assert "work" not in json.loads(lock_path("GPU-1").read_text())
             raise error

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from repro.codegen import opencl_runtime
-from repro.codegen.compile import Module, compile_module
+from repro.codegen.build_cache import Module, compile_module
 from repro.codegen.targets import CPU
 from repro.devices.base import LaunchError, OutOfDeviceMemory
 from repro.devices.opencl import OpenClDevice

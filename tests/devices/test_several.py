@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 
 from repro.codegen import opencl_runtime
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.config.models import Config
-from repro.devices import open as opening
-from repro.devices import stated
+from repro.devices import selection
+from repro.devices import selection as opening
 from repro.devices.base import Copy, LaunchError
-from repro.devices.detect import Gpu
-from repro.devices.open import identities, open_device, open_devices, parts, resolve_device, target_of
+from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
-from repro.devices.several import Devices
+from repro.devices.selection import Gpu, identities, open_device, open_devices, parts, resolve_device, target_of
 from repro.errors import ReproError
 
 GOOD = {
@@ -47,7 +46,7 @@ void add(int n, int value, __global int* y)
 def gpus(monkeypatch):
     """Three GPUs, the last of another generation."""
     listed = [Gpu(0, "A", "sm_90", "GPU-a"), Gpu(1, "A", "sm_90", "GPU-b"), Gpu(2, "B", "sm_80", "GPU-c")]
-    monkeypatch.setattr(stated, "find_gpus", lambda: listed)
+    monkeypatch.setattr(selection, "find_gpus", lambda: listed)
     monkeypatch.setattr(opening, "find_spec", lambda name: object())
     # and two CPUs
     monkeypatch.setattr(opencl_runtime, "find_devices", lambda: [SimpleNamespace(name=name) for name in ("C", "D")])

@@ -7,9 +7,8 @@ import pytest
 from fake_cuda import BYTES_PER_MS, install
 
 from repro.devices.base import Copy, Launch, LaunchError
-from repro.devices.cuda import CudaDevice
-from repro.devices.cuda_open import open_cuda
-from repro.devices.several import Devices
+from repro.devices.cuda import CudaDevice, open_cuda
+from repro.devices.device_group import Devices
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from fake_cuda import install
 
 from repro.codegen.targets import STATIC_SHARED, TARGETS
 from repro.devices.base import LaunchError
-from repro.devices.cuda_open import open_cuda
+from repro.devices.cuda import open_cuda
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ import pytest
 
 from no_files import IN_PLACE_OF_A_FILE, put
 from repro.devices import nvml
-from repro.devices import open as opening
-from repro.devices.open import identities, models, resolve_device, target_of
-from repro.devices.stated import write_gpus
+from repro.devices import selection as opening
+from repro.devices.selection import identities, models, resolve_device, target_of, write_gpus
 from repro.errors import ReproError
 
 LISTED = [("NVIDIA H100", "sm_90", "GPU-a"), ("NVIDIA H100", "sm_90", "GPU-b")]

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from simulated_collection import CORES, RECKONED, make_folder, plan, reckon, simulated, write_index
 
-from repro.campaign.estimate import estimate
-from repro.campaign.freshness import Freshness
-from repro.cli.planning import plan as plan_command
+from repro.campaign.jobs import estimate
+from repro.campaign.steps import Freshness
+from repro.cli.campaign import plan as plan_command
 from repro.codegen.targets import get_target
-from repro.problems.collection import read_csv
+from repro.problems.registry import read_csv
 
 #: Seconds of the processor for a plan of all cases; about 4 where this was written.
 QUICK = 20

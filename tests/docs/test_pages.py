@@ -20,7 +20,7 @@ from repro.bench.rows import STATUSES, Row
 from repro.campaign.artifacts import all_artifacts
 from repro.cli.app import COMMANDS, build
 from repro.config import load
-from repro.studies import names
+from repro.studies import study_names
 
 SMALL_STUDY = REPOSITORY / "tests/small_study"  # laid over a checkout
 ROOTS = ("src", "config", "docs", "kernels", "tests", "workflow", "profiles")
@@ -198,7 +198,7 @@ def test_statuses_and_columns_of_the_page_on_tables_are_the_rows_own():
 
 
 def test_artifacts_that_pages_name_are_there():
-    there = {artifact.name for study in names() for artifact in all_artifacts(study)}
+    there = {artifact.name for study in study_names() for artifact in all_artifacts(study)}
     named = {name for page in PAGES for name in re.findall(r"`((?:table|figure)-[\w-]+)`", page.read_text())}
     assert named
     assert named <= there

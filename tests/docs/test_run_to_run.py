@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from repro.cli.comparing import compare
+from repro.cli.results import compare
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ import pytest
 from repro.bench.rows import SCHEMA
 from repro.cli import app
 from repro.errors import ReproError
-from repro.export.chosen import find_chosen
+from repro.export.campaign_choice import find_campaign_choice
 
 SPEED = {"joint": ("Sl-32-SoA-AoS/static-64-6", 3e-6), "static": ("Sl-32-SoA-AoS/static-96-6", 4e-6)}
 
@@ -57,7 +57,7 @@ def campaign(
 
 
 def find(folder: Path, problem: str = "fem/nut", tuning: str | None = None):
-    return find_chosen(folder, "toy", "compound_spmv", problem, "single", tuning)
+    return find_campaign_choice(folder, "toy", "compound_spmv", problem, "single", tuning)
 
 
 def test_the_joint_choice_by_the_graph_clock_is_the_default(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from repro.cli import app
 from repro.errors import ReproError
-from repro.export.matrix_file import write_matrix
-from repro.export.write import write_folder
+from repro.export.bundle import write_folder, write_matrix
 
 REPOSITORY = Path(__file__).parents[2]
 BY_HAND = ("--precision", "double", "--entry", "complex", "--variant", "Sl-32-SoA-AoS/static-256-4")

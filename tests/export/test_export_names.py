@@ -12,8 +12,7 @@ import pytest
 from repro.cli import app
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
-from repro.export.names import check_name, check_unused, parse_variant
-from repro.export.render import Export, render_export
+from repro.export.bundle import Export, check_name, check_unused, parse_variant, render_export
 
 HERE = Path(__file__).parent
 SM_90 = get_target("sm_90")

@@ -13,12 +13,11 @@ from repro.codegen import nvcc
 from repro.codegen.targets import get_target
 from repro.entries import entries
 from repro.errors import ReproError
-from repro.export.names import parse_variant
-from repro.export.render import Export, render_export
-from repro.studies.compound_spmv.layout import INNER, VECTOR
-from repro.studies.compound_spmv.outer import outer_formats
-from repro.studies.compound_spmv.outer.base import Outer, register
-from repro.studies.compound_spmv.render import kernel_name, render_module
+from repro.export.bundle import Export, parse_variant, render_export
+from repro.sparse.compound.kernels import kernel_name, render_module
+from repro.sparse.compound.layouts import INNER, VECTOR
+from repro.sparse.compound.outer import outer_formats
+from repro.sparse.compound.outer.base import Outer, register
 
 SM_90 = get_target("sm_90")
 ORDERS = list(product(INNER, VECTOR))
@@ -114,7 +113,7 @@ def test_a_name_has_to_be_one_in_cpp(templates: Path) -> None:
 
 
 def test_a_format_without_conversion_is_refused(templates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from repro.studies.compound_spmv.outer import base
+    from repro.sparse.compound.outer import base
 
     monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
     csr = outer_formats()["CSR"]

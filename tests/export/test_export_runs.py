@@ -11,22 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.codegen.precisions import DTYPES
-from repro.codegen.targets import STATIC_SHARED, get_target
+from repro.codegen.targets import DTYPES, STATIC_SHARED, get_target
 from repro.entries import get_entry
-from repro.export.matrix_file import write_matrix
-from repro.export.names import parse_variant
-from repro.export.render import Export, render_export
-from repro.problems.generated import generate
+from repro.export.bundle import Export, parse_variant, render_export, write_matrix
+from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
-from repro.sparse.clusters import CLUSTER, cluster_rows, long_rows
+from repro.sparse.compound.layouts import INNER
+from repro.sparse.compound.outer import outer_formats
+from repro.sparse.compound.packing import pack, pack_pairs
+from repro.sparse.compound.schedules import LOADS
 from repro.sparse.operands import ProductOperands, expand, make_operands
-from repro.sparse.ordering import reorder, select_rows
+from repro.sparse.ordering import CLUSTER, cluster_rows, long_rows, reorder, select_rows
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, symmetry_of
-from repro.studies.compound_spmv.layout import INNER
-from repro.studies.compound_spmv.outer import outer_formats
-from repro.studies.compound_spmv.pack import pack, pack_pairs
-from repro.studies.compound_spmv.schedules import LOADS
 from symmetric_problems import disturbed, symmetric_problem, without_entry
 
 HERE = Path(__file__).parent

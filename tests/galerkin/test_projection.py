@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from repro.galerkin.basis import BASES, evaluate, exponents
-from repro.galerkin.projection import exchange_last, project
-from repro.galerkin.quadrature import exact_for
-from repro.problems.triangulations import delaunay_square, kuhn_cube
+from repro.galerkin.quadrature import exact_for, exchange_last, project
+from repro.problems.field import delaunay_square, kuhn_cube
 
 MESHES = {2: delaunay_square(20, "high"), 3: kuhn_cube(2)}
 bases = pytest.mark.parametrize("basis", BASES)

@@ -7,8 +7,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.galerkin.basis import exponents, monomials
-from repro.galerkin.quadrature import volume
-from repro.galerkin.symmetric import DEGREES, positive
+from repro.galerkin.quadrature import POSITIVE_DEGREES, positive, volume
 
 COUNTS = {(4, 2): 6, (6, 2): 12, (9, 2): 19, (4, 3): 11, (8, 3): 44}
 rules = pytest.mark.parametrize(("degree", "dimension"), COUNTS)
@@ -35,7 +34,7 @@ def test_points_are_inside_and_weights_positive(degree, dimension):
     assert (rule.points > 0).all() and (rule.points.sum(axis=1) < 1).all()
 
 
-@pytest.mark.parametrize("degree", DEGREES[2])
+@pytest.mark.parametrize("degree", POSITIVE_DEGREES[2])
 def test_rules_of_triangles_are_symmetric(degree):
     rule = positive(degree, 2)
     corners = np.column_stack([rule.points, 1 - rule.points.sum(axis=1), rule.weights])

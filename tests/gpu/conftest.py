@@ -14,15 +14,13 @@ import pytest
 
 from repro.bench.trial import Bench
 from repro.bench.workspace import Workspace
-from repro.codegen.common import render_common
-from repro.codegen.compile import Module, compile_module
+from repro.codegen.build_cache import Module, compile_module
+from repro.codegen.templates import render_common
 from repro.config.models import Timing
 from repro.devices.base import Program
-from repro.devices.cuda import CudaDevice
-from repro.devices.cuda_open import open_cuda
-from repro.devices.detect import find_gpus
-from repro.devices.open import open_devices
-from repro.devices.several import Devices
+from repro.devices.cuda import CudaDevice, open_cuda
+from repro.devices.device_group import Devices
+from repro.devices.selection import find_gpus, open_devices
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import make_operands

@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from quick_timing import QUICK
-from repro.codegen.common import render_common
-from repro.codegen.compile import compile_module, manifest_path
+from repro.codegen.build_cache import compile_module, manifest_path
+from repro.codegen.templates import render_common
 from repro.config.models import Config, StudySettings, Timing
 from repro.devices.cuda import CudaDevice
 from repro.problems.matrix import Matrix
-from repro.problems.outline import Outline
+from repro.problems.problem import Outline
 from repro.studies import get_study
 
 pytestmark = pytest.mark.gpu

@@ -18,15 +18,15 @@ import numpy as np
 import pytest
 
 from repro.bench.workspace import Workspace
-from repro.codegen.compile import compile_module
-from repro.devices.cuda_blocker import may_block
-from repro.devices.several import Devices
+from repro.codegen.build_cache import compile_module
+from repro.devices.cuda import may_block
+from repro.devices.device_group import Devices
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix
+from repro.sparse.compound.ids import VariantId
+from repro.sparse.compound.kernels import render_module
+from repro.sparse.compound.runnables import Variant
 from repro.sparse.operands import make_operands
-from repro.studies.compound_spmv.render import render_module
-from repro.studies.compound_spmv.variant import Variant
-from repro.studies.compound_spmv.variant_id import VariantId
 
 pytestmark = [
     pytest.mark.gpu,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from repro.devices.base import CaptureError, LaunchError, OutOfDeviceMemory
-from repro.devices.cuda_blocker import Blocker, may_block
-from repro.devices.detect import find_gpus
+from repro.devices.cuda import Blocker, may_block
+from repro.devices.selection import find_gpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
@@ -41,7 +41,7 @@ def test_the_clock_is_read(gpu, empty):
 
 def test_another_process_that_computes_is_named_and_this_one_is_not(gpu):
     before = gpu.other_processes()
-    words = "import sys; from repro.devices.cuda_open import open_cuda; gpu = open_cuda(0); print('open', flush=True); "
+    words = "import sys; from repro.devices.cuda import open_cuda; gpu = open_cuda(0); print('open', flush=True); "
     child = subprocess.Popen(
         [sys.executable, "-c", words + "sys.stdin.readline()"],
         stdin=subprocess.PIPE,

@@ -12,20 +12,18 @@ from time import perf_counter
 import numpy as np
 import pytest
 
-from repro.bench.timing import Effort
+from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.codegen import nvcc
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
 from repro.devices.cuda import CudaDevice
 from repro.entries import get_entry
-from repro.export.matrix_file import write_matrix
-from repro.export.names import parse_variant
-from repro.export.render import Export, render_export
-from repro.problems.generated import KINDS, generate
+from repro.export.bundle import Export, parse_variant, render_export, write_matrix
+from repro.problems.generators import KINDS, generate
 from repro.problems.matrix import Matrix
+from repro.sparse.compound.kernels import render_module
+from repro.sparse.compound.runnables import Variant
 from repro.sparse.operands import expand
-from repro.studies.compound_spmv.render import render_module
-from repro.studies.compound_spmv.variant import Variant
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
@@ -138,7 +136,7 @@ def test_an_exported_kernel_is_right_and_as_fast_as_the_one_that_was_timed(
     ours = theirs = np.inf
     for _ in range(ROUNDS):
         keep_busy(gpu, measured.launch)
-        ours = min(ours, 1e6 * np.median(bench.sample(measured, Effort(20, 100, 20)).seconds["graph"]))
+        ours = min(ours, 1e6 * np.median(bench.sample(measured, SamplingPlan(20, 100, 20)).seconds["graph"]))
         said = subprocess.run(words, capture_output=True, text=True, check=True).stdout  # it warms up itself
         theirs = min(theirs, float(re.search(r"^([\d.]+) us$", said, re.MULTILINE)[1]))
         if theirs <= (1 + tolerance) * ours:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from repro.bench.guards import ZONE, Guards
-from repro.bench.timing import Effort
-from repro.bench.yardsticks import Copy, Floor
-from repro.codegen.common import Stream
-from repro.codegen.compile import compile_module
+from repro.bench.timing import SamplingPlan
+from repro.bench.workspace import ZONE, Guards
+from repro.bench.yardsticks import DeviceCopy, Floor
+from repro.codegen.build_cache import compile_module
+from repro.codegen.templates import Stream
 from repro.sparse.operands import Multiplies, operands_of, y_on
 
 pytestmark = pytest.mark.gpu
 
-EFFORT = Effort(20, 5, 5)
+EFFORT = SamplingPlan(20, 5, 5)
 SOURCE = """
 extern "C" __global__ void right(int n, const double* product, double* y, int stray)
 {
@@ -65,7 +65,7 @@ def test_a_write_outside_of_the_result_is_incorrect(gpu, make_gpu_bench, small_p
 
 def test_yardsticks_stay_within_their_memory(make_gpu_bench, small_problem):
     bench = make_gpu_bench(small_problem("real"), "double")
-    for yardstick in (Floor(Stream(256, 4)), Copy(Stream(256, 4))):
+    for yardstick in (Floor(Stream(256, 4)), DeviceCopy(Stream(256, 4))):
         row = bench.try_once(yardstick, "search", EFFORT)
         assert (row.status, row.message) == ("ok", None)
 

@@ -5,11 +5,10 @@ import pytest
 import scipy.sparse as sp
 
 import repro
-from repro.codegen.common import render_common
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
+from repro.codegen.templates import render_common
 from repro.devices.base import Copy
-from repro.devices.detect import find_gpus
-from repro.devices.open import open_devices
+from repro.devices.selection import find_gpus, open_devices
 
 pytestmark = [
     pytest.mark.gpu,

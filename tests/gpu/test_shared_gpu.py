@@ -12,12 +12,11 @@ import pytest
 
 from repro.bench.store import Store
 from repro.bench.timing import full
-from repro.bench.yardsticks import Copy, Empty, Floor
-from repro.codegen.common import Stream
-from repro.codegen.compile import compile_module
+from repro.bench.yardsticks import DeviceCopy, Empty, Floor
+from repro.codegen.build_cache import compile_module
+from repro.codegen.templates import Stream
 from repro.config.models import Timing
-from repro.tuning.probe import Probe
-from repro.tuning.rounds import shuffled_rounds
+from repro.tuning.rounds import Probe, shuffled_rounds
 
 pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
@@ -36,7 +35,7 @@ STALLER = """
 import random, select, sys
 from pathlib import Path
 import numpy as np
-from repro.devices.cuda_open import open_cuda
+from repro.devices.cuda import open_cuda
 device = open_cuda(0)
 kernel = device.load(Path(sys.argv[1])).kernel("spin")
 print("ready", flush=True)
@@ -49,7 +48,7 @@ TIMING = {
     for name, field in Timing.model_fields.items()
     if name in ("launches", "graph_launches", "graph_replays", "rounds", "gpu_disturbed")
 }
-YARDSTICKS = [Floor(Stream(256, 4)), Floor(Stream(1024, 8)), Copy(Stream(256, 4)), Empty()]
+YARDSTICKS = [Floor(Stream(256, 4)), Floor(Stream(1024, 8)), DeviceCopy(Stream(256, 4)), Empty()]
 
 
 @contextmanager
@@ -115,7 +114,7 @@ def test_the_search_is_right_or_disturbed(bench, binary):
 def test_shuffled_rounds_are_right_or_disturbed(bench, binary, tmp_path):
     def measured(name):
         with Store(tmp_path / f"{name}.jsonl") as store:
-            probe = Probe(bench, [Empty(), Copy(Stream(256, 4))])
+            probe = Probe(bench, [Empty(), DeviceCopy(Stream(256, 4))])
             return shuffled_rounds(bench, YARDSTICKS, store, seed=1, probe=probe)
 
     alone = measured("alone")

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.codegen import compile as compiling
-from repro.codegen import opencl_build
+from repro.codegen import build_cache as compiling
+from repro.codegen import opencl_runtime
 from repro.codegen.targets import Target
 from repro.errors import ReproError
 from repro.operators.runtime import cache_folder, open_runtime
@@ -157,7 +157,7 @@ def test_a_full_disk_is_one_message_and_leaves_nothing_behind(
     of_suffix(cache, ".clbin").unlink()
     left = everything(cache)
     with monkeypatch.context() as patch:
-        patch.setattr(opencl_build, "build", build)
+        patch.setattr(opencl_runtime, "build", build)
         with pytest.raises(ReproError, match=rf"where: {re.escape(str(cache))}(.|\n)*{os.strerror(number)}"):
             filled()
     assert everything(cache) == left
@@ -237,7 +237,7 @@ def test_the_users_cache_that_is_none_is_named_with_the_way_out(
 def test_two_processes_compile_the_same_at_once(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from repro.codegen.compile import check_binary, compile_module\n"
+        "from repro.codegen.build_cache import check_binary, compile_module\n"
         "from repro.operators.runtime import open_runtime\n"
         f"runtime = open_runtime({DEVICE!r})\n"
         "print('ready', flush=True); sys.stdin.readline()\n"

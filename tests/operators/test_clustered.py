@@ -5,7 +5,7 @@ import pytest
 
 import repro
 from repro.entries import entries
-from repro.problems.generated import KINDS, generate
+from repro.problems.generators import KINDS, generate
 from repro.problems.matrix import Matrix
 
 DEVICE = "opencl:0"

@@ -10,10 +10,10 @@ import repro
 from full_device import fill_after
 from grids import poisson
 from repro.errors import ReproError
-from repro.operators import csr_arrays
+from repro.operators import interchange
 from repro.operators.arrays import DeviceArray
-from repro.operators.products import load_products, on_device
 from repro.operators.runtime import Runtime, open_runtime
+from repro.operators.sparse_products import load_products, matrix_on_device
 from sparse_factors import random
 
 DEVICE = "opencl:0"
@@ -92,7 +92,7 @@ def test_what_cannot_be_had_of_a_matrix_that_grows_is_refused(monkeypatch):
         repro.spgemm(a, a, sort=True, format="dynamic")
     with pytest.raises(ReproError, match="format"):
         repro.spgemm(a, a, format="coo")
-    monkeypatch.setattr("repro.operators.products.open_runtime", lambda device: Runtime(a.runtime.device))
+    monkeypatch.setattr("repro.operators.sparse_products.open_runtime", lambda device: Runtime(a.runtime.device))
     with pytest.raises(ReproError, match="another device"):
         repro.spgemm(a, a, "opencl:0/2")
 
@@ -110,8 +110,8 @@ def test_columns_are_sorted_where_that_is_asked_for():
 @pytest.mark.parametrize("matrix", [random(40, 30, 0.1), sp.csr_array((5, 4)), sp.csr_array((0, 4))], ids=str)
 def test_a_matrix_is_handed_over_as_arrays_of_csr(matrix):
     runtime = open_runtime(DEVICE)
-    stored = on_device(runtime, matrix, np.dtype(np.float64))
-    data, indices, offsets = csr_arrays.csr_arrays(runtime, load_products(runtime, "double"), stored)
+    stored = matrix_on_device(runtime, matrix, np.dtype(np.float64))
+    data, indices, offsets = interchange.csr_arrays(runtime, load_products(runtime, "double"), stored)
     np.testing.assert_array_equal(offsets.get(), matrix.indptr)
     np.testing.assert_array_equal(indices.get(), matrix.indices)
     np.testing.assert_array_equal(data.get(), matrix.data)

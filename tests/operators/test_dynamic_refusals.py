@@ -11,10 +11,10 @@ import repro
 from full_device import fill_after
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
-from repro.operators import batches
+from repro.operators import interchange
 from repro.operators.arrays import INTERFACE
 from repro.operators.runtime import open_runtime
-from repro.sparse.dynamic.layout import MOST_ENTRIES
+from repro.sparse.dynamic.layout import MAX_ENTRIES
 from repro.sparse.dynamic.matrix import NoRoom
 
 
@@ -128,7 +128,7 @@ def test_values_that_it_holds_are_rounded_at_the_most(put, where, dtype):
 
 
 def test_a_batch_in_parts_is_refused_before_the_first(put, monkeypatch):
-    monkeypatch.setattr(batches, "LARGEST", 64)
+    monkeypatch.setattr(interchange, "MAX_BATCH", 64)
     A = repro.DynamicCSR((10, 10), np.float32, device=DEVICE)
     values = np.ones(300)
     values[299] = 1e300
@@ -148,7 +148,7 @@ def test_a_batch_in_parts_is_refused_before_the_first(put, monkeypatch):
         (((-1, 2),), {}, "shape\\[0\\]"),
         (((1, -2),), {}, "shape\\[1\\]"),
         (((1, 1 << 31),), {}, "shape\\[1\\]"),
-        (((MOST_ENTRIES, 2),), {}, "shape\\[0\\]"),
+        (((MAX_ENTRIES, 2),), {}, "shape\\[0\\]"),
         (((1, True),), {}, "shape\\[1\\]"),
         (((3, 3), complex), {}, "dtype"),
         (((3, 3), int), {}, "dtype"),
@@ -157,7 +157,7 @@ def test_a_batch_in_parts_is_refused_before_the_first(put, monkeypatch):
         (((3, 3),), {"segments": 65}, "segments"),
         (((3, 3),), {"slack": -1}, "slack"),
         (((3, 3),), {"width": 1.0}, "width"),
-        (((3, 3),), {"capacity": MOST_ENTRIES + 1}, "capacity"),
+        (((3, 3),), {"capacity": MAX_ENTRIES + 1}, "capacity"),
         (((3, 3),), {"capacity": 5, "width": 2}, "does not fit"),
         (((3, 3),), {"device": "opencl:77"}, "opencl"),
     ],
@@ -249,7 +249,7 @@ def test_words_that_there_are_none_of():
 
 
 def test_entries_that_there_is_no_memory_for_are_named(monkeypatch):
-    monkeypatch.setattr(batches, "LARGEST", 64)
+    monkeypatch.setattr(interchange, "MAX_BATCH", 64)
     A = repro.DynamicCSR((10, 10), capacity=100, slack=0, device=DEVICE)
     runtime = open_runtime(DEVICE)
     allocate = runtime.device.allocate
@@ -275,7 +275,7 @@ def test_entries_that_there_is_no_memory_for_are_named(monkeypatch):
 
 
 def test_a_batch_that_ends_in_the_middle_says_where(monkeypatch):
-    monkeypatch.setattr(batches, "LARGEST", 64)
+    monkeypatch.setattr(interchange, "MAX_BATCH", 64)
     device = open_runtime(DEVICE).device
     rows, columns, values = batch((30, 20), 300)
     said = set()

@@ -8,8 +8,7 @@ import scipy.sparse as sp
 
 import repro
 from repro.errors import ReproError
-from repro.operators.formats import MOST, sound
-from repro.operators.matrix import as_problem, as_rows
+from repro.operators.scipy_matrices import MAX_DIMENSION, as_problem, as_rows, sound
 
 DEVICE = "opencl:0"
 ARRAYS = [sp.csr_array, sp.csc_array, sp.bsr_array, sp.coo_array, sp.dia_array, sp.lil_array, sp.dok_array]
@@ -287,9 +286,9 @@ def test_rows_past_32_bits_are_refused_before_there_is_memory_for_them():
 
 
 def test_the_last_column_of_all_can_be_multiplied():
-    b = sp.csr_array((np.array([1.0, 2]), ([0, 1], [5, MOST - 1])), shape=(3, MOST))
+    b = sp.csr_array((np.array([1.0, 2]), ([0, 1], [5, MAX_DIMENSION - 1])), shape=(3, MAX_DIMENSION))
     c = repro.spgemm(sp.csr_array(np.eye(3)), b, DEVICE)
-    assert c.shape == (3, MOST) and sorted(c.indices.tolist()) == [5, MOST - 1]
+    assert c.shape == (3, MAX_DIMENSION) and sorted(c.indices.tolist()) == [5, MAX_DIMENSION - 1]
 
 
 @pytest.mark.parametrize("kind", ARRAYS)

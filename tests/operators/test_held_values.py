@@ -8,8 +8,7 @@ import scipy.sparse as sp
 
 import repro
 from repro.errors import ReproError
-from repro.operators.formats import sound_arrays
-from repro.operators.matrix import as_problem, as_rows
+from repro.operators.scipy_matrices import as_problem, as_rows, sound_arrays
 
 DEVICE = "opencl:0"
 

@@ -13,11 +13,11 @@ from repro.bench.workspace import Workspace
 from repro.codegen.targets import TARGETS, get_target
 from repro.entries import entries
 from repro.errors import ReproError
-from repro.operators import choice
-from repro.operators.product import KEPT, Product
-from repro.studies.compound_spmv import pack
-from repro.studies.compound_spmv.variant import Variant
-from repro.studies.compound_spmv.variant_id import VariantId, fitting
+from repro.operators import spmv
+from repro.operators.spmv import KEPT, Product
+from repro.sparse.compound import packing
+from repro.sparse.compound.ids import VariantId, fitting
+from repro.sparse.compound.runnables import Variant
 
 DEVICE = "opencl:0"
 ENTRIES = sorted(entries())
@@ -218,9 +218,9 @@ def test_a_matrix_or_a_wish_that_cannot_be_is_one_message(matrix, options, messa
 
 
 def test_the_fastest_of_a_few_can_be_asked_for(spd, monkeypatch):
-    monkeypatch.setattr(choice, "CPU_QUICK", ("ELL-SoA-AoS/static-64-3", "Sl-16-AoS-AoS/static-32-2"))
+    monkeypatch.setattr(spmv, "CPU_QUICK", ("ELL-SoA-AoS/static-64-3", "Sl-16-AoS-AoS/static-32-2"))
     A = repro.operator(spd, "now", device=DEVICE)
-    assert A.name in (choice.CPU_DEFAULT, *choice.CPU_QUICK)
+    assert A.name in (spmv.CPU_DEFAULT, *spmv.CPU_QUICK)
     x = draw(60, float)
     np.testing.assert_allclose(A @ x, spd @ x, atol=1e-12)
 
@@ -231,8 +231,8 @@ def test_a_candidate_that_there_is_no_room_for_is_left_out(spd, monkeypatch, ref
         if layout.outer == "ELL":
             raise refused
 
-    monkeypatch.setattr(pack, "check_slots", check)
-    monkeypatch.setattr(choice, "CPU_QUICK", ("ELL-SoA-AoS/static-64-3", "Sl-16-AoS-AoS/static-32-2"))
+    monkeypatch.setattr(packing, "check_slots", check)
+    monkeypatch.setattr(spmv, "CPU_QUICK", ("ELL-SoA-AoS/static-64-3", "Sl-16-AoS-AoS/static-32-2"))
     assert not repro.operator(spd, "now", device=DEVICE).name.startswith("ELL")
 
 
@@ -240,16 +240,16 @@ def test_where_no_candidate_fits_the_default_says_why(spd, monkeypatch):
     def check(*_):
         raise ReproError("too large for 32-bit indices")
 
-    monkeypatch.setattr(pack, "check_slots", check)
+    monkeypatch.setattr(packing, "check_slots", check)
     with pytest.raises(ReproError, match="too large for 32-bit"):
         repro.operator(spd, "now", device=DEVICE)
 
 
 def test_the_defaults_are_variants_of_their_targets():
-    for name in (*choice.DEFAULTS.values(), choice.DEFAULT, *choice.QUICK, *choice.QUICK_PAIRS):
+    for name in (*spmv.DEFAULTS.values(), spmv.DEFAULT, *spmv.QUICK, *spmv.QUICK_PAIRS):
         for target in (target for target in TARGETS.values() if target.dialect == "cuda"):
             fitting(VariantId.parse(name), target)
-    for name in (choice.CPU_DEFAULT, *choice.CPU_QUICK):
+    for name in (spmv.CPU_DEFAULT, *spmv.CPU_QUICK):
         fitting(VariantId.parse(name), get_target("cpu"))
 
 

@@ -11,11 +11,10 @@ import repro
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.operators.arrays import INTERFACE
-from repro.operators.linear import SpmvOperator
-from repro.operators.matrix import as_problem
-from repro.operators.product import Product
 from repro.operators.runtime import Runtime
-from repro.studies.compound_spmv.variant_id import VariantId
+from repro.operators.scipy_matrices import as_problem
+from repro.operators.spmv import Product, SpmvOperator
+from repro.sparse.compound.ids import VariantId
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ import repro
 from repro.codegen.targets import get_target
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.operators import choice
-from repro.problems.generated import KINDS as GENERATED
-from repro.problems.generated import generate
+from repro.operators import spmv
+from repro.problems.generators import KINDS as GENERATED
+from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
+from repro.sparse.compound.ids import VariantId
+from repro.sparse.compound.layouts import extended_layouts
+from repro.sparse.compound.schedules import extended_space
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC
-from repro.studies.compound_spmv.layout import extended_layouts
-from repro.studies.compound_spmv.schedules import extended_space
-from repro.studies.compound_spmv.variant_id import VariantId
 from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
 DEVICE = "opencl:0"
@@ -68,30 +68,30 @@ def test_what_is_timed_now_has_pairs_where_the_matrix_is_symmetric(monkeypatch, 
         tried.append(str(product.id))
         return 1.0 - 0.1 * str(product.id).startswith("Pairs-")
 
-    monkeypatch.setattr(choice, "CPU_QUICK", ("Sl-16-AoS-AoS/static-64-3",))
-    monkeypatch.setattr(choice, "CPU_QUICK_PAIRS", (PAIRS,))
-    monkeypatch.setattr(choice, "_seconds", seconds)
+    monkeypatch.setattr(spmv, "CPU_QUICK", ("Sl-16-AoS-AoS/static-64-3",))
+    monkeypatch.setattr(spmv, "CPU_QUICK_PAIRS", (PAIRS,))
+    monkeypatch.setattr(spmv, "_seconds", seconds)
     assert repro.operator(problem, "now", device=DEVICE).name == PAIRS
-    assert tried == [choice.CPU_DEFAULT, *choice.CPU_QUICK, PAIRS]
+    assert tried == [spmv.CPU_DEFAULT, *spmv.CPU_QUICK, PAIRS]
     for other in (disturbed(problem), without_entry(problem)):
         tried.clear()
-        assert repro.operator(other, "now", device=DEVICE).name == choice.CPU_DEFAULT
-        assert tried == [choice.CPU_DEFAULT, *choice.CPU_QUICK]
+        assert repro.operator(other, "now", device=DEVICE).name == spmv.CPU_DEFAULT
+        assert tried == [spmv.CPU_DEFAULT, *spmv.CPU_QUICK]
     # in single precision what differs in the last bit is the same
     assert repro.operator(disturbed(problem), "now", precision="single", device=DEVICE).name == PAIRS
 
 
 def test_on_a_gpu_symmetric_matrices_have_candidates_of_pairs():
     problem, target = symmetric_problem("block3", SYMMETRIC), get_target("sm_90")
-    assert choice._quick(problem, "double", target) == (*choice.QUICK, *choice.QUICK_PAIRS)
-    assert choice._quick(disturbed(problem), "double", target) == choice.QUICK
-    for name in choice.QUICK_PAIRS:
+    assert spmv._quick(problem, "double", target) == (*spmv.QUICK, *spmv.QUICK_PAIRS)
+    assert spmv._quick(disturbed(problem), "double", target) == spmv.QUICK
+    for name in spmv.QUICK_PAIRS:
         id = VariantId.parse(name)
         assert id.layout.of_pairs and id.layout in extended_layouts(get_entry("block3"))
         assert id.schedule in extended_space(target, id.layout)
         assert id.layout.unknowns == "natural" and id.layout.vector == "AoS", "a user's vectors as they are"
     pattern = replace(symmetric_problem("real", SYMMETRIC), entry="pattern")
-    assert choice._quick(replace(pattern, values=np.empty((pattern.nnz, 0))), "double", target) == choice.QUICK
+    assert spmv._quick(replace(pattern, values=np.empty((pattern.nnz, 0))), "double", target) == spmv.QUICK
 
 
 def test_what_is_not_symmetric_is_refused_in_words():

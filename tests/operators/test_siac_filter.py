@@ -17,7 +17,7 @@ from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin.basis import evaluate, mode_count
 from repro.operators.runtime import open_runtime
 from repro.problems.field import Field
-from repro.sparse.launches import Launches
+from repro.sparse.device_work import Launches
 from triangulations import hexagonal, project, structured
 
 DEVICE = "opencl:0"
@@ -279,7 +279,7 @@ def test_modes_that_do_not_fit_are_one_message(mesh, smooth):
 
 
 def test_a_stencil_of_very_many_triangles_is_told_beforehand(mesh, monkeypatch):
-    monkeypatch.setattr("repro.operators.filter.MANY", 900)
+    monkeypatch.setattr("repro.operators.siac_filter.MANY", 900)
     with pytest.warns(RuntimeWarning, match="this takes long") as told:
         wide = repro.siac(pair(mesh), 1, [[0.5, 0.5]], 1, device=DEVICE)
     assert told[0].filename == __file__

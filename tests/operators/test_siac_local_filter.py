@@ -5,11 +5,11 @@ import pytest
 
 import repro
 from repro.errors import ReproError
-from repro.filtering.local_scales import at_points
 from repro.filtering.reference import contour_rows
+from repro.filtering.stencil_geometry import at_points
 from repro.filtering.triangulation import evaluation_points
 from repro.galerkin.basis import mode_count
-from repro.problems.fields import FUNCTIONS, generate_field
+from repro.problems.field import FUNCTIONS, generate_field
 from triangulations import graded, project
 
 DEVICE = "opencl:0"

@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 import repro
-from repro.operators import SlowOnCpuWarning, linear
+from repro.operators import SlowOnCpuWarning, spmv
 
 DEVICE = "opencl:0"
 
@@ -14,9 +14,9 @@ DEVICE = "opencl:0"
 @pytest.fixture(autouse=True)
 def unsaid():
     """Nothing was said before, and what is said here is not said later."""
-    linear._say_that_the_cpu_is_slow.cache_clear()
+    spmv._say_that_the_cpu_is_slow.cache_clear()
     yield
-    linear._say_that_the_cpu_is_slow.cache_clear()
+    spmv._say_that_the_cpu_is_slow.cache_clear()
 
 
 def make():
@@ -37,7 +37,7 @@ def test_it_can_be_filtered_by_its_class_or_made_an_error():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", SlowOnCpuWarning)
         make()
-    linear._say_that_the_cpu_is_slow.cache_clear()
+    spmv._say_that_the_cpu_is_slow.cache_clear()
     assert issubclass(SlowOnCpuWarning, UserWarning)
     with warnings.catch_warnings():
         warnings.simplefilter("error", SlowOnCpuWarning)
@@ -56,8 +56,8 @@ def test_on_a_gpu_nothing_is_said(monkeypatch):
     class Gpu:
         backend = "cuda"
 
-    monkeypatch.setattr(linear, "open_runtime", lambda _: type("Runtime", (), {"device": Gpu()}))
-    monkeypatch.setattr(linear, "find_variant", no_further)
+    monkeypatch.setattr(spmv, "open_runtime", lambda _: type("Runtime", (), {"device": Gpu()}))
+    monkeypatch.setattr(spmv, "find_variant", no_further)
     monkeypatch.setattr(Gpu, "target", None, raising=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

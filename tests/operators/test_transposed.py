@@ -12,8 +12,8 @@ from scipy.sparse.linalg import LinearOperator, bicg, lsmr, lsqr, qmr, svds
 import repro
 from repro.entries import entries
 from repro.errors import ReproError
-from repro.operators.matrix import transposed
-from repro.operators.product import Product
+from repro.operators.scipy_matrices import transposed
+from repro.operators.spmv import Product
 from repro.sparse import symmetry
 from repro.sparse.operands import expand
 

@@ -85,4 +85,4 @@ def no_mirror(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def read_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read meshes in this process, which is quicker; `test_apart.py` and `test_limits.py` read in one of its own."""
-    monkeypatch.setattr("repro.problems.meshes.read_apart", lambda read, *_, **__: read())
+    monkeypatch.setattr("repro.problems.meshes.read_isolated", lambda read, *_, **__: read())

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.campaign.building import build_problem, record_unavailable
+from repro.campaign.problem_files import build_problem, record_unavailable
 from repro.config.models import Batches, Config, OwnProblem
 from repro.errors import ReproError
-from repro.problems.assembled import Assembled
-from repro.problems.batches import draw_batches
-from repro.problems.build import build
-from repro.problems.generated import generate
-from repro.problems.updates import Updates
+from repro.problems.assembly import Assembled
+from repro.problems.builder import build
+from repro.problems.generators import generate
+from repro.problems.updates import Updates, draw_batches
 
 Make = Callable[..., Config]
 GRAPH = generate("graph", size=[2000, 16_000], longest=600, overflow=6000, family="social")

@@ -14,11 +14,10 @@ from repro.cli import problems as commands
 from repro.config.models import Config, OwnProblem, StudySettings
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.problems import shapes
-from repro.problems.build import build, find
+from repro.problems import generators, recipes
+from repro.problems.builder import build, find
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Unavailable
-from repro.problems.recipes import base
 from repro.studies.compound_spmv.facts import measure_memory
 
 MTX = "%%MatrixMarket matrix coordinate real general\n4 4 4\n1 1 1\n2 2 2\n3 3 3\n4 1 4\n"
@@ -86,8 +85,8 @@ def test_a_registered_size_may_be_that_of_a_rectangular_matrix(tmp_path: Path, r
 
 
 def test_a_rebuilt_mesh_may_differ_a_little(registered: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = base.Recipe("toy_1", lambda _: base.Made(*shapes.lattice_box((4, 4, 4)), ("made again",)))
-    monkeypatch.setitem(base._RECIPES, "toy_1", made)
+    made = recipes.MeshRecipe("toy_1", lambda _: recipes.Made(*generators.lattice_box((4, 4, 4)), ("made again",)))
+    monkeypatch.setitem(recipes._RECIPES, "toy_1", made)
 
     def size(rows: int, nonzeros: int) -> Config:
         published = f"{{rows: {rows}, nonzeros: {nonzeros}}}"
@@ -105,8 +104,8 @@ def test_a_rebuilt_mesh_may_differ_a_little(registered: Make, monkeypatch: pytes
 
 
 def test_a_recipe_of_no_published_mesh_rebuilds_nothing(registered: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = base.Recipe("toy_1", lambda _: base.Made(*shapes.lattice_box((2, 2, 2)), ()))
-    monkeypatch.setitem(base._RECIPES, "toy_1", made)
+    made = recipes.MeshRecipe("toy_1", lambda _: recipes.Made(*generators.lattice_box((2, 2, 2)), ()))
+    monkeypatch.setitem(recipes._RECIPES, "toy_1", made)
     assert "rebuilt" not in build("fem/toy", registered("{name: fem/toy, source: recipe, recipe: toy_1}")).origin
 
 
@@ -289,8 +288,8 @@ def test_a_problem_that_cannot_be_had_is_recorded_when_asked(run: Callable[..., 
 def test_the_mesh_of_a_problem_is_written_for_a_mirror(
     run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = base.Recipe("toy_1", lambda _: base.Made(*shapes.lattice_box((4, 4, 4)), ("made again",)))
-    monkeypatch.setitem(base._RECIPES, "toy_1", made)
+    made = recipes.MeshRecipe("toy_1", lambda _: recipes.Made(*generators.lattice_box((4, 4, 4)), ("made again",)))
+    monkeypatch.setitem(recipes._RECIPES, "toy_1", made)
     with (tmp_path / "problems.yaml").open("a") as registry:
         registry.write("  - {name: fem/toy, source: recipe, entry: block3, recipe: toy_1}\n")
     path = tmp_path / "mirror/recipe/toy_1.meshb.xz"

@@ -11,12 +11,21 @@ import pytest
 import yaml
 
 from repro.cli import app
-from repro.cli.listing import list_sets
+from repro.cli.campaign import list_sets
 from repro.config.models import Config, Fetch
 from repro.errors import ReproError
-from repro.problems.collection import Collection, Indexed, Query, load_collection, read_csv, select, spread
-from repro.problems.registry import Suitesparse, load_registry
-from repro.problems.suitesparse import read_index
+from repro.problems.registry import (
+    Collection,
+    Indexed,
+    Query,
+    Suitesparse,
+    load_collection,
+    load_registry,
+    read_csv,
+    select,
+    spread,
+)
+from repro.problems.repositories import read_index
 
 SHIPPED = Path(__file__).parents[2] / "config"
 MORE = 900_000

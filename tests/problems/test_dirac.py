@@ -12,10 +12,9 @@ import scipy.sparse as sp
 
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.problems.assembled import Assembled
-from repro.problems.dirac import assemble_dirac, smooth_potential
+from repro.problems.assembly import Assembled, assemble_dirac, smooth_potential
+from repro.problems.generators import blob
 from repro.problems.meshes import read_surface
-from repro.problems.shapes import blob
 
 VERTICES, FACES = blob(60)
 RHO = np.linspace(-2, 3, len(FACES))

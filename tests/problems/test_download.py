@@ -16,9 +16,7 @@ import pytest
 
 from repro.config.models import Fetch
 from repro.errors import ReproError
-from repro.problems.download import Refused, download
-from repro.problems.fetch import Address, Found, Wanted, obtain
-from repro.problems.partial import partial_folder
+from repro.problems.fetch import Address, Found, Refused, Wanted, download, obtain, partial_folder
 
 pytestmark = pytest.mark.usefixtures("no_mirror")
 

@@ -10,9 +10,8 @@ from skfem.models.elasticity import lame_parameters, linear_elasticity
 
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.problems.assembled import Assembled
-from repro.problems.elasticity import assemble_elasticity
-from repro.problems.shapes import horn, lattice_box
+from repro.problems.assembly import Assembled, assemble_elasticity
+from repro.problems.generators import horn, lattice_box
 
 CELLS = (3, 2, 4)
 LATTICE, TETS = lattice_box(CELLS)

@@ -11,13 +11,12 @@ import pytest
 
 from repro.config.models import Config, Fetch
 from repro.errors import ReproError
-from repro.problems import suitesparse
-from repro.problems.build import build
-from repro.problems.content import read_record
+from repro.problems import repositories
+from repro.problems.builder import build
 from repro.problems.fetch import Address, Found, Wanted, mirrors, obtain
-from repro.problems.meshfiles import read_stanford, read_tetmesh
+from repro.problems.files import read_record
 from repro.problems.registry import Stanford, Suitesparse, Tetmesh
-from repro.problems.suitesparse import read_suitesparse
+from repro.problems.repositories import read_stanford, read_suitesparse, read_tetmesh
 
 pytestmark = pytest.mark.usefixtures("no_mirror")
 
@@ -72,8 +71,8 @@ def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(*_: object) -> None:
         raise ReproError("the SuiteSparse index could not be read", actual="no network here")
 
-    monkeypatch.setattr(suitesparse, "look_up", unreachable)
-    monkeypatch.setattr(suitesparse, "SITE", "http://127.0.0.1:9/MM")  # nobody listens there
+    monkeypatch.setattr(repositories, "look_up", unreachable)
+    monkeypatch.setattr(repositories, "SITE", "http://127.0.0.1:9/MM")  # nobody listens there
 
 
 def files_in(settings: Fetch) -> list[str]:

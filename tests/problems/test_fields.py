@@ -10,23 +10,31 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.artifacts.data import _problem_records
 from repro.campaign import plan as planning
-from repro.campaign.building import build_problem, record_of
-from repro.campaign.estimate import find_size
+from repro.campaign.jobs import find_size
+from repro.campaign.problem_files import build_problem, record_of
 from repro.config import resolve
 from repro.config.models import Config, Limits
 from repro.errors import ReproError
 from repro.galerkin.basis import evaluate
 from repro.galerkin.quadrature import exact_for
-from repro.problems.build import build
-from repro.problems.content import mesh_checksum
-from repro.problems.field import Field
-from repro.problems.fields import FIELD_KINDS, FUNCTIONS, generate_field, size_of
-from repro.problems.planned import planned
+from repro.problems.builder import build
+from repro.problems.field import (
+    FIELD_KINDS,
+    FUNCTIONS,
+    Field,
+    _ordered,
+    delaunay_square,
+    generate_field,
+    kuhn_cube,
+    size_of,
+    structured_square,
+)
+from repro.problems.files import mesh_checksum
+from repro.problems.own_problems import planned
 from repro.problems.problem import load_problem
 from repro.problems.registry import GeneratedField, load_registry
-from repro.problems.triangulations import _ordered, delaunay_square, kuhn_cube, structured_square
+from repro.results.campaign_data import _problem_records
 
 REGISTRY = Path(__file__).parents[2] / "config/problems.yaml"
 

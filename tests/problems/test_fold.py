@@ -6,8 +6,7 @@ import scipy.sparse as sp
 
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.problems.assembled import Assembled
-from repro.problems.fold import fold, unfold
+from repro.problems.assembly import Assembled, fold, unfold
 
 EPSILON = np.finfo(float).eps
 

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.problems import shapes
-from repro.problems.generated import HUBS_3D, KINDS, generate
+from repro.problems import generators
+from repro.problems.generators import HUBS_3D, KINDS, generate
 from repro.problems.meshes import tetrahedron_volumes
-from repro.problems.statistics import describe
+from repro.problems.problem import describe_pattern
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -33,7 +33,7 @@ def test_defaults_have_the_promised_size_and_repeat(kind: str) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in sorted(KINDS) if kind.endswith("hubs")])
 def test_hubs_give_a_heavy_tail(kind: str) -> None:
     matrix = generate(kind)
-    found = describe(matrix.indptr, matrix.indices)
+    found = describe_pattern(matrix.indptr, matrix.indices)
     assert found["row_length"]["max"] > 200
     assert found["row_length"]["q3"] <= 15
     assert found["ell_factor"] > 20
@@ -69,7 +69,7 @@ def test_parameters_change_the_problem() -> None:
 @pytest.mark.parametrize("sizes", [HUBS_3D, (3, 3, 7)])
 def test_collapsed_boxes_stay_filled_without_overlap(sizes: tuple[int, ...]) -> None:
     cells = (24, 25, 26)
-    vertices, tets = shapes.collapse(shapes.lattice_box(cells), cells, sizes, seed=3)
+    vertices, tets = generators.collapse(generators.lattice_box(cells), cells, sizes, seed=3)
     volumes = tetrahedron_volumes(vertices, tets)
     assert volumes.min() > 0
     assert volumes.sum() == pytest.approx(24 * 25 * 26, rel=1e-12)
@@ -82,13 +82,13 @@ def edge_counts(faces: np.ndarray) -> np.ndarray:
 
 
 def surfaces() -> dict[str, tuple[np.ndarray, np.ndarray, int]]:
-    lattice, faces = shapes.lattice_torus(100, 90)
-    hubs = shapes.collapse((lattice, faces), (100, 90), (32, 16, 3, 3), seed=2)
-    wrapped = shapes.wrap_torus(hubs[0], 100, 90)
+    lattice, faces = generators.lattice_torus(100, 90)
+    hubs = generators.collapse((lattice, faces), (100, 90), (32, 16, 3, 3), seed=2)
+    wrapped = generators.wrap_torus(hubs[0], 100, 90)
     return {
-        "torus": (shapes.wrap_torus(lattice, 100, 90), faces, 0),
+        "torus": (generators.wrap_torus(lattice, 100, 90), faces, 0),
         "hubs": (wrapped, hubs[1], 0),
-        "blob": (*shapes.blob(500), 2),
+        "blob": (*generators.blob(500), 2),
     }
 
 
@@ -106,7 +106,7 @@ def test_surfaces_are_closed_and_face_outwards(name: str) -> None:
 @pytest.mark.parametrize("name", ["torus", "hubs", "blob"])
 def test_a_subdivided_surface_is_the_same_surface(name: str) -> None:
     vertices, faces, euler = surfaces()[name]
-    fine, small = shapes.subdivide(vertices, faces)
+    fine, small = generators.subdivide(vertices, faces)
     assert np.array_equal(fine[: len(vertices)], vertices)
     assert len(small) == 4 * len(faces)
     assert len(fine) - len(edge_counts(small)) + len(small) == euler
@@ -122,8 +122,8 @@ def test_a_subdivided_surface_is_the_same_surface(name: str) -> None:
 
 def test_mapped_bar_is_not_inverted() -> None:
     cells = (6, 6, 30)
-    lattice, tets = shapes.lattice_box(cells)
-    assert tetrahedron_volumes(shapes.horn(lattice, cells), tets).min() > 0
+    lattice, tets = generators.lattice_box(cells)
+    assert tetrahedron_volumes(generators.horn(lattice, cells), tets).min() > 0
 
 
 def test_hubs_that_do_not_fit() -> None:

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError
-from repro.problems.assembled import Assembled
-from repro.problems.generated import generate
-from repro.problems.graphs import RUN, Family, assemble_graph
+from repro.problems.assembly import Assembled
+from repro.problems.generators import generate
 from repro.problems.registry import Generated, load_registry
-from repro.problems.row_lengths import Wanted, row_lengths
+from repro.problems.surrogates import RUN, Family, LengthTargets, assemble_graph, row_lengths
 
 REGISTRY = Path(__file__).parents[2] / "config/problems.yaml"
 FAMILIES: tuple[Family, ...] = ("web", "social", "road", "uniform")
@@ -23,7 +22,7 @@ STAND_INS = [item for item in load_registry(REGISTRY).expand("king_stand_ins") i
 QUICK = 2_000_000
 
 
-def check(lengths: np.ndarray, wanted: Wanted) -> None:
+def check(lengths: np.ndarray, wanted: LengthTargets) -> None:
     assert (len(lengths), lengths.sum()) == (wanted.rows, wanted.nonzeros)
     assert lengths.max() == wanted.longest
     assert lengths.min() >= wanted.shortest
@@ -35,7 +34,7 @@ def keys_of(matrix: Assembled) -> tuple[np.ndarray, np.ndarray]:
     return rows, rows * (matrix.columns or matrix.n) + matrix.indices
 
 
-def random_wish(seed: int) -> tuple[Wanted, int]:
+def random_wish(seed: int) -> tuple[LengthTargets, int]:
     """Draw lengths and ask for what they have, so that there are such lengths."""
     rng = np.random.default_rng(seed)
     rows = int(rng.integers(1, 400))
@@ -44,7 +43,9 @@ def random_wish(seed: int) -> tuple[Wanted, int]:
     spread = float(np.std(lengths)) if seed % 2 else None
     overflow = int(np.maximum(lengths - width, 0).sum())
     shortest, longest = int(lengths.min()), int(lengths.max())
-    return Wanted(rows, int(lengths.sum()), min(shortest, width), longest, width, overflow, spread), max(1, 2 * longest)
+    return LengthTargets(rows, int(lengths.sum()), min(shortest, width), longest, width, overflow, spread), max(
+        1, 2 * longest
+    )
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -65,37 +66,39 @@ def test_counts_are_exact_whatever_is_asked_for(seed: int) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_full_rows(family: Family) -> None:
-    matrix = assemble_graph(Wanted(3, 150, 0, 50, 4, 3 * 46), 50, family, 1)
+    matrix = assemble_graph(LengthTargets(3, 150, 0, 50, 4, 3 * 46), 50, family, 1)
     np.testing.assert_array_equal(matrix.indices.reshape(3, 50), np.tile(np.arange(50), (3, 1)))
 
 
 @pytest.mark.parametrize(
     "wanted",
     [
-        Wanted(10, 80, 9, 20, 8, 0),
-        Wanted(10, 80, 0, 20, 8, 11),
-        Wanted(10, 80, 0, 20, 4, 30),
-        Wanted(10, 200, 0, 12, 8, 4),
-        Wanted(10, 80, 0, 8, 8, 1),
-        Wanted(10, 5, 0, 7, 8, 0),
-        Wanted(0, 0, 0, 0, 1, 0),
+        LengthTargets(10, 80, 9, 20, 8, 0),
+        LengthTargets(10, 80, 0, 20, 8, 11),
+        LengthTargets(10, 80, 0, 20, 4, 30),
+        LengthTargets(10, 200, 0, 12, 8, 4),
+        LengthTargets(10, 80, 0, 8, 8, 1),
+        LengthTargets(10, 5, 0, 7, 8, 0),
+        LengthTargets(0, 0, 0, 0, 1, 0),
     ],
     ids=lambda wanted: str(wanted.__dict__.values()),
 )
-def test_lengths_that_no_rows_have(wanted: Wanted) -> None:
+def test_lengths_that_no_rows_have(wanted: LengthTargets) -> None:
     with pytest.raises(ReproError, match="no rows have such lengths"):
         row_lengths(wanted)
 
 
 def test_a_row_cannot_be_longer_than_the_matrix_is_wide() -> None:
     with pytest.raises(ReproError, match="there is no such graph"):
-        assemble_graph(Wanted(10, 80, 0, 20, 8, 15), 19, "web", 1)
+        assemble_graph(LengthTargets(10, 80, 0, 20, 8, 15), 19, "web", 1)
 
 
 @pytest.mark.parametrize("item", STAND_INS, ids=lambda item: item.name)
 def test_the_lengths_of_every_stand_in_are_those_of_the_tables(item: Generated) -> None:
     given: dict[str, Any] = item.parameters
-    wanted = Wanted(*given["size"], *(given[key] for key in ("shortest", "longest", "width", "overflow", "spread")))
+    wanted = LengthTargets(
+        *given["size"], *(given[key] for key in ("shortest", "longest", "width", "overflow", "spread"))
+    )
     if wanted.rows > QUICK:
         wanted.check()
         return

@@ -9,9 +9,8 @@ from skfem import Basis, ElementTetP1, ElementTriP1, FacetBasis, MeshTet, MeshTr
 from skfem.models.poisson import laplace, mass
 
 from repro.errors import ReproError
-from repro.problems.assembled import Assembled
-from repro.problems.helmholtz import assemble_helmholtz
-from repro.problems.shapes import disk, horn, lattice_box
+from repro.problems.assembly import Assembled, assemble_helmholtz
+from repro.problems.generators import disk, horn, lattice_box
 
 CELLS = (3, 2, 4)
 

@@ -30,7 +30,7 @@ from sound_problems import (
 )
 
 from no_files import IN_PLACE_OF_A_FILE, put
-from repro.campaign.building import record_of
+from repro.campaign.problem_files import record_of
 from repro.cli import problems as commands
 from repro.errors import ReproError
 from repro.problems.field import Field

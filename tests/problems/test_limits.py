@@ -21,11 +21,10 @@ from pydantic import ValidationError
 from repro.config import load
 from repro.config.models import Limits, OwnProblem
 from repro.errors import ReproError
-from repro.problems.content import unpack
-from repro.problems.files import ALWAYS
-from repro.problems.matrixmarket import read_matrix
+from repro.problems.files import ALWAYS, unpack
+from repro.problems.matrix_market import read_matrix
 from repro.problems.meshes import read_surface
-from repro.problems.own_header import describe
+from repro.problems.own_problems import describe_file
 
 HEAD = b"%%MatrixMarket matrix coordinate real general\n"
 MIB = 1 << 20
@@ -35,9 +34,9 @@ from pathlib import Path
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
 from repro.problems import reader_server
-from repro.problems.matrixmarket import read_matrix
+from repro.problems.matrix_market import read_matrix
 from repro.problems.meshes import read_surface
-from repro.problems.own_header import describe
+from repro.problems.own_problems import describe
 import repro.problems.meshreaders.ply  # takes what it takes before
 def peak():
     reader_server.stop()  # which has what its readers took
@@ -102,10 +101,10 @@ def test_a_header_of_any_length_may_be_allowed(tmp_path: Path) -> None:
     path = tmp_path / "a.mtx"
     path.write_bytes(HEAD + b"%%%%%%%\n" * 1000 + b"2 2 1\n1 1 1\n")
     with pytest.raises(ReproError, match=r"limits\.header"):
-        describe(OwnProblem(path=str(path)), Limits(header=8000))
+        describe_file(OwnProblem(path=str(path)), Limits(header=8000))
     with pytest.raises(ReproError, match=r"limits\.header"):
         read_matrix(path, Limits(header=8000))
-    assert describe(OwnProblem(path=str(path)), Limits(header=8100)).size == (2, 1)
+    assert describe_file(OwnProblem(path=str(path)), Limits(header=8100)).size == (2, 1)
     assert read_matrix(path, Limits(header=8100)).matrix.nnz == 1
 
 
@@ -158,7 +157,7 @@ def test_a_file_is_no_larger_than_allowed(tmp_path: Path) -> None:
 def test_what_a_header_asks_for_is_refused_before_it_is_taken(tmp_path: Path, size: str, said: str) -> None:
     path = tmp_path / "a.mtx"
     path.write_bytes(HEAD + f"{size}\n1 1 1\n".encode())
-    for read in (lambda: describe(OwnProblem(path=str(path))), lambda: read_matrix(path)):
+    for read in (lambda: describe_file(OwnProblem(path=str(path))), lambda: read_matrix(path)):
         with pytest.raises(ReproError, match="the matrix is too large") as told:
             read()
         assert said in str(told.value)

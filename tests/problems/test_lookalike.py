@@ -12,11 +12,11 @@ import pytest
 import scipy.sparse as sp
 
 from repro.errors import ReproError
-from repro.problems.assembled import Assembled
-from repro.problems.generated import generate
-from repro.problems.lookalike import REACH, assemble_lookalike
+from repro.problems.assembly import Assembled
+from repro.problems.generators import generate
 from repro.problems.registry import Generated, load_registry
-from repro.studies.compound_spmv.pack import count_bytes
+from repro.problems.surrogates import LATTICE_REACH, assemble_lookalike
+from repro.sparse.compound.packing import count_bytes
 
 CONFIG = Path(__file__).parents[2] / "config"
 STAND_INS = ["like_fem_filter", "like_mono_500Hz"]
@@ -62,7 +62,7 @@ def test_the_memory_is_that_of_table_9(name: str) -> None:
 def test_few_rows_are_long(name: str) -> None:
     lengths = np.diff(built(name).indptr)
     assert lengths.max() == item(name).parameters["longest"]
-    long = np.flatnonzero(lengths > (2 * REACH + 1) ** 3)
+    long = np.flatnonzero(lengths > (2 * LATTICE_REACH + 1) ** 3)
     assert 20 < len(long) <= item(name).parameters["long_rows"]
     assert len(np.unique(long // 32)) > len(long) / 2, "and they are scattered"
     assert np.quantile(lengths, 0.99) < 80

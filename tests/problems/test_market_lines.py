@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError
-from repro.problems import market_lines
-from repro.problems.market_lines import tokens
+from repro.problems import matrix_market
+from repro.problems.matrix_market import tokens
 
 EXACT = Context(prec=2000, Emax=MAX_EMAX, Emin=MIN_EMIN)
 SPECIAL = [
@@ -77,7 +77,7 @@ def test_both_ways_hold_the_same_numbers(kind: str) -> None:
     good = []
     for token in (*SPECIAL, *made(2500)):
         expected = held(token, kind)
-        for read in (tokens, market_lines._slow_tokens):
+        for read in (tokens, matrix_market._slow_tokens):
             try:
                 found = read(f"{token}\n".encode(), (kind,), 3, path)[0].tolist()
             except ReproError as error:
@@ -98,8 +98,8 @@ def test_both_ways_hold_the_same_numbers(kind: str) -> None:
         assert bits(values.tolist()) == bits([value for _, value in those])
         assert rows.tolist() == list(range(1, len(those) + 1)) and set(columns.tolist()) == {1}
         assert (rows.dtype, columns.dtype, values.dtype) == (np.int32, np.int32, np.float64)
-    assert market_lines._fast_tokens(block, ("row", "column", kind)) is not None
-    parts = market_lines._slow_tokens(block, ("row", "column", kind), 3, path)
+    assert matrix_market._fast_tokens(block, ("row", "column", kind)) is not None
+    parts = matrix_market._slow_tokens(block, ("row", "column", kind), 3, path)
     assert bits(parts[2].tolist()) == bits(values.tolist()) and parts[0].tolist() == rows.tolist()
 
 
@@ -119,7 +119,7 @@ def test_a_number_that_is_lost_is_found_among_many(number: str, zeros: str, spac
     ("token", "index"), [("1", 1), ("+2", 2), ("-1", -1), (f"{'0' * 60}3", 3), ("2147483647", 2**31 - 1)]
 )
 def test_an_index_is_what_the_text_has(token: str, index: int) -> None:
-    for read in (tokens, market_lines._slow_tokens):
+    for read in (tokens, matrix_market._slow_tokens):
         (found,) = read(f"{token}\n".encode(), ("row",), 1, Path("a.mtx"))[0].tolist()
         assert found == index or found < 1 > index
 

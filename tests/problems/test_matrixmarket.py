@@ -10,8 +10,8 @@ import scipy.io
 import scipy.sparse as sp
 
 from repro.errors import ReproError
-from repro.problems import market_lines
-from repro.problems.matrixmarket import is_matrix_market, read_matrix
+from repro.problems import matrix_market
+from repro.problems.matrix_market import is_matrix_market, read_matrix
 
 HEAD = "%%MatrixMarket matrix "
 GENERAL = HEAD + "coordinate real general\n"
@@ -20,7 +20,7 @@ GENERAL = HEAD + "coordinate real general\n"
 @pytest.fixture(autouse=True)
 def _without_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read here, which is quicker; `test_apart.py` and `test_limits.py` read in a process of its own."""
-    monkeypatch.setattr("repro.problems.matrixmarket.read_apart", lambda read, *_, **__: read())
+    monkeypatch.setattr("repro.problems.matrix_market.read_isolated", lambda read, *_, **__: read())
 
 
 def write(tmp_path: Path, text: str, name: str = "toy.mtx") -> Path:
@@ -343,7 +343,7 @@ def test_an_entry_that_comes_twice_is_named_where_it_may_not(tmp_path: Path) -> 
 
 def test_blocks_are_put_together_as_the_file_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines cross blocks, some of which are parsed the slow way; the result is SciPy's to the bit."""
-    monkeypatch.setattr(market_lines, "BLOCK", 1000)
+    monkeypatch.setattr(matrix_market, "BLOCK", 1000)
     rng = np.random.default_rng(3)
     places = rng.choice(60 * 70, 500, replace=False)
     values = rng.standard_normal(500) * 10.0 ** rng.integers(-300, 300, 500)
@@ -362,7 +362,7 @@ def test_blocks_are_put_together_as_the_file_has_them(tmp_path: Path, monkeypatc
 
 
 def test_a_line_without_an_end_is_not_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(market_lines, "BLOCK", 1000)
+    monkeypatch.setattr(matrix_market, "BLOCK", 1000)
     with pytest.raises(ReproError, match="has no end"):
         read_matrix(write(tmp_path, GENERAL + "2 2 1\n1 1 " + "1" * 5000))
 

@@ -15,7 +15,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.problems.meshes import FORMATS, read_surface, read_tetrahedra, tetrahedron_volumes
-from repro.problems.own_header import companions
+from repro.problems.own_problems import companions
 
 TETRAHEDRON = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], dtype=float)
 FACES = np.array([[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from snakemake.io import PeriodicityDetector
 
-from repro.config.models import LONGEST, OwnProblem
+from repro.config.models import MAX_PART_LENGTH, OwnProblem
 from repro.errors import ReproError
-from repro.problems.names import LONGEST_NAME, check_name
-from repro.problems.registry import own_name
+from repro.problems.registry import MAX_NAME_LENGTH, check_name, own_name
 
 
 @pytest.mark.parametrize(
@@ -31,8 +30,8 @@ def test_names_that_do(name: str) -> None:
         ("ä", "letters, digits"),
         ("a" * 20, "'a' 20 times"),
         ("x" + "ab" * 25, "'ab' 20 times"),
-        ("ab" * (LONGEST // 2) + "c", f"at most {LONGEST} characters each"),
-        ("/".join(["a1b"] * 300), f"at most {LONGEST_NAME} characters in all"),
+        ("ab" * (MAX_PART_LENGTH // 2) + "c", f"at most {MAX_PART_LENGTH} characters each"),
+        ("/".join(["a1b"] * 300), f"at most {MAX_NAME_LENGTH} characters in all"),
     ],
 )
 def test_names_that_do_not(name: str, said: str) -> None:

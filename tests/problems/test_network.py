@@ -15,10 +15,8 @@ import pytest
 
 from repro.config.models import Fetch
 from repro.errors import ReproError
-from repro.problems import suitesparse
-from repro.problems.download import Refused, download
-from repro.problems.fetch import Address, Wanted, obtain
-from repro.problems.network import BUNDLES, flaw_of_environment, proxy_of
+from repro.problems import repositories
+from repro.problems.fetch import BUNDLES, Address, Refused, Wanted, download, flaw_of_environment, obtain, proxy_of
 
 pytestmark = pytest.mark.usefixtures("no_mirror", "plain_environment")
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl, which makes a certificate")
@@ -197,8 +195,8 @@ def test_there_is_no_proxy_where_none_is_named_or_for_this_host(monkeypatch: pyt
 def test_the_index_that_cannot_be_read_says_so_too(
     name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suitesparse, "_LOOKUP", "raise SystemExit('OSError: something of a bundle')")
+    monkeypatch.setattr(repositories, "_LOOKUP", "raise SystemExit('OSError: something of a bundle')")
     monkeypatch.setenv(name, value)
     with pytest.raises(ReproError) as caught:
-        suitesparse.look_up("Bai", "qc324", Fetch(cache=str(tmp_path)))
+        repositories.look_up("Bai", "qc324", Fetch(cache=str(tmp_path)))
     assert f"{name}={value}" in str(caught.value.actual)

@@ -10,7 +10,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from repro.errors import ReproError
-from repro.problems.own import assemble_own
+from repro.problems.own_problems import assemble_own
 
 CORNERS = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], dtype=float)
 FACES = np.array([[0, 2, 1], [0, 1, 3], [1, 2, 3], [0, 3, 2]])

@@ -12,17 +12,15 @@ import pydantic
 import pytest
 
 from repro.bench.records import read_problem
-from repro.campaign.building import record_unavailable
-from repro.cli.listing import LISTS, What
+from repro.campaign.problem_files import record_unavailable
+from repro.cli.campaign import LISTS, Listed
 from repro.config.models import FieldFile, Limits, OwnProblem, StudySettings
 from repro.errors import ReproError
 from repro.galerkin.basis import evaluate
 from repro.galerkin.quadrature import exact_for
-from repro.problems.build import build
-from repro.problems.field import Field
-from repro.problems.fields import generate_field
-from repro.problems.own_field import read_field
-from repro.problems.planned import planned
+from repro.problems.builder import build
+from repro.problems.field import Field, generate_field
+from repro.problems.own_problems import planned, read_field
 from repro.problems.problem import Unavailable, load_problem
 from repro.problems.registry import load_registry
 
@@ -34,7 +32,7 @@ LINEAR = generate_field("structured", squares=2, degree=1)
 @pytest.fixture
 def _without_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read here, which is quicker."""
-    monkeypatch.setattr("repro.problems.meshes.read_apart", lambda read, *_, **__: read())
+    monkeypatch.setattr("repro.problems.meshes.read_isolated", lambda read, *_, **__: read())
 
 
 pytestmark = pytest.mark.usefixtures("_without_a_fork")
@@ -333,5 +331,5 @@ def test_a_field_may_be_registered_and_is_listed(make_config: Any, tmp_path: Pat
     assert (outline.kind, outline.definition["modes"], "sets" in outline.definition) == ("field", "u", False)
     own = "{path: b.vtu, kind: field}"
     config.write_text(f"registry: {registry}\nstudies: {{compound_spmv: {{problems: [mine, {own}]}}}}\n")
-    _, rows = LISTS[What.problems](config)
+    _, rows = LISTS[Listed.problems](config)
     assert [row[:2] for row in rows] == [("my/vortex", "field"), ("b", "field")]

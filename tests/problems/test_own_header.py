@@ -15,9 +15,8 @@ import pytest
 from repro.config.models import Limits, OwnProblem
 from repro.errors import ReproError
 from repro.problems.files import locate_own
-from repro.problems.market_header import member_of
-from repro.problems.own import assemble_own
-from repro.problems.own_header import describe, outline
+from repro.problems.matrix_market import member_of
+from repro.problems.own_problems import assemble_own, describe_file, outline
 
 
 def write(path: Path, banner: str, sizes: str = "4 4 6") -> str:
@@ -41,23 +40,23 @@ def write(path: Path, banner: str, sizes: str = "4 4 6") -> str:
     ],
 )
 def test_the_header_states_entry_and_size_or_a_bound(banner: str, expected: tuple[Any, ...], tmp_path: Path) -> None:
-    assert describe(OwnProblem(path=write(tmp_path / "a.mtx", banner)))[:3] == expected
+    assert describe_file(OwnProblem(path=write(tmp_path / "a.mtx", banner)))[:3] == expected
 
 
 @pytest.mark.parametrize("name", ["a.mtx.gz", "a.mtx.xz"])
 def test_compressed_files_are_read(name: str, tmp_path: Path) -> None:
-    assert describe(OwnProblem(path=write(tmp_path / name, "complex general")))[:2] == ("complex", (4, 6))
+    assert describe_file(OwnProblem(path=write(tmp_path / name, "complex general")))[:2] == ("complex", (4, 6))
 
 
 def test_folding_changes_the_size(tmp_path: Path) -> None:
     path = write(tmp_path / "a.mtx", "real general", "8 12 60")
-    assert describe(OwnProblem(path=path, entry="quaternion")) == ("quaternion", (2, 6), True, 3)
-    assert describe(OwnProblem(path=path, entry="real")) == ("real", (8, 60), True, 12)
+    assert describe_file(OwnProblem(path=path, entry="quaternion")) == ("quaternion", (2, 6), True, 3)
+    assert describe_file(OwnProblem(path=path, entry="real")) == ("real", (8, 60), True, 12)
 
 
 def test_a_pattern_may_be_taken_as_real_numbers(tmp_path: Path) -> None:
     path = write(tmp_path / "a.mtx", "pattern general")
-    assert describe(OwnProblem(path=path, entry="real"))[:3] == ("real", (4, 6), True)
+    assert describe_file(OwnProblem(path=path, entry="real"))[:3] == ("real", (4, 6), True)
 
 
 COORDINATES = {
@@ -83,7 +82,7 @@ def test_the_plan_and_the_build_agree_on_every_kind_of_file(
     tmp_path: Path, banner: str, entry: str | None, twice: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The entry is the same, the size is a bound, and what the plan refuses the build does, in the same words."""
-    monkeypatch.setattr("repro.problems.matrixmarket.read_apart", lambda read, *_, **__: read())
+    monkeypatch.setattr("repro.problems.matrix_market.read_isolated", lambda read, *_, **__: read())
     form, field, symmetry = banner.split()
     value = COORDINATES[field].strip()
     n = 12
@@ -96,7 +95,7 @@ def test_the_plan_and_the_build_agree_on_every_kind_of_file(
     path = tmp_path / "a.mtx"
     path.write_text(f"%%MatrixMarket matrix {banner}\n{size}\n" + "\n".join(lines) + "\n")
     try:
-        planned = describe(OwnProblem(path=str(path), entry=entry))
+        planned = describe_file(OwnProblem(path=str(path), entry=entry))
     except ReproError as refusal:
         with pytest.raises(ReproError) as told:
             assemble_own(path, entry)
@@ -121,7 +120,7 @@ def test_the_plan_and_the_build_agree_on_every_kind_of_file(
 def test_a_file_may_be_in_the_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     write(tmp_path / "a.mtx", "real general")
-    assert describe(OwnProblem(path="~/a.mtx"))[:2] == ("real", (4, 6))
+    assert describe_file(OwnProblem(path="~/a.mtx"))[:2] == ("real", (4, 6))
 
 
 @pytest.mark.parametrize("name", ["a.mtx", "a.v1.mtx.gz", "a.v1.tar.gz", "a.tgz", "A.MTX.XZ"])
@@ -167,7 +166,7 @@ def test_what_is_no_file_is_said(tmp_path: Path) -> None:
         (Path("~nobody-of-this-name/a.mtx"), "the path cannot be used"),
     ):
         for read in (
-            lambda p=path: describe(OwnProblem.model_construct(path=str(p), entry=None)),
+            lambda p=path: describe_file(OwnProblem.model_construct(path=str(p), entry=None)),
             lambda p=path: assemble_own(p, None),
         ):
             with pytest.raises(ReproError, match=said):
@@ -191,7 +190,7 @@ def test_a_damaged_archive_is_one_message_to_plan_and_build(tmp_path: Path, name
     for place in range(len(packed)):
         path.write_bytes(packed[:place] + bytes([packed[place] ^ (1 << place % 8)]) + packed[place + 1 :])
         try:
-            describe(OwnProblem(path=str(path)))
+            describe_file(OwnProblem(path=str(path)))
         except ReproError:
             refused += 1
     assert refused > len(packed) // 4
@@ -214,27 +213,29 @@ def test_what_is_known_to_be_refused_is_not_planned(
     tmp_path: Path, banner: str, sizes: str, entry: str | None, said: str
 ) -> None:
     with pytest.raises(ReproError, match=said):
-        describe(OwnProblem(path=write(tmp_path / "a.mtx", banner, sizes), entry=entry))
+        describe_file(OwnProblem(path=write(tmp_path / "a.mtx", banner, sizes), entry=entry))
 
 
 def test_a_mesh_of_two_files_has_both(tmp_path: Path) -> None:
     (tmp_path / "a.node").touch()
     with pytest.raises(ReproError, match="one of them is missing"):
-        describe(OwnProblem(path=str(tmp_path / "a.node"), entry="block3"))
+        describe_file(OwnProblem(path=str(tmp_path / "a.node"), entry="block3"))
     (tmp_path / "a.ele.gz").touch()
-    assert describe(OwnProblem(path=str(tmp_path / "a.node"), entry="block3")).entry == "block3"
+    assert describe_file(OwnProblem(path=str(tmp_path / "a.node"), entry="block3")).entry == "block3"
 
 
 def test_a_mesh_needs_its_entry(tmp_path: Path) -> None:
     path = tmp_path / "part.ply"
     path.write_bytes(b"ply\nformat binary_little_endian 1.0\n\xff\xfe\n")
-    assert describe(OwnProblem(path=str(path), entry="quaternion"))[:2] == ("quaternion", None)
+    assert describe_file(OwnProblem(path=str(path), entry="quaternion"))[:2] == ("quaternion", None)
     with pytest.raises(ReproError, match=r"add `entry: quaternion`"):
-        describe(OwnProblem(path=str(path)))
+        describe_file(OwnProblem(path=str(path)))
 
 
 @pytest.mark.parametrize("name", ["a.mtx.gz", "a.mtx.xz"])
 def test_a_file_that_is_not_packed_as_its_name_says_is_read(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1\n")
     # what it is, its first bytes say: some servers undo the packing on the way
-    assert describe(OwnProblem(path=str(tmp_path / name))).entry == assemble_own(tmp_path / name, None)[0] == "real"
+    assert (
+        describe_file(OwnProblem(path=str(tmp_path / name))).entry == assemble_own(tmp_path / name, None)[0] == "real"
+    )

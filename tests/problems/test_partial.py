@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.problems.partial import YOUNG, partial_folder
+from repro.problems.fetch import YOUNG, partial_folder
 
 
 def age(folder: Path) -> None:
@@ -27,7 +27,7 @@ def test_it_is_gone_at_the_end(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_left_is_removed_by_the_next_and_what_a_living_one_fills_is_not(tmp_path: Path) -> None:
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom repro.problems.partial import partial_folder\n"
+        "import sys, time\nfrom pathlib import Path\nfrom repro.problems.fetch import partial_folder\n"
         "with partial_folder(Path(sys.argv[1])) as folder:\n"
         "    (folder / 'half').touch()\n    print(folder, flush=True)\n    time.sleep(60)"
     )

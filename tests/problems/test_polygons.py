@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError
-from repro.problems.meshreaders.cells import face, split
-from repro.problems.polygons import cut
+from repro.problems.meshes import cut
+from repro.problems.meshreaders import face, split
 
 L = [(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)]
 SHAPES = {

@@ -21,8 +21,8 @@ import readers
 
 from repro.config.models import Limits
 from repro.errors import ReproError
-from repro.problems import reader_server
-from repro.problems.apart import read_apart
+from repro.problems import subprocess_reader
+from repro.problems.subprocess_reader import read_isolated
 
 READ = """
 import os, signal, sys, threading, time
@@ -30,7 +30,7 @@ from functools import partial
 from pathlib import Path
 import readers
 from repro.config.models import Limits
-from repro.problems.apart import read_apart
+from repro.problems.subprocess_reader import read_apart
 read = lambda function, *words: read_apart(partial(function, *words), Path("a.mtx"), Limits(), "the reader")
 """
 
@@ -44,15 +44,15 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def read(path: Path) -> Callable[..., object]:
     """Call a function of `readers` in a process of its own."""
-    return lambda function, *words: read_apart(partial(function, *words), path, Limits(), "the reader of tests")
+    return lambda function, *words: read_isolated(partial(function, *words), path, Limits(), "the reader of tests")
 
 
 @pytest.fixture
 def another_server() -> Iterator[None]:
     """Have the test start the server."""
-    reader_server.stop()
+    subprocess_reader.stop()
     yield
-    reader_server.stop()
+    subprocess_reader.stop()
 
 
 def server() -> psutil.Process:
@@ -140,7 +140,7 @@ def test_nothing_is_left_of_many_files(read: Callable[..., object], path: Path) 
     for place in range(20):
         assert read(readers.give, place) == place
     with pytest.raises(ReproError, match="takes too long"):
-        read_apart(partial(time.sleep, 60), path, Limits(seconds=0.01), "the reader of tests")
+        read_isolated(partial(time.sleep, 60), path, Limits(seconds=0.01), "the reader of tests")
     assert len(list(Path("/proc/self/fd").iterdir())) == files
     eventually(lambda: server().num_fds() <= of_server)  # a file is closed after the reader's end is said
     assert not server().children()
@@ -169,10 +169,10 @@ def test_another_server_takes_over_what_one_was_reading(read: Callable[..., obje
 def test_a_server_that_does_not_answer_is_ended(
     read: Callable[..., object], path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader_server, "GRACE", 0.1)
+    monkeypatch.setattr(subprocess_reader, "GRACE", 0.1)
     pid, hang = tmp_path / "pid", partial(readers.hang, tmp_path / "pid")
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(read_apart, hang, path, Limits(seconds=3), "the reader of tests")
+        reading = pool.submit(read_isolated, hang, path, Limits(seconds=3), "the reader of tests")
         wait_for(pid)
         stopped = server()
         stopped.suspend()
@@ -195,7 +195,7 @@ def test_a_thread_with_blocked_signals_may_be_the_first(
     # the thread is gone, the server is not
     before = server().pid
     with pytest.raises(ReproError, match="takes too long"):
-        read_apart(partial(time.sleep, 60), path, Limits(seconds=0.01), "the reader of tests")
+        read_isolated(partial(time.sleep, 60), path, Limits(seconds=0.01), "the reader of tests")
     with pytest.raises(ReproError, match="SIGTERM"):
         read(readers.end_by, signal.SIGTERM)
     assert server().pid == before
@@ -221,7 +221,7 @@ def test_a_process_that_is_forked_has_its_own(read: Callable[..., object]) -> No
         try:
             of_parent = psutil.Process(mine)
             code = 10 * (read(readers.give, 2) == 2) + (of_parent.ppid() == os.getppid())
-            reader_server.stop()
+            subprocess_reader.stop()
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 11

@@ -13,15 +13,14 @@ import pytest
 
 from repro.config.models import Fetch
 from repro.errors import ReproError
-from repro.problems import shapes
-from repro.problems.content import mesh_checksum
+from repro.problems import generators, recipes
+from repro.problems.files import mesh_checksum
 from repro.problems.meshes import read_surface, read_tetrahedra
-from repro.problems.meshfiles import write_mesh
-from repro.problems.recipes import base, obtain_mesh
-from repro.problems.recipes.base import Made
+from repro.problems.recipes import Made, obtain_mesh
 from repro.problems.registry import Recipe
+from repro.problems.repositories import write_mesh
 
-VERTICES, TETS = shapes.lattice_box((2, 3, 4))
+VERTICES, TETS = generators.lattice_box((2, 3, 4))
 SHA256 = mesh_checksum(VERTICES, TETS)
 
 
@@ -35,14 +34,14 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fetch:
 def toy(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Recipe]:
     """A recipe that makes another mesh than the one above; or fails."""
 
-    def make(_: base.Source) -> Made:
-        return Made(*shapes.lattice_box((1, 1, 1)), ("made just now",))
+    def make(_: recipes.SurfaceSource) -> Made:
+        return Made(*generators.lattice_box((1, 1, 1)), ("made just now",))
 
-    def fail(_: base.Source) -> Made:
+    def fail(_: recipes.SurfaceSource) -> Made:
         raise ReproError("rebuilding needs gmsh", todo="install it")
 
     def register(*, fails: bool = False, **fields: Any) -> Recipe:
-        monkeypatch.setitem(base._RECIPES, "toy", base.Recipe("toy", fail if fails else make))
+        monkeypatch.setitem(recipes._RECIPES, "toy", recipes.MeshRecipe("toy", fail if fails else make))
         return Recipe(source="recipe", name="fem/toy", recipe="toy", **fields)
 
     return register
@@ -72,7 +71,7 @@ def test_a_packed_mesh_is_the_same_file_every_time(tmp_path: Path) -> None:
 
 
 def test_a_surface_can_be_written_too(tmp_path: Path) -> None:
-    vertices, faces = shapes.blob(50)
+    vertices, faces = generators.blob(50)
     write_mesh(tmp_path / "blob.meshb.xz", vertices, faces)
     found = read_surface(tmp_path / "blob.meshb.xz")
     assert np.array_equal(found[0], vertices)

@@ -17,15 +17,26 @@ from scipy.sparse.csgraph import connected_components
 
 from repro.config.models import Fetch
 from repro.errors import ReproError
-from repro.problems import recipes, shapes
-from repro.problems.assembled import Pattern
+from repro.problems import generators, recipes
+from repro.problems import recipes as base
+from repro.problems import recipes as packages
+from repro.problems.assembly import Pattern
 from repro.problems.meshes import tetrahedron_volumes
-from repro.problems.meshfiles import MeshFile
-from repro.problems.recipes import base, packages
-from repro.problems.recipes.base import Made, row_lengths
-from repro.problems.recipes.meshers import fill_by_gmsh, fill_by_tetgen, mesh_solid
-from repro.problems.recipes.surfaces import Surface, boundary, first_of, fit, repair, simplify
+from repro.problems.recipes import (
+    Made,
+    Surface,
+    boundary,
+    fill_by_gmsh,
+    fill_by_tetgen,
+    first_of,
+    fit,
+    mesh_solid,
+    repair,
+    row_lengths,
+    simplify,
+)
 from repro.problems.registry import Recipe, load_registry
+from repro.problems.repositories import MeshFile
 
 REGISTRY = Path(__file__).parents[2] / "config/problems.yaml"
 PUBLISHED = {
@@ -50,7 +61,7 @@ EVERY = [*FROM_NOTHING, *(pytest.param(name, marks=pytest.mark.mirror) for name 
 def _missing(*modules: str) -> str | None:
     for module in modules:
         try:
-            packages.load(module)
+            packages.load_package(module)
         except ReproError as error:
             return f"{error.what}: {error.actual}"
     return None
@@ -144,11 +155,11 @@ def test_the_note_names_what_stands_in(made: Callable[[str], Any]) -> None:
 def test_unused_vertices_and_inverted_tetrahedra_are_tidied(
     make: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vertices, tets = shapes.lattice_box((1, 1, 1))
+    vertices, tets = generators.lattice_box((1, 1, 1))
     messy = tets + 1
     messy[::2, [0, 1]] = messy[::2, [1, 0]]
     mess = Made(np.vstack([[9, 9, 9], vertices + 1 + 1e-9]), messy[::-1], ())
-    monkeypatch.setitem(base._RECIPES, "toy", base.Recipe("toy", lambda _: mess))
+    monkeypatch.setitem(base._RECIPES, "toy", base.MeshRecipe("toy", lambda _: mess))
     tidy, turned, _ = make("toy")
     assert np.array_equal(tidy, vertices + 1), "rounded to single precision"
     assert tetrahedron_volumes(tidy, turned) == pytest.approx(np.full(6, 1 / 6))
@@ -156,9 +167,9 @@ def test_unused_vertices_and_inverted_tetrahedra_are_tidied(
 
 
 def test_flat_tetrahedra_are_refused(make: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    vertices, tets = shapes.lattice_box((1, 1, 1))
+    vertices, tets = generators.lattice_box((1, 1, 1))
     flat = Made(vertices * [1, 1, 0], tets, ())
-    monkeypatch.setitem(base._RECIPES, "toy", base.Recipe("toy", lambda _: flat))
+    monkeypatch.setitem(base._RECIPES, "toy", base.MeshRecipe("toy", lambda _: flat))
     with pytest.raises(ReproError, match=r"flat tetrahedra[\s\S]*recipe toy[\s\S]*6 of 6"):
         make("toy")
 
@@ -172,7 +183,7 @@ def test_unknown_recipe(make: Callable[[str], Any]) -> None:
 def test_a_missing_package(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ReproError, match=rf"needs {module}[\s\S]*pip install -e '\.\[mesh\]'"):
-        packages.load(module)
+        packages.load_package(module)
 
 
 @pytest.mark.parametrize("recipe", ["nut_37k", "NX_MotorH67k"])
@@ -199,12 +210,12 @@ def test_a_missing_system_library(make: Callable[[str], Any], monkeypatch: pytes
 
 
 def test_row_lengths_are_those_of_the_assembled_pattern() -> None:
-    vertices, tets = shapes.lattice_box((3, 4, 5))
+    vertices, tets = generators.lattice_box((3, 4, 5))
     assert np.array_equal(row_lengths(tets), np.diff(Pattern.of(tets, len(vertices)).indptr))
 
 
 def test_the_boundary_is_closed_and_faces_outwards() -> None:
-    vertices, tets = shapes.lattice_box((3, 4, 5))
+    vertices, tets = generators.lattice_box((3, 4, 5))
     skin = boundary(vertices, tets)
     assert len(skin.faces) == 4 * (3 * 4 + 4 * 5 + 5 * 3)
     assert len(skin.vertices) == len(vertices) - 2 * 3 * 4
@@ -212,7 +223,7 @@ def test_the_boundary_is_closed_and_faces_outwards() -> None:
 
 
 def test_the_first_surface_that_is_there_is_taken() -> None:
-    vertices, tets = shapes.lattice_box((1, 1, 1))
+    vertices, tets = generators.lattice_box((1, 1, 1))
     there = {"solid": MeshFile(vertices, tets, (), {}), "skin": MeshFile(*boundary(vertices, tets), (), {})}
 
     def source(name: str) -> MeshFile:
@@ -246,7 +257,7 @@ def test_fitting_ends() -> None:
 
 @needs_packages
 def test_repair_closes_a_hole_that_a_mesher_refuses() -> None:
-    skin = boundary(*shapes.lattice_box((4, 4, 4)))
+    skin = boundary(*generators.lattice_box((4, 4, 4)))
     torn = Surface(skin.vertices, skin.faces[5:])
     with pytest.raises(ReproError, match="filling the surface by TetGen failed"):
         fill_by_tetgen(torn, ratio=2, dihedral=3, flattest=150)
@@ -261,7 +272,7 @@ def test_repair_closes_a_hole_that_a_mesher_refuses() -> None:
 @needs_packages
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_simplifying_does_not_depend_on_the_unit_of_length(scale: float) -> None:
-    skin = boundary(*shapes.lattice_box((6, 6, 6)))
+    skin = boundary(*generators.lattice_box((6, 6, 6)))
     coarse = simplify(Surface(skin.vertices * scale, skin.faces), 100, aggressiveness=4)
     assert len(coarse.faces) == pytest.approx(100, abs=2)
     assert _enclosed(coarse) == pytest.approx(216 * scale**3, rel=0.02)

@@ -7,9 +7,9 @@ import pytest
 
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
-from repro.problems.generated import KINDS, generate
+from repro.problems.generators import KINDS, generate
+from repro.problems.problem import describe_pattern
 from repro.problems.registry import Generated, Registry, Suitesparse, load_registry
-from repro.problems.statistics import describe
 
 SHIPPED = Path(__file__).parents[2] / "config/problems.yaml"
 
@@ -99,7 +99,7 @@ def test_the_generated_set_is_what_the_default_campaign_promises(shipped: Regist
         assert isinstance(item, Generated)
         built = generate(item.kind, **item.parameters)
         assert 5_000 <= built.n <= 20_000, item.name
-        lengths = describe(built.indptr, built.indices)["row_length"]
+        lengths = describe_pattern(built.indptr, built.indices)["row_length"]
         longest[item.name] = lengths["max"] / lengths["median"]
     assert max(longest.values()) > 10
 

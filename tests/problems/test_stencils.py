@@ -11,14 +11,11 @@ import scipy.sparse as sp
 
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.problems import shapes
-from repro.problems.elasticity import assemble_elasticity
-from repro.problems.fold import fold, unfold
-from repro.problems.generated import generate
-from repro.problems.helmholtz import assemble_helmholtz
+from repro.problems import generators
+from repro.problems.assembly import assemble_elasticity, assemble_helmholtz, fold, unfold
+from repro.problems.generators import WIND, draw_field, generate
+from repro.problems.problem import describe_pattern
 from repro.problems.registry import Generated, Registry, load_registry
-from repro.problems.statistics import describe
-from repro.problems.stencils import WIND, draw_field
 
 REGISTRY = Path(__file__).parents[2] / "config/problems.yaml"
 GRIDS = {5: (4, 7), 9: (5, 4), 7: (3, 4, 5), 27: (4, 3, 5)}
@@ -149,7 +146,7 @@ def test_unfolding_writes_out_what_the_entry_means(entry: str) -> None:
 
 
 def test_a_field_of_one_value_is_that_value() -> None:
-    vertices, tets = shapes.lattice_box((3, 4, 3))
+    vertices, tets = generators.lattice_box((3, 4, 3))
     np.testing.assert_allclose(
         assemble_elasticity(vertices, tets, young=np.full(len(tets), 2.5)).values,
         assemble_elasticity(vertices, tets, young=2.5).values,
@@ -209,7 +206,7 @@ def test_the_small_sets_are_small_and_have_both(shipped: Registry, name: str, sm
         assert isinstance(item, Generated)
         built = generate(item.kind, **item.parameters)
         assert smallest <= built.n <= largest, item.name
-        found = describe(built.indptr, built.indices)
+        found = describe_pattern(built.indptr, built.indices)
         longest.append(found["row_length"]["max"] / built.n)
         repeat = len(np.unique(built.values)) <= 256
         assert repeat == item.name.endswith("_const"), item.name

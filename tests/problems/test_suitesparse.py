@@ -8,8 +8,8 @@ import pytest
 
 from repro.config.models import Config, Fetch
 from repro.errors import ReproError
-from repro.problems.build import build
-from repro.problems.suitesparse import look_up
+from repro.problems.builder import build
+from repro.problems.repositories import look_up
 
 pytestmark = pytest.mark.usefixtures("no_mirror")
 

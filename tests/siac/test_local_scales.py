@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from repro.filtering.local_scales import at_corners, at_points, within_triangles
+from repro.filtering.stencil_geometry import at_corners, at_points, within_triangles
 from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin.quadrature import evaluation_rule
 from repro.problems.meshes import longest_edges

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from emulated_cuda import EmulatedCuda, needs_compiler
-from repro.filtering.direct import PerPoint, Points, Stencil
-from repro.filtering.per_element import PerElement, PerElementAtomic
+from repro.filtering.grids import SortedCells
+from repro.filtering.kernels import FIELDS as FIELD_COUNTS
+from repro.filtering.matrix import MatrixRows
+from repro.filtering.matrix_free import PerElement, PerElementAtomic, PerPoint, Points, Stencil
 from repro.filtering.reference import contour_rows
-from repro.filtering.render import FIELDS as FIELD_COUNTS
-from repro.filtering.rows import Rows
-from repro.filtering.sorted import Sorted
 from repro.galerkin.basis import evaluate
-from repro.sparse.launches import Launches
+from repro.sparse.device_work import Launches
 from siac_on_devices import check_shares, siac_loader
 from triangulations import hexagonal
 
@@ -48,9 +47,9 @@ def test_values_are_those_of_the_rows(load, case, way, derivative):
     stencil = Stencil(mesh, DEGREE, mesh.longest, derivative, clockwise)
     with ExitStack() as held:
         launches = Launches(EmulatedCuda(), load, held)
-        there = Points(launches, Sorted(mesh, points))
+        there = Points(launches, SortedCells(mesh, points))
         if way == "matrix":
-            rows = Rows(launches, stencil, there, threads=32)
+            rows = MatrixRows(launches, stencil, there, threads=32)
             made = rows.make(rows.count(), held)
         elif way in ("element", "atomic"):
             made = (PerElement if way == "element" else PerElementAtomic)(launches, stencil, there, threads=32)
@@ -70,7 +69,9 @@ def test_warps_that_share_tiles_make_the_product_of_one_warp(load, case, fields)
     mesh, points, _, modes, _ = case
     with ExitStack() as held:
         launches = Launches(EmulatedCuda(), load, held)
-        rows = Rows(launches, Stencil(mesh, DEGREE, mesh.longest), Points(launches, Sorted(mesh, points)), threads=32)
+        rows = MatrixRows(
+            launches, Stencil(mesh, DEGREE, mesh.longest), Points(launches, SortedCells(mesh, points)), threads=32
+        )
         matrix = rows.make(rows.count(), held)
         assert matrix.size.columns > 128 * matrix.size.tiles  # of 32 columns at the least, each share
         modes = launches.upload(np.ascontiguousarray(modes[..., :fields]))

@@ -3,9 +3,15 @@
 import numpy as np
 import pytest
 
-from repro.filtering.clipping import fans, strips_from_edge, strips_from_line
-from repro.filtering.pairs import predicted_pairs, scales, stencil_pairs
 from repro.filtering.reference import clipped_rows, count_work
+from repro.filtering.stencil_geometry import (
+    fans,
+    predicted_pairs,
+    scales,
+    stencil_pairs,
+    strips_from_edge,
+    strips_from_line,
+)
 from triangulations import clipped_area, graded, hexagonal, one_huge, structured
 
 WIDTH = 4

@@ -7,9 +7,9 @@ import pytest
 from scipy.interpolate import BSpline
 
 from repro.errors import ReproError
-from repro.filtering.kernel import HIGHEST, kernel
+from repro.filtering.spline_kernel import MAX_DEGREE, kernel
 
-degrees = pytest.mark.parametrize("degree", range(HIGHEST + 1))
+degrees = pytest.mark.parametrize("degree", range(MAX_DEGREE + 1))
 KNOWN = {
     0: ["1"],
     1: ["-1/12", "7/6", "-1/12"],
@@ -84,7 +84,7 @@ def test_the_kernel_is_zero_outside_and_continuous_at_its_knots(degree):
     assert symmetric.evaluate(np.float64(symmetric.width / 2)) > 0.5
 
 
-@pytest.mark.parametrize("degree", [-1, HIGHEST + 1])
+@pytest.mark.parametrize("degree", [-1, MAX_DEGREE + 1])
 def test_other_degrees_are_refused(degree):
     with pytest.raises(ReproError, match=f"no kernel of this degree\n  expected: 0 to 7\n  actual: {degree}"):
         kernel(degree)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError
-from repro.filtering import pairs, reference
+from repro.filtering import reference, stencil_geometry
 from repro.filtering.reference import clipped_rows, contour_rows, count_work
 from triangulations import hexagonal, structured
 
@@ -64,10 +64,10 @@ def test_sizes_of_chunks_change_nothing(rows, monkeypatch):
     """Neither of candidates nor of pairs: points are taken one by one, their pairs seven by seven."""
     mesh = hexagonal(6)
     whole, counts = rows(mesh, POINTS, 2), count_work(mesh, POINTS, 2)
-    monkeypatch.setattr(pairs, "CHUNK", 1)
+    monkeypatch.setattr(stencil_geometry, "CHUNK_PAIRS", 1)
     monkeypatch.setattr(reference, "CHUNK", 7)
     width = 7
-    runs = list(pairs.stencil_pairs(mesh, POINTS, width, pairs.scales(mesh, 6, width, None)))
+    runs = list(stencil_geometry.stencil_pairs(mesh, POINTS, width, stencil_geometry.scales(mesh, 6, width, None)))
     assert [len(np.unique(run.point)) for run in runs] == [1] * 6
     again = rows(mesh, POINTS, 2)
     np.testing.assert_array_equal(again.indptr, whole.indptr)

@@ -9,12 +9,11 @@ import pytest
 from emulated_cuda import EmulatedCuda, needs_compiler
 from repro.bench.runnable import Unsupported
 from repro.errors import ReproError
-from repro.filtering.direct import Stencil
-from repro.filtering.grids import grid_of_points
-from repro.filtering.patches import bisected, parts_of, patches_of
+from repro.filtering.grids import bisected, grid_of_points, parts_of, patches_of
+from repro.filtering.kernels import CONTOUR_BLOCK_SIZES
+from repro.filtering.matrix import MatrixRows
+from repro.filtering.matrix_free import Stencil
 from repro.filtering.reference import clipped_rows, contour_rows
-from repro.filtering.render import CONTOUR_THREADS
-from repro.filtering.rows import Rows
 from repro.filtering.triangulation import evaluation_points
 from repro.galerkin.basis import BASES, mode_count, to_monomials
 from siac_on_devices import (
@@ -122,7 +121,7 @@ def test_contours_refuse_a_stencil_finer_than_the_triangles(any_device, load):
     with pytest.raises(ReproError, match="wider than a square of the stencil"):
         filtered(any_device, load, "edges", mesh, points, 1, random_modes(mesh, 1), scale=0.3 * mesh.longest)
     with stencil_on(any_device, load, mesh, points, 1, 0.3 * mesh.longest) as given, ExitStack() as held:
-        rows = Rows(*given)
+        rows = MatrixRows(*given)
         starts = rows.count()  # how large it would be is known
         with pytest.raises(ReproError, match="a way that clips: per point or per element"):
             rows.make(starts, held)
@@ -169,7 +168,7 @@ def test_a_mode_that_is_no_number_reaches_the_points_whose_stencil_meets_it(any_
 def test_a_smaller_table_of_threads_changes_nothing_but_the_order_of_sums(any_device, load, degree):
     mesh, points = MESHES["graded"], anywhere(20)
     modes = random_modes(mesh, degree)
-    threads = CONTOUR_THREADS[any_device.backend]
+    threads = CONTOUR_BLOCK_SIZES[any_device.backend]
     results = [filtered(any_device, load, "edges", mesh, points, degree, modes, threads=n_t) for n_t in threads]
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])

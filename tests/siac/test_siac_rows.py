@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from repro.filtering.matrix import MatrixSize
 from repro.filtering.reference import clipped_rows, contour_rows
-from repro.filtering.rows import Size
 from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin.basis import BASES, exponents, mode_count
 from triangulations import exact_modes, graded, hexagonal, one_huge, project, sliver, structured
@@ -269,4 +269,6 @@ def test_the_basis_of_the_modes_does_not_matter(rows, basis):
     ],
 )
 def test_columns_are_dealt_where_there_are_fewer_tiles_than_warps(columns, tiles, warps, shares):
-    assert Size(points=16 * tiles, pairs=9 * columns, modes=3, columns=columns, tiles=tiles).shares(warps) == shares
+    assert (
+        MatrixSize(points=16 * tiles, pairs=9 * columns, modes=3, columns=columns, tiles=tiles).shares(warps) == shares
+    )

@@ -3,10 +3,16 @@
 import numpy as np
 import pytest
 
-from repro.filtering import sorted as sorting
-from repro.filtering.grids import grid_of_points, grid_of_triangles, tiles_of
-from repro.filtering.patches import bisected, parts_of, patches_of
-from repro.filtering.sorted import Sorted
+from repro.filtering import grids as sorting
+from repro.filtering.grids import (
+    SortedCells,
+    bisected,
+    grid_of_points,
+    grid_of_triangles,
+    parts_of,
+    patches_of,
+    tiles_of,
+)
 from repro.filtering.triangulation import evaluation_points
 from repro.galerkin.quadrature import evaluation_rule
 from triangulations import graded, hexagonal, structured
@@ -41,7 +47,7 @@ def test_no_points_have_an_empty_grid():
 @meshes
 def test_everything_is_what_it_is_alone(mesh):
     points = anywhere(200)
-    host = Sorted(mesh, points)
+    host = SortedCells(mesh, points)
     assert host.count == 200
     alone = grid_of_points(mesh, points, 0.2)
     np.testing.assert_array_equal(host.points(0.2).members, alone.members)
@@ -61,7 +67,7 @@ def test_everything_is_made_once_for_a_size(monkeypatch):
     for name in ("grid_of_points", "grid_of_triangles", "parts_of", "patches_of"):
         function = getattr(sorting, name)
         monkeypatch.setattr(sorting, name, lambda *given, name=name, of=function: made.append(name) or of(*given))
-    host = Sorted(MESHES["delaunay"], anywhere(50))
+    host = SortedCells(MESHES["delaunay"], anywhere(50))
     for _ in range(3):
         for size in (0.1, 0.2):
             host.positions(size), host.triangles(size), host.patches(0.3, 4, size), host.parts(4)

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from emulated_cuda import EmulatedCuda, needs_compiler
-from repro.bench.guards import Guards
+from repro.bench.workspace import Guards
 from repro.bench.yardsticks import WORD
-from repro.filtering.direct import Points, Stencil
-from repro.filtering.render import UNROLLS
-from repro.filtering.rows import Rows
-from repro.filtering.sorted import Sorted
-from repro.filtering.stored import Stored
-from repro.sparse.launches import Launches
+from repro.filtering.grids import SortedCells
+from repro.filtering.kernels import UNROLLS
+from repro.filtering.matrix import MatrixRows, StoredMatrix
+from repro.filtering.matrix_free import Points, Stencil
+from repro.sparse.device_work import Launches
 from siac_on_devices import random_modes, siac_loader
 from triangulations import hexagonal, structured
 
@@ -39,8 +38,8 @@ def made(any_device, load):
         def make(degree, mesh=hexagonal(5), count=37):
             points = np.random.default_rng(3).uniform(-0.5, 1.5, (count, 2))
             launches = Launches(any_device, load, held, guards)
-            there = Points(launches, Sorted(mesh, points))
-            rows = Rows(launches, Stencil(mesh, degree, mesh.longest), there)
+            there = Points(launches, SortedCells(mesh, points))
+            rows = MatrixRows(launches, Stencil(mesh, degree, mesh.longest), there)
             matrix = rows.make(rows.count(), held)
             return matrix, launches, guards
 
@@ -60,7 +59,7 @@ def arrays_of(matrix, modes):
 @pytest.mark.parametrize("mesh", [hexagonal(5), structured(1)], ids=["delaunay", "two"])
 def test_scalars_are_those_of_the_blocks(any_device, made, degree, mesh):
     matrix, launches, _ = made(degree, mesh)
-    csr, expand = Stored(matrix).expand()
+    csr, expand = StoredMatrix(matrix).expand()
     launches.keep(csr)
     expand()
     expanded = csr.download()
@@ -81,7 +80,7 @@ def test_streaming_reads_every_word_once_and_writes_all_of_the_result(any_device
     modes = launches.upload(random_modes(hexagonal(5), 1))
     result = launches.numbers(size.points, np.float64)
     any_device.fill(result, 0)
-    launch, moved = Stored(matrix).stream(modes, result, unroll)
+    launch, moved = StoredMatrix(matrix).stream(modes, result, unroll)
     launch()
     assert guards.strays() == []
     counts = [nbytes for _, nbytes in arrays_of(matrix, modes)]
@@ -100,7 +99,7 @@ def test_what_is_streamed_is_all_that_is_read(any_device, made):
     threads = 1 << 20  # more than there are on either device
     result = launches.numbers(threads * word // 8, np.float64)
     any_device.fill(result, 0)
-    Stored(matrix).stream(modes, result, 4)[0]()
+    StoredMatrix(matrix).stream(modes, result, 4)[0]()
     written = launches.download(result, threads * word // 4, np.uint32).reshape(threads, -1)
     repeats = np.flatnonzero((written == written[0]).all(axis=1))
     step = int(np.diff(repeats).min())  # a thread writes again after as many words as there are threads
@@ -125,7 +124,7 @@ def test_the_matrix_lies_between_guard_zones(any_device, made, monkeypatch):
 
 def test_what_32_bits_do_not_count_does_not_fit(made):
     matrix, *_ = made(1)
-    stored = Stored(matrix)
+    stored = StoredMatrix(matrix)
     assert stored.fits_csr
     object.__setattr__(matrix, "triangles", 2**30)
     assert not stored.fits_csr

@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from repro.problems.generated import generate
-from repro.sparse import bisection
-from repro.sparse.bisection import adjacency, bisect
+from repro.problems.generators import generate
+from repro.sparse import ordering
+from repro.sparse.ordering import adjacency, bisect
 
 LEAF = 64
 
@@ -140,28 +140,28 @@ def test_coarse_cuts_by_coordinates_are_nearly_as_good(monkeypatch: pytest.Monke
     edges = lattice(160, 160)
     graph = graph_of(shuffled(edges, 160**2), 160**2)
     with_coordinates = inside(graph, bisect(graph, LEAF), LEAF)
-    monkeypatch.setattr(bisection, "SMOOTH", 2**20)
+    monkeypatch.setattr(ordering, "SMOOTH", 2**20)
     assert with_coordinates > inside(graph, bisect(graph, LEAF), LEAF) - 0.01
 
 
 def test_directions_of_a_sample_are_as_good_as_those_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of(shuffled(lattice(150, 200), 30000), 30000)
-    monkeypatch.setattr(bisection, "SAMPLE", 2**20)
+    monkeypatch.setattr(ordering, "SAMPLE", 2**20)
     with_all = inside(graph, bisect(graph, LEAF), LEAF)
-    monkeypatch.setattr(bisection, "SAMPLE", 1024)
+    monkeypatch.setattr(ordering, "SAMPLE", 1024)
     assert inside(graph, bisect(graph, LEAF), LEAF) > with_all - 0.005
 
 
 def test_distances_are_counted_in_edges() -> None:
     points = np.indices((7, 9)).reshape(2, -1)
-    distances = bisection._distances(graph_of(lattice(7, 9), 63), 0)
+    distances = ordering._distances(graph_of(lattice(7, 9), 63), 0)
     np.testing.assert_array_equal(distances, points.sum(axis=0))
 
 
 def test_swapping_shortens_the_cut_and_keeps_the_sizes() -> None:
     graph = graph_of(lattice(8, 16), 128)
     at = np.random.default_rng(2).permutation(128)
-    lower = bisection._swapped(graph, at, 128)
+    lower = ordering._swapped(graph, at, 128)
     assert lower.sum() == 64
     part = np.empty(128, bool)
     part[at] = np.arange(128) < 64

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from repro.problems.generated import generate
+from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
-from repro.sparse.clusters import CLUSTER, cluster_rows, long_rows
-from repro.sparse.ordering import reorder
+from repro.sparse.ordering import CLUSTER, cluster_rows, long_rows, reorder
 
 
 def matrix_of(name: str, rows: list[list[int]]) -> Matrix:

@@ -7,25 +7,24 @@ import pytest
 
 from emulated_cuda import EmulatedCuda
 from host_cusparse import HostDevice, HostLibrary, Status
-from repro.bench.guards import Guards
 from repro.bench.runnable import Unsupported
+from repro.bench.workspace import Guards
 from repro.devices.base import LaunchError, OutOfDeviceMemory
-from repro.sparse.library import csr_products
-from repro.sparse.library.csr_products import OF_SEVERAL, OF_VECTOR, CsrRoutine, bind_csr_product, csr_routines
-from repro.sparse.library.gpu_csr import GpuCsr
+from repro.sparse.library import cusparse_csr
+from repro.sparse.library.cusparse_csr import OF_SEVERAL, OF_VECTOR, CsrRoutine, GpuCsr, bind_csr_product, csr_routines
 from sparse_factors import random
 
 
 @pytest.fixture
 def device(monkeypatch):
-    monkeypatch.setattr(csr_products, "gpu", lambda device: device)
+    monkeypatch.setattr(cusparse_csr, "gpu", lambda device: device)
     return HostDevice()
 
 
 @pytest.fixture
 def library(monkeypatch, device):
     library = HostLibrary(device)
-    monkeypatch.setattr(csr_products, "load", lambda: library)
+    monkeypatch.setattr(cusparse_csr, "load", lambda: library)
     return library
 
 
@@ -81,7 +80,7 @@ def test_refusals_are_told_apart_and_memory_comes_back(device, library, status, 
 
 
 def test_a_device_that_is_no_gpu_is_refused(monkeypatch):
-    monkeypatch.setattr(csr_products, "load", lambda: None)
+    monkeypatch.setattr(cusparse_csr, "load", lambda: None)
     device = EmulatedCuda()
     with ExitStack() as held, pytest.raises(Unsupported, match="not on emulated"):
         csr = GpuCsr.upload(device, random(5, 5, 0.5, 1))

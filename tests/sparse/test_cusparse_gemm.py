@@ -8,10 +8,9 @@ from host_cusparse import HostDevice, HostError, HostLibrary, HostShared, Status
 from repro.bench.runnable import Unsupported
 from repro.devices.base import LaunchError, OutOfDeviceMemory
 from repro.errors import ReproError
-from repro.sparse.library import cusparse_calls
-from repro.sparse.library.cusparse_calls import PARAMETERS, Calls, shared_library
-from repro.sparse.library.cusparse_gemm import ALGORITHMS, Gemm, GemmReuse
-from repro.sparse.library.gpu_csr import GpuCsr
+from repro.sparse.library import cusparse_bindings
+from repro.sparse.library.cusparse_bindings import PARAMETERS, Calls, shared_library
+from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS, Gemm, GemmReuse, GpuCsr
 from sparse_factors import random
 
 FUNCTIONS = [name for name in PARAMETERS if "SpGEMM" in name and not name.endswith("destroyDescr")]
@@ -19,15 +18,15 @@ FUNCTIONS = [name for name in PARAMETERS if "SpGEMM" in name and not name.endswi
 
 @pytest.fixture
 def device(monkeypatch):
-    monkeypatch.setattr(cusparse_calls, "gpu", lambda device: device)
+    monkeypatch.setattr(cusparse_bindings, "gpu", lambda device: device)
     return HostDevice()
 
 
 @pytest.fixture
 def library(monkeypatch, device):
     library = HostLibrary(device)
-    monkeypatch.setattr(cusparse_calls, "load", lambda: library)
-    monkeypatch.setattr(cusparse_calls, "shared_library", HostShared)
+    monkeypatch.setattr(cusparse_bindings, "load", lambda: library)
+    monkeypatch.setattr(cusparse_bindings, "shared_library", HostShared)
     return library
 
 
@@ -45,7 +44,7 @@ def release(library, *things):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", SPGEMM_ALGORITHMS)
 def test_a_product_takes_the_memory_that_is_asked_for(device, library, algorithm, dtype):
     a, b, *operands = factors(device, dtype)
     gemm = Gemm(device, *operands, algorithm)

@@ -7,8 +7,9 @@ from host_cusparse import HostDevice, HostDevices, HostLibrary, HostShared, Stat
 from repro.bench.runnable import Unsupported
 from repro.bench.workspace import Workspace
 from repro.devices.base import LaunchError, OutOfDeviceMemory
-from repro.sparse.library import cusparse, cusparse_calls, cusparse_op, for_problem
-from repro.sparse.library.cusparse_op import lacks_spmvop
+from repro.sparse.library import cusparse, cusparse_bindings, for_problem
+from repro.sparse.library import cusparse as cusparse_op
+from repro.sparse.library.cusparse import lacks_spmvop
 from repro.sparse.operands import expand, make_operands
 
 PLANNED = [
@@ -29,10 +30,10 @@ def device():
 def library(monkeypatch, device):
     """The library, of the newest version."""
     library = HostLibrary(device)
-    for module in (cusparse, cusparse_calls):
+    for module in (cusparse, cusparse_bindings):
         monkeypatch.setattr(module, "gpu", lambda device: device)
         monkeypatch.setattr(module, "load", lambda: library)
-    monkeypatch.setattr(cusparse_calls, "shared_library", HostShared)
+    monkeypatch.setattr(cusparse_bindings, "shared_library", HostShared)
     monkeypatch.setattr(cusparse_op, "version", lambda: "12.9.4")
     return library
 

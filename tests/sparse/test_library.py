@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from other_vectors import check_products
-from repro.bench.timing import Effort
+from repro.bench.timing import SamplingPlan
 from repro.entries import entries
 from repro.sparse.expansions import COMPLEX
 from repro.sparse.library import baseline, for_problem, registry
 from repro.sparse.library.cusparse import PAPERS_CHOICE
 from repro.sparse.library.scipy_products import SciPy, scipy_products
 
-EFFORT = Effort(5, 2, 5)
+EFFORT = SamplingPlan(5, 2, 5)
 SPMVOP = ("spmvop-csr-alg1", "spmvop-csr-alg2")
 SPMV = ("spmv-csr-alg1", "spmv-csr-alg2", *SPMVOP, "spmv-coo-alg1", "spmv-coo-alg2", "spmv-sell-alg1")
 BLOCKS = (*SPMV, "spmv-bsr-alg1", "bsrmv")

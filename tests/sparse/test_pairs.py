@@ -10,13 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.bench.runnable import Unsupported
-from repro.problems.generated import generate
+from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
-from repro.sparse.clusters import cluster_rows
 from repro.sparse.operands import csr_bytes
-from repro.sparse.orientation import orient
-from repro.sparse.pair_tiles import LEADING, NO_COLUMN, NO_PAIR
-from repro.sparse.pairs import SLICE, Pairs, find_pairs
+from repro.sparse.ordering import cluster_rows
+from repro.sparse.pairs import LEADING, NO_COLUMN, NO_PAIR, SLICE, Pairs, find_pairs, orient
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, adjoint_factors, symmetry_of
 from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repro.bench.rows import Row
-from repro.sparse.pareto import choose_by_memory, front, weigh
+from repro.sparse.study_kit import choose_by_memory, front, weigh
 
 PAIRS = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=30)
 

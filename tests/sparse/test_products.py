@@ -3,14 +3,14 @@
 import pytest
 
 from other_vectors import check_products
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.entries import entries
-from repro.studies.compound_spmv.layout import Layout
-from repro.studies.compound_spmv.render import render_module
-from repro.studies.compound_spmv.schedules import Schedule
-from repro.studies.compound_spmv.variant import Variant
-from repro.studies.compound_spmv.variant_id import VariantId
+from repro.sparse.compound.ids import VariantId
+from repro.sparse.compound.kernels import render_module
+from repro.sparse.compound.layouts import Layout
+from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.schedules import Schedule
 
 SCHEDULES = [Schedule("static", 16, 3), Schedule("dynamic", 32, 2)]
 

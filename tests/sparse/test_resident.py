@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from repro.sparse.expansions import representations, to_bsr, to_csr
-from repro.sparse.library import resident
-from repro.sparse.library.resident import ARRAYS, Resident
+from repro.sparse.library import cusparse
+from repro.sparse.library.cusparse import ARRAYS, Resident
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_the_arrays_are_those_of_the_reordered_matrix(workspace):
 
 def test_what_nobody_uses_is_released_and_made_again_when_asked_for(workspace, monkeypatch):
     made = []
-    monkeypatch.setattr(resident, "to_csr", lambda bsr: made.append(1) or to_csr(bsr))
+    monkeypatch.setattr(cusparse, "to_csr", lambda bsr: made.append(1) or to_csr(bsr))
     shared = Resident(representations("quaternion")[0], "natural")
     for name in ARRAYS:
         shared.take(workspace, name)

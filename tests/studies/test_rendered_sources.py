@@ -11,13 +11,13 @@ import pytest
 
 from repro.codegen.targets import Target, get_target
 from repro.entries import entries, get_entry
-from repro.studies.compound_spmv.layout import Layout, all_layouts, extended_layouts
-from repro.studies.compound_spmv.render import render_module
-from repro.studies.compound_spmv.schedules import Schedule
-from repro.studies.compressed_coo.blocking import SPLITS, blockings
-from repro.studies.compressed_coo.render import render_coo
-from repro.studies.dg_postprocessing.region_render import render_regions
-from repro.studies.dg_postprocessing.region_space import module_keys
+from repro.sparse.compound.kernels import render_module
+from repro.sparse.compound.layouts import Layout, all_layouts, extended_layouts
+from repro.sparse.compound.schedules import Schedule
+from repro.studies.compressed_coo.ids import SPLITS, blockings
+from repro.studies.compressed_coo.kernels import render_coo
+from repro.studies.dg_postprocessing.ids import region_module_keys
+from repro.studies.dg_postprocessing.kernels import render_regions
 
 TARGETS = [get_target("sm_90"), get_target("cpu")]
 PAPERS = [Schedule("static", 64, 1), Schedule("dynamic", 64, 2)]
@@ -82,7 +82,7 @@ def test_sources_of_compound_entries(templates: Path, entry: str, target: Target
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize("degree", [1, 2])
 def test_sources_of_regions(templates: Path, degree: int, target: Target) -> None:
-    for key in [*module_keys(degree, target), f"p{degree}/clip"]:
+    for key in [*region_module_keys(degree, target), f"p{degree}/clip"]:
         source = render_regions(templates, key, target)
         check(source)
         assert uncalled(source) <= LOADS, key

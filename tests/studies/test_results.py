@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from repro.artifacts.document import Cell, Column, Result, Table
-from repro.artifacts.report.headline import make_card
 from repro.campaign.artifacts import all_artifacts
-from repro.studies import get_study, names
+from repro.results.report import make_card
+from repro.results.tables import Cell, Column, Result, Table
+from repro.studies import get_study, study_names
 
 TABLES = Path(__file__).parents[2] / "results" / "h200" / "tables"
 
 
-@pytest.mark.parametrize("study", names())
+@pytest.mark.parametrize("study", study_names())
 def test_the_result_is_a_number_of_its_table_by_its_clock(study: str) -> None:
     contract = get_study(study)
     result = Result(**contract.result)
@@ -52,7 +52,7 @@ def test_where_one_space_was_searched_alone_it_is_that_spaces() -> None:
     ]
 
 
-@pytest.mark.parametrize("study", names())
+@pytest.mark.parametrize("study", study_names())
 def test_there_is_a_figure_to_look_at_first(study: str) -> None:
     drawn = {artifact.name for artifact in all_artifacts(study, "figure")}
     assert drawn & set(get_study(study).glance)

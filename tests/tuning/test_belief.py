@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from repro.tuning.belief import ALONE, NEAR, NOISE, WHOLE, Belief
+from repro.tuning.strategies.predicted import ALONE, NEAR, NOISE, WHOLE, GaussianProcess
 
 N = 30
 
@@ -19,7 +19,7 @@ def parts():
 
 def test_it_learns_what_conditioning_says(parts):
     mean, factors, likeness, _ = parts
-    belief = Belief(*parts)
+    belief = GaussianProcess(*parts)
     seen, times = [3, 17, 4, 29], [2e-6, 3e-6, 1.5e-6, 9e-6]
     for index, seconds in zip(seen, times, strict=True):
         belief.observe(index, seconds)
@@ -30,7 +30,7 @@ def test_it_learns_what_conditioning_says(parts):
 
 
 def test_one_time_tells_how_fast_the_whole_problem_is(parts):
-    belief = Belief(*parts)
+    belief = GaussianProcess(*parts)
     belief.observe(0, 1e-3)
     shift = belief.mean - parts[0]
     assert np.abs(shift - shift.mean()).max() < 1  # all are about as much slower than was believed
@@ -38,7 +38,7 @@ def test_one_time_tells_how_fast_the_whole_problem_is(parts):
 
 
 def test_nothing_is_asked_for_twice(parts):
-    belief = Belief(*parts)
+    belief = GaussianProcess(*parts)
     asked = []
     for _ in range(N):
         asked.append(belief.most_promising())
@@ -47,7 +47,7 @@ def test_nothing_is_asked_for_twice(parts):
 
 
 def test_the_first_is_the_one_believed_fastest_of_those_allowed(parts):
-    belief = Belief(*parts)
+    belief = GaussianProcess(*parts)
     assert belief.most_promising() == belief.fastest() == np.argmin(parts[0])
     among = np.arange(N) % 2 == 1
     assert belief.fastest(among) == min(range(1, N, 2), key=lambda index: parts[0][index])
@@ -58,7 +58,7 @@ def test_a_layout_that_failed_comes_later():
     layouts = np.repeat([0, 1], 10)
     mean = np.where(layouts == 0, 0.0, 0.05) + np.arange(20) * 1e-3
     factors = 0.1 * np.array([layouts == 0, layouts == 1])
-    belief = Belief(mean, factors, lambda index: (layouts == layouts[index]).astype(float), layouts)
+    belief = GaussianProcess(mean, factors, lambda index: (layouts == layouts[index]).astype(float), layouts)
     asked = []
     for _ in range(10):
         asked.append(belief.most_promising())

@@ -9,13 +9,11 @@ import pytest
 
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
-from repro.bench.timing import CALM_RESTS, Effort, Samples, screen
-from repro.bench.yardsticks import Copy, Empty
-from repro.codegen.common import Stream
-from repro.tuning.choose import Choice, pick, ranked
-from repro.tuning.probe import Probe, Slow
-from repro.tuning.rounds import join_rounds, shuffled_rounds
-from repro.tuning.search import Search
+from repro.bench.timing import CALM_RESTS, Samples, SamplingPlan, screen
+from repro.bench.yardsticks import DeviceCopy, Empty
+from repro.codegen.templates import Stream
+from repro.tuning.rounds import Probe, Slowdown, join_rounds, shuffled_rounds
+from repro.tuning.search import Choice, Search, pick, ranked
 from repro.tuning.session import fastest_yardsticks
 
 LAUNCHES = 10
@@ -66,7 +64,7 @@ def script(bench, monkeypatch):
     return script
 
 
-COPY_IS_SLOW = Slow("copy median 6,500 µs, 189.0 µs before", np.inf)
+COPY_IS_SLOW = Slowdown("copy median 6,500 µs, 189.0 µs before", np.inf)
 
 
 class Looks:
@@ -155,7 +153,7 @@ def test_where_they_stay_slow_all_rows_are_disturbed(bench, script, store):
 def test_a_slow_empty_launch_disturbs_short_launches_alone(bench, script, store):
     script(short=[10], long=[100_000])
     late = bench.timing.tolerance("opencl") - 1
-    probe = Looks(None, Slow("empty median 16.5 µs, 7.7 µs before", 10.1e-6 * late))
+    probe = Looks(None, Slowdown("empty median 16.5 µs, 7.7 µs before", 10.1e-6 * late))
     rows = {row.name: row for row in shuffled_rounds(bench, [Fake("short"), Fake("long")], store, 1, probe=probe)}
     assert {name: row.status for name, row in rows.items()} == {"short": "disturbed", "long": "ok"}
     assert rows["short"].message == "empty median 16.5 µs, 7.7 µs before in 4 of 4 rounds"
@@ -163,7 +161,7 @@ def test_a_slow_empty_launch_disturbs_short_launches_alone(bench, script, store)
 
 def test_long_launches_are_not_taken_again_for_a_slow_empty_one(bench, script, store):
     script(long=[100_000])
-    (row,) = shuffled_rounds(bench, [Fake("long")], store, 1, probe=Looks(None, Slow("empty median 16.5 µs", 9e-6)))
+    (row,) = shuffled_rounds(bench, [Fake("long")], store, 1, probe=Looks(None, Slowdown("empty median 16.5 µs", 9e-6)))
     assert (row.status, row.discarded, bench.rests) == ("ok", 0, [])
 
 
@@ -196,9 +194,9 @@ def test_yardsticks_are_held_against_their_own_best(probe):
     look, medians, yardsticks = probe
     assert look.look() is None
     medians["copy"] = [6500.0]
-    assert look.look() == Slow("copy median 6,500 µs, 189.0 µs before", np.inf)
+    assert look.look() == Slowdown("copy median 6,500 µs, 189.0 µs before", np.inf)
     medians["copy"], medians["empty"] = [189.5], [35.0]
-    assert look.look() == Slow("empty median 35.0 µs, 3.0 µs before", pytest.approx(32e-6))
+    assert look.look() == Slowdown("empty median 35.0 µs, 3.0 µs before", pytest.approx(32e-6))
     medians["empty"] = [12.0]  # as waking the threads of a CPU takes
     assert look.look() is None
     medians["empty"] = [3.4]
@@ -206,7 +204,9 @@ def test_yardsticks_are_held_against_their_own_best(probe):
     look.release()
     assert [yardstick.released for yardstick in yardsticks] == [1, 1]
     medians["copy"] = [300.0]
-    assert look.look() == Slow("copy median 300.0 µs, 189.0 µs before", np.inf)  # the best is that of the whole case
+    assert look.look() == Slowdown(
+        "copy median 300.0 µs, 189.0 µs before", np.inf
+    )  # the best is that of the whole case
 
 
 def test_a_copy_is_held_against_those_of_its_size_alone(probe):
@@ -217,7 +217,7 @@ def test_a_copy_is_held_against_those_of_its_size_alone(probe):
     copy.moved, medians["copy"] = 1 << 29, [378.0]
     assert look.look() is None
     medians["copy"] = [700.0]
-    assert look.look() == Slow("copy median 700.0 µs, 378.0 µs before", np.inf)
+    assert look.look() == Slowdown("copy median 700.0 µs, 378.0 µs before", np.inf)
 
 
 def test_the_clock_of_a_gpu_tells_5_from_3_microseconds(probe, bench, monkeypatch):
@@ -225,7 +225,7 @@ def test_the_clock_of_a_gpu_tells_5_from_3_microseconds(probe, bench, monkeypatc
     assert look.look() is None
     monkeypatch.setattr(bench.devices, "backend", "cuda")
     medians["empty"] = [5.2]
-    assert look.look() == Slow("empty median 5.2 µs, 3.0 µs before", pytest.approx(2.2e-6))
+    assert look.look() == Slowdown("empty median 5.2 µs, 3.0 µs before", pytest.approx(2.2e-6))
     medians["empty"] = [3.4]  # as the clock resolves
     assert look.look() is None
 
@@ -252,8 +252,8 @@ def test_it_is_launched_in_a_batch_which_has_the_copy_s_times_already(make_bench
     timed = {}
     for _ in range(2):  # the case that times the copy, and one that is spared it
         bench = make_bench(small_problem("real"), timed=timed)
-        bench.try_once(Copy(Stream(256, 4)), "search", screen(bench.timing))
-        probe = Probe(bench, [Copy(Stream(256, 4))])
+        bench.try_once(DeviceCopy(Stream(256, 4)), "search", screen(bench.timing))
+        probe = Probe(bench, [DeviceCopy(Stream(256, 4))])
         probe.look()
         assert [kind for kind, _ in probe._best] == ["copy"]
         probe.release()
@@ -278,7 +278,7 @@ def test_a_disturbed_row_is_measured_again_by_the_next_run(bench, script, tmp_pa
 
 
 def test_nothing_is_chosen_by_it(bench):
-    effort = Effort(5)
+    effort = SamplingPlan(5)
     rows = [
         bench.row(Fake(name), "search", effort, status, event_median=seconds)
         for name, status, seconds in (("lucky", "disturbed", 1e-6), ("right", "ok", 2e-6), ("noisy", "noisy", 3e-6))
@@ -291,7 +291,7 @@ def test_yardsticks_are_timed_again_where_all_were_disturbed(bench):
     def yardsticks(*statuses):
         fakes = [Fake(f"copy/{number}", "copy") for number in range(len(statuses))]
         return [
-            (fake, bench.row(fake, "search", Effort(5), status, event_median=1e-6))
+            (fake, bench.row(fake, "search", SamplingPlan(5), status, event_median=1e-6))
             for fake, status in zip(fakes, statuses, strict=True)
         ]
 

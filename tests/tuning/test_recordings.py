@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from repro.bench.recorded import read_rows
 from repro.bench.rows import SCHEMA
+from repro.bench.store import read_rows
 from repro.errors import ReproError
-from repro.sparse.features import features
+from repro.sparse.study_kit import features
 from repro.tuning.recordings import Machine, Recording, load_recordings, recordings
 
 QUANTILES = {"min": 0.0, "q1": 20.0, "median": 25.0, "q3": 30.0, "max": 50.0, "mean": 25.0}

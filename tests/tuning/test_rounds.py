@@ -7,7 +7,7 @@ import pytest
 
 from repro.bench.runnable import Unsupported
 from repro.bench.store import Store, crashed_row
-from repro.bench.watchdog import ContextLost
+from repro.bench.worker import ContextLost
 from repro.bench.yardsticks import Empty
 from repro.devices.base import LaunchError
 from repro.sparse.operands import Multiplies, y_on

@@ -6,13 +6,13 @@ import pytest
 from repro.codegen.targets import get_target
 from repro.config.models import StudySettings
 from repro.errors import ReproError
-from repro.studies.compound_spmv.layout import Layout, all_layouts
-from repro.studies.compound_spmv.schedules import SPACES, Schedule, paper_space, schedules
+from repro.sparse.compound.ids import point_of
+from repro.sparse.compound.layouts import Layout, all_layouts
+from repro.sparse.compound.schedules import SPACES, Schedule, paper_space, schedules
 from repro.studies.compound_spmv.study import layouts
-from repro.studies.compound_spmv.variant_id import point_of
-from repro.studies.compressed_coo import variant_id as coordinates
-from repro.studies.compressed_coo.blocking import SPLITS, blockings
-from repro.tuning.space import UNLIKE, Likeness
+from repro.studies.compressed_coo import ids as coordinates
+from repro.studies.compressed_coo.ids import SPLITS, blockings
+from repro.tuning.variant_space import UNLIKE, Likeness
 
 
 def likeness_of(names):

@@ -7,16 +7,16 @@ import pytest
 
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
-from repro.studies.compound_spmv.layout import REFERENCE, all_layouts
-from repro.studies.compound_spmv.schedules import paper_space
-from repro.studies.compound_spmv.variant_id import point_of
-from repro.tuning.judging import replay
+from repro.sparse.compound.ids import point_of
+from repro.sparse.compound.layouts import REFERENCE, all_layouts
+from repro.sparse.compound.schedules import paper_space
+from repro.tuning.evaluation import replay
 from repro.tuning.recordings import Recording
-from repro.tuning.space import likeness_of
 from repro.tuning.strategies import allowed
 from repro.tuning.strategies.exhaustive import Exhaustive
 from repro.tuning.strategies.predicted import Predicted, _weights, prior
 from repro.tuning.strategies.random_sample import RandomSample
+from repro.tuning.variant_space import likeness_of
 
 NAMES = [f"{layout}/{schedule}" for layout in all_layouts() for schedule in paper_space(get_target("sm_90"))]
 LIKENESS = likeness_of(tuple(NAMES), point_of)

@@ -8,7 +8,7 @@ from test_rounds import TIMING, Fake
 
 from repro.bench.runnable import Unsupported
 from repro.bench.store import Store, crashed_row
-from repro.bench.watchdog import ContextLost
+from repro.bench.worker import ContextLost
 from repro.devices.base import LaunchError
 from repro.tuning import search
 from repro.tuning.search import Search

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from checkouts import Checkout
 
-from repro.campaign import deploying
-from repro.campaign.deploying import environment_file
+from repro.campaign import workflow
+from repro.campaign.workflow import environment_file
 from repro.errors import ReproError
 
 pytestmark = pytest.mark.workflow
@@ -87,10 +87,10 @@ def test_the_file_fits_the_device_and_leads_to_the_checkout_from_anywhere(on_gpu
     assert environment["name"] == name
     option, path = shlex.split(environment["dependencies"][-1]["pip"][0])
     assert option == "-e"
-    assert Path(path, "src/repro/campaign/deploying.py").samefile(deploying.__file__)
+    assert Path(path, "src/repro/campaign/workflow.py").samefile(workflow.__file__)
 
 
 def test_without_a_checkout_it_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(deploying, "PACKED", tmp_path)
+    monkeypatch.setattr(workflow, "PACKED", tmp_path)
     with pytest.raises(ReproError, match=r"--sdm conda needs a checkout[\s\S]*a wheel"):
         environment_file(False)

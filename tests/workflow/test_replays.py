@@ -84,7 +84,7 @@ def test_a_table_that_was_made_before_the_failure_is_taken_back(record: Checkout
     before = {path: content for path, content in made(record).items() if path.suffix != ".svg"}
     fail = '    if artifact.name == "table-exchange":\n        raise ReproError("no table")\n'
     makes = "    made = artifact.make("
-    with edited(record.folder / "src/repro/artifacts/write.py", lambda text: text.replace(makes, fail + makes)):
+    with edited(record.folder / "src/repro/results/output.py", lambda text: text.replace(makes, fail + makes)):
         code, said = replay(record)
     assert code == 1
     assert "error: no table" in said
@@ -135,7 +135,7 @@ def test_snakemakes_own_report_is_written_where_what_it_does_not_show_is_missing
     code, said = replay(record)
     assert code == 0, said
     tables = record.folder / "results" / RECORD / "tables" / STUDY
-    with edited(record.folder / "src/repro/artifacts/cells.py", lambda text: text + "# edited\n"):
+    with edited(record.folder / "src/repro/results/tables.py", lambda text: text + "# edited\n"):
         edited_since = record.snakemake("--report", "shown.html", *words, cores=False)
     assert edited_since.code == 0, edited_since.text
     assert f"figures {STUDY}: code differs" in edited_since.text

@@ -16,7 +16,7 @@ import pytest
 from checkouts import QUICK, Checkout, count_compile, wait_for_rows
 from snakemake_report import write_report
 
-from repro.artifacts.registry import get_artifact
+from repro.results.registry import get_artifact
 from repro.studies import load_artifacts
 
 pytestmark = pytest.mark.workflow
@@ -127,7 +127,7 @@ def test_a_plan_that_is_only_looked_at_changes_nothing(checkout: Checkout, confi
 
 
 def test_an_edit_of_our_own_code_measures_again(checkout: Checkout, config: str) -> None:
-    for source in ("bench/timing.py", "studies/compound_spmv/pack.py"):
+    for source in ("bench/timing.py", "sparse/compound/packing.py"):
         path = checkout.folder / "src/repro" / source
         kept = path.read_bytes()
         try:

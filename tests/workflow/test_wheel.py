@@ -133,7 +133,7 @@ def test_the_code_is_what_it_is_in_a_checkout(installed: Installed) -> None:
 
 def test_what_is_missing_is_installed_by_the_command_that_messages_name(installed: Installed) -> None:
     """Of the wheel that is there, without an index that knows it: all that `cpu` brings is there already."""
-    said = installed.run("python", "-c", "from repro.shipped import install; print(install('cpu'))")
+    said = installed.run("python", "-c", "from repro.package_data import install; print(install('cpu'))")
     assert said == "pip install 'sparse-repro[cpu]'\n"
     words = shlex.split(said)
     assert "Would install" not in installed.run("python", "-m", *words, "--dry-run", "--no-index")

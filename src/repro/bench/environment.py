@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from repro import __version__
+from repro.atomic_write import write_whole
 from repro.bench.records import digest_of
 from repro.bench.workspace import Workspace
 from repro.errors import ReproError
+from repro.package_data import PACKED, shipped
 from repro.programs import run_program
-from repro.reading import read_file, shown
-from repro.shipped import PACKED, shipped
-from repro.whole import write_whole
+from repro.untrusted_files import read_file, shown
 
 PACKAGES = (
     "cuda-bindings", "intel-opencl-rt", "jinja2", "numpy", "nvidia-cusparse", "nvmath-python", "pandas", "pycuda",
@@ -31,7 +31,7 @@ ANSWERING = 60.0
 _GIT_NAMES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR")
 
 
-def describe(workspace: Workspace, packages: Sequence[str] = ()) -> dict[str, Any]:
+def describe_environment(workspace: Workspace, packages: Sequence[str] = ()) -> dict[str, Any]:
     """Return the environment of measurements: devices, what compiled the modules, code, packages.
 
     Parameters
@@ -44,7 +44,7 @@ def describe(workspace: Workspace, packages: Sequence[str] = ()) -> dict[str, An
         "compiler": workspace.common.compiler,
         "flags": list(workspace.common.flags),
         "repro": __version__,
-        "source": source_hash(),
+        "source": package_hash(),
         **_commit(),
         "python": platform.python_version(),
         "packages": {name: _installed()[name] for name in (*PACKAGES, *packages) if name in _installed()},
@@ -78,7 +78,7 @@ def record(environment: Mapping[str, Any], folder: Path) -> str:
 
 
 @cache
-def source_hash() -> str:
+def package_hash() -> str:
     """Return the hash of this package's files and of the templates of kernels: what ran, with or without a commit.
 
     A process looks once, for all the cases of a batch.

@@ -17,7 +17,7 @@ Values = Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
-class Kernel:
+class ProfiledKernel:
     """One launch of one kernel, as profiled.
 
     Attributes
@@ -99,7 +99,7 @@ FACTORS = {
 _HEADS = ("ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
 
 
-def read_log(text: str) -> list[Kernel]:
+def read_log(text: str) -> list[ProfiledKernel]:
     """Read what `ncu --csv --log-file` wrote; return the launches in their order, none where it profiled none.
 
     Raises
@@ -123,7 +123,7 @@ def read_log(text: str) -> list[Kernel]:
         value = _number(row["Metric Value"])
         if value is not None:
             readings[row["Metric Name"]] = value * FACTORS.get(row["Metric Unit"], 1.0)
-    return [Kernel(name, metrics[number]) for number, name in names.items()]
+    return [ProfiledKernel(name, metrics[number]) for number, name in names.items()]
 
 
 def _number(text: str) -> float | None:
@@ -142,7 +142,9 @@ def unknown_metrics(log: str, metrics: Iterable[str]) -> set[str]:
     return {metric for metric in metrics if metric in words or metric.split(".")[0] in words}
 
 
-def split(kernels: Sequence[Kernel], names: Sequence[str], launches: int) -> dict[str, list[list[Kernel]]]:
+def split(
+    kernels: Sequence[ProfiledKernel], names: Sequence[str], launches: int
+) -> dict[str, list[list[ProfiledKernel]]]:
     """Tell apart the kernels of runnables that were launched one after the other, a marker before each and at the end.
 
     Returns
@@ -176,13 +178,13 @@ def split(kernels: Sequence[Kernel], names: Sequence[str], launches: int) -> dic
     return profiled
 
 
-def summarise(launches: Sequence[Sequence[Kernel]]) -> dict[str, float | None]:
+def summarise(launches: Sequence[Sequence[ProfiledKernel]]) -> dict[str, float | None]:
     """Return the columns of one runnable: medians over its launches but the first, which finds the caches cold."""
     joined = [_join(kernels) for kernels in launches[1:] or launches]
     return {column: _median([launch[column] for launch in joined]) for column in COLUMNS}
 
 
-def _join(kernels: Sequence[Kernel]) -> Values:
+def _join(kernels: Sequence[ProfiledKernel]) -> Values:
     """Join the kernels of one launch: amounts add up, rates count by the time of each, of sizes the largest."""
     durations = [kernel.metrics.get(TIME.metric) for kernel in kernels]
     seconds = [s for s in durations if s] if all(durations) else [1.0] * len(kernels)

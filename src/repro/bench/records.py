@@ -12,17 +12,17 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from repro.errors import ReproError
-from repro.problems.names import flaw
-from repro.reading import files_below, read_file, read_json, shown
+from repro.problems.registry import flaw
+from repro.untrusted_files import files_below, read_file, read_json, shown
 
 
-class _Part(BaseModel):
+class _Record(BaseModel):
     """What readers rely on; there may be more, which is kept as it is."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-class _Quantiles(_Part):
+class _Quantiles(_Record):
     min: float
     q1: float
     median: float
@@ -31,7 +31,7 @@ class _Quantiles(_Part):
     mean: float
 
 
-class _Statistics(_Part):
+class _Statistics(_Record):
     rows: int = Field(ge=0)
     nonzeros: int = Field(ge=0)
     row_length: _Quantiles
@@ -39,7 +39,7 @@ class _Statistics(_Part):
     ell_factor: float
 
 
-class _FieldStatistics(_Part):
+class _FieldStatistics(_Record):
     cells: int = Field(ge=1)
     volume: _Quantiles
     edge: _Quantiles
@@ -48,10 +48,10 @@ class _FieldStatistics(_Part):
     mean_edge: float = Field(gt=0)
 
 
-_STATISTICS: dict[str, type[_Part]] = {"matrix": _Statistics, "field": _FieldStatistics}
+_STATISTICS: dict[str, type[_Record]] = {"matrix": _Statistics, "field": _FieldStatistics}
 
 
-class _Problem(_Part):
+class _Problem(_Record):
     name: str = Field(min_length=1)
     kind: str = "matrix"
     status: Literal["ok", "unavailable"] = "ok"
@@ -82,7 +82,7 @@ class _Problem(_Part):
 _Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.!+_-]{0,99}$")]
 
 
-class _Environment(_Part):
+class _Environment(_Record):
     source: _Word | None = None
     commit: _Word | None = None
     backend: str | None = None
@@ -94,12 +94,12 @@ class _Environment(_Part):
     packages: dict[_Word, _Word] | None = None
 
 
-M = TypeVar("M", bound=_Part)
+M = TypeVar("M", bound=_Record)
 _TAKE = "where it is kept of a campaign, take it from a copy, or from git"
 
 
 def read_problem(path: Path) -> dict[str, Any]:
-    """Return the record of a problem, as `repro.campaign.building.record_of` makes it.
+    """Return the record of a problem, as `repro.campaign.problem_files.record_of` makes it.
 
     Raises
     ------

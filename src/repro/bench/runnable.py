@@ -1,16 +1,20 @@
-"""What can be verified and timed: a variant, a routine of a library, a yardstick, a whole operation in stages."""
+"""What can be verified and timed (a variant, a library routine, a yardstick, stages), and its operands.
+
+Operands are what runnables work on. A trial knows only their size and whether a result is right.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from repro.bench.workspace import Workspace
 
+
 #: `event`: device events around single launches. `graph`: a replayed graph of many. `host`: wall time from an idle
 #: device to an idle device, for what needs the host on the way (allocation, a size that is read back).
-Clock = Literal["event", "graph", "host"]
+ClockName = Literal["event", "graph", "host"]
 
 
 class Unsupported(Exception):
@@ -85,7 +89,7 @@ class Runnable:
 
     kind: str
     name: str
-    clocks: tuple[Clock, ...] = ("event", "graph")
+    clocks: tuple[ClockName, ...] = ("event", "graph")
     launch: Callable[[], None]
     stages: Mapping[str, Callable[[], None]] = {}
     cold: bool = True
@@ -159,3 +163,39 @@ def in_turn(first: Callable[[], None], then: Callable[[], None]) -> Callable[[],
         then()
 
     return launch
+
+
+class Operands(Protocol):
+    """The operands of one problem in one precision on the host, and what a right result is.
+
+    A result is what the study's runnables return: a vector, a matrix (pattern and values), a state.
+    """
+
+    @property
+    def precision(self) -> str:
+        """`single` or `double`."""
+
+    @property
+    def checksum(self) -> str:
+        """Hash of the problem and of what was drawn beside it."""
+
+    @property
+    def least_bytes(self) -> tuple[int, int]:
+        """Bytes that any solution has to read and to write, each once."""
+
+    @property
+    def operations(self) -> int:
+        """Additions and multiplications that any solution has to do."""
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """The study's own columns that all rows of these operands share."""
+
+    def check(self, runnable: Runnable, workspace: Workspace) -> float | None:
+        """Launch a prepared runnable once and return its largest error over its bound; None: nothing to verify.
+
+        Raises
+        ------
+        IncorrectError
+            The result is wrong.
+        """

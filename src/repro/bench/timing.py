@@ -1,20 +1,161 @@
-"""Timing: how many launches by which clocks, which samples count, and what is reported of them."""
+"""Timing: how many launches by which clocks, which samples count, and what is reported of them.
+
+The clocks of one runnable judge each other. Any disturbance makes a launch longer, in most cases by the time for
+which the device serves somebody else, which is milliseconds. A single reading that is much longer than the others
+is stalled and does not count. Where most readings are stalled, or the clocks contradict each other, nothing is
+known of the time.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.disturbance import ALONE, judge
 from repro.bench.rows import QUANTILES
 from repro.bench.runnable import Runnable
 from repro.config.models import Timing
 from repro.devices.base import CaptureError
-from repro.devices.several import Devices
+from repro.devices.device_group import Devices
+
+Seconds = NDArray[np.float64]
+
+#: By how many times the tolerated share a reading may be longer than the others: a replay is a mean of many launches,
+#: as is a launch of `LONG` seconds of its blocks; a shorter one alone scatters more, some by a factor of 2.6. So such a
+#: one is stalled only if it is longer by `STALL` seconds as well: no other process's turn is shorter than that. Of
+#: 128,000 undisturbed rows on an H200, 302 had such a launch, one such a replay, and none had many.
+SCATTER, SHORT_SCATTER, LONG_LAUNCH, STALL = 2.0, 5.0, 1e-3, 1e-4
+#: Seconds that a launch alone may take beside what it takes in a graph (on the CPU: in a batch): the clock's own, and
+#: what the parts of a launch wait for each other.
+ALONE = {"cuda": 10e-6, "opencl": 1e-3}
+#: Seconds that the clock of a GPU resolves: two readings of a few microseconds differ by that.
+STEP = 0.5e-6
+#: Seconds that a launch may take longer because a core's threads have to be woken: of an empty one 5 or 12 µs, either
+#: of them for minutes, on a CPU that nothing else uses. So looks and rounds differ by that; the clocks of one sample,
+#: which takes less than a second, do not.
+WAKING = {"cuda": 0.0, "opencl": 20e-6}
+
+
+@dataclass(frozen=True)
+class ClockVerdict:
+    """What counts of a sample.
+
+    Attributes
+    ----------
+    seconds
+        The readings by clock without the stalled ones; all where the sample is disturbed.
+    stalled
+        How many were left out.
+    disturbed
+        Why the sample does not count, with the numbers; None where it does.
+    """
+
+    seconds: Mapping[str, Seconds]
+    stalled: int = 0
+    disturbed: str | None = None
+
+
+def judge_clocks(seconds: Mapping[str, Seconds], tolerance: float, alone: float | None) -> ClockVerdict:
+    """Say what counts of a sample by one or several clocks.
+
+    Parameters
+    ----------
+    seconds
+        Readings by clock: of each launch, and per launch of each replay of a graph.
+    tolerance
+        The factor by which a median may be off.
+    alone
+        Seconds that a launch alone may take beside what it takes in a graph; None for any, as over several devices,
+        which wait for each other the longer the more steps a launch has.
+    """
+    kept = {clock: readings[readings <= _limit(readings, clock, tolerance)] for clock, readings in seconds.items()}
+    why = [
+        f"{len(readings) - len(kept[clock])} of {len(readings)} {_unit(clock)} stalled"
+        for clock, readings in seconds.items()
+        if 2 * len(kept[clock]) < len(readings)
+    ]
+    if not why and "graph" in kept:
+        why = _contradiction(kept, tolerance, alone)
+    if why:
+        return ClockVerdict(seconds, disturbed=f"{', '.join(why)} ({numbers(seconds)})")
+    return ClockVerdict(kept, sum(len(readings) - len(kept[clock]) for clock, readings in seconds.items()))
+
+
+def _limit(readings: Seconds, clock: str, tolerance: float) -> float:
+    """Return how long a reading may be: by the lower quartile, or by the least where three quarters may be stalled."""
+    least, quartile = np.quantile(readings, [0, 0.25], method="lower")
+
+    def limit(usual: float) -> float:
+        if clock == "graph" or usual > LONG_LAUNCH:
+            return usual * (1 + SCATTER * (tolerance - 1))
+        return max(usual * (1 + SHORT_SCATTER * (tolerance - 1)), usual + STALL)
+
+    return float(limit(quartile) if quartile <= limit(least) else limit(least))
+
+
+def _contradiction(seconds: Mapping[str, Seconds], tolerance: float, alone: float | None) -> list[str]:
+    """Hold launches in a graph against launches alone: neither can take much longer than the other."""
+    in_graph, most = float(np.median(seconds["graph"])), 1 + SHORT_SCATTER * (tolerance - 1)
+    for clock in ("event", "host"):
+        if clock in seconds:
+            single = float(np.median(seconds[clock]))
+            if in_graph > tolerance * single:
+                return ["a launch in a graph takes longer than one alone"]
+            if clock == "event" and alone is not None and single > most * in_graph + alone:
+                return ["a launch alone takes much longer than one in a graph"]
+    return []
+
+
+def outlying(
+    rounds: Sequence[Mapping[str, Seconds]], tolerance: float, of_host: float, waking: float = 0.0
+) -> dict[int, str]:
+    """Return which rounds of a runnable are far from the best of its own rounds by any clock, with the numbers.
+
+    Parameters
+    ----------
+    tolerance
+        The factor by which a median may be off.
+    of_host
+        The same by the clock `host`.
+    waking
+        Seconds that a launch may take longer because threads have to be woken.
+    """
+    far: dict[int, str] = {}
+    for clock in dict.fromkeys(clock for seconds in rounds for clock in seconds):
+        medians = {i: float(np.median(seconds[clock])) for i, seconds in enumerate(rounds) if clock in seconds}
+        least = min(medians.values())
+        for i, median in medians.items():
+            if is_far(median, least, of_host if clock == "host" else tolerance, waking):
+                far.setdefault(i, f"{clock} median {micro(median)} in one round and {micro(least)} in another")
+    return far
+
+
+def is_far(median: float, best: float, tolerance: float, waking: float = 0.0) -> bool:
+    """Say whether a median is longer than the best of its kind by more than is tolerated and the clock resolves."""
+    return median > tolerance * best + STEP + waking
+
+
+def numbers(seconds: Mapping[str, Seconds]) -> str:
+    """Return what the clocks read: `graph median 80.1 µs, its least 4.1 µs, event median 6.4 µs, …`."""
+    words = []
+    for clock, readings in sorted(seconds.items(), reverse=True):
+        words.append(f"{clock} median {micro(float(np.median(readings)))}, its least {micro(float(readings.min()))}")
+        words[-1] += f", its largest {micro(float(readings.max()))}"
+    return "; ".join(words)
+
+
+def micro(seconds: float) -> str:
+    """Return seconds in microseconds, to a tenth where they are few."""
+    value = seconds * 1e6
+    return f"{value:.1f} µs" if value < 1000 else f"{value:,.0f} µs"
+
+
+def _unit(clock: str) -> str:
+    return "replays of a graph" if clock == "graph" else "launches"
+
 
 #: Seconds of rest before each further sample of a launch that was timed while the device was throttled. Screening does
 #: not wait: on a device whose power is capped for good that would take hours.
@@ -26,11 +167,10 @@ SCREENING_RESTS = (0.01, 0.1)
 #: spread of the median of all, and the rows of a campaign stay small.
 KEPT = 64
 QUARTERS = np.array([0, 0.25, 0.5, 0.75, 1])
-Seconds = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Effort:
+class SamplingPlan:
     """How much to time, and how.
 
     Attributes
@@ -135,24 +275,24 @@ def _joined(first: Mapping[str, Seconds], second: Mapping[str, Seconds]) -> dict
 
 
 #: Samples of a clock at the least, and the budgets that a launch has to be as long as for a single one to do.
-FEW, LONG = 5, 10
+MIN_SAMPLES, LONG_BUDGETS = 5, 10
 
 
 class TooSlow(Exception):
     """A single launch takes longer than the time-out."""
 
 
-def screen(timing: Timing, cold: bool = False) -> Effort:
+def screen(timing: Timing, cold: bool = False) -> SamplingPlan:
     """Return the effort that finds out which variants are worth the full one."""
-    return Effort(timing.screen_launches, cold=cold, screening=True)
+    return SamplingPlan(timing.screen_launches, cold=cold, screening=True)
 
 
-def full(timing: Timing, cold: bool = False) -> Effort:
+def full(timing: Timing, cold: bool = False) -> SamplingPlan:
     """Return the effort that winners are chosen by."""
-    return Effort(timing.launches, timing.search_graph_launches, timing.search_graph_replays, cold)
+    return SamplingPlan(timing.launches, timing.search_graph_launches, timing.search_graph_replays, cold)
 
 
-def take_samples(devices: Devices, runnable: Runnable, effort: Effort, timing: Timing) -> Samples:
+def take_samples(devices: Devices, runnable: Runnable, effort: SamplingPlan, timing: Timing) -> Samples:
     """Time a prepared runnable by the clocks that it has.
 
     A sample that was taken while the device was throttled, or in which the clocks contradict each other, is taken again
@@ -177,13 +317,13 @@ def take_samples(devices: Devices, runnable: Runnable, effort: Effort, timing: T
         # the cache to keep.
         devices.reset_kept()
         devices.flush()
-    once = _estimate(devices, runnable, budget / effort.launches, LONG * whole, timing.timeout)
+    once = _estimate(devices, runnable, budget / effort.launches, LONG_BUDGETS * whole, timing.timeout)
     least = few(once, whole)
     fitted = fit(effort, once, budget, least)
     tolerance = timing.tolerance(devices.backend, len(devices))
     samples = _sample(devices, runnable, fitted, tolerance)
     # a launch that is long enough to throttle a cool device would do so again
-    for_clock = [] if effort.screening or least < FEW else [*RESTS]
+    for_clock = [] if effort.screening or least < MIN_SAMPLES else [*RESTS]
     for_calm = [*(SCREENING_RESTS if effort.screening else CALM_RESTS)]
     while True:
         throttled = samples.throttle is not None and bool(for_clock)
@@ -220,10 +360,10 @@ def _host_seconds(devices: Devices, runnable: Runnable) -> float:
 
 def few(once: float, budget: float) -> int:
     """Return how many samples are taken at the least: fewer of launches that are longer than the whole budget alone."""
-    return round(min(FEW, max(1.0, LONG * budget / max(once, 1e-7))))
+    return round(min(MIN_SAMPLES, max(1.0, LONG_BUDGETS * budget / max(once, 1e-7))))
 
 
-def fit(effort: Effort, once: float, budget: float, least: int = FEW) -> Effort:
+def fit(effort: SamplingPlan, once: float, budget: float, least: int = MIN_SAMPLES) -> SamplingPlan:
     """Return an effort that stays within a budget of seconds for each clock, but never below a few samples."""
     once = max(once, 1e-7)
     affordable = max(1, int(budget / once))
@@ -237,7 +377,7 @@ def fit(effort: Effort, once: float, budget: float, least: int = FEW) -> Effort:
     )
 
 
-def _sample(devices: Devices, runnable: Runnable, effort: Effort, tolerance: float) -> Samples:
+def _sample(devices: Devices, runnable: Runnable, effort: SamplingPlan, tolerance: float) -> Samples:
     before = _before(devices, runnable, effort.cold)
     seconds: dict[str, Seconds] = {}
     message = None
@@ -256,7 +396,7 @@ def _sample(devices: Devices, runnable: Runnable, effort: Effort, tolerance: flo
         parts = devices.time_stages(list(runnable.stages.values()), effort.launches, before)
         stages = dict(zip(runnable.stages, parts.T, strict=True))
     sm_clock, throttle = devices.clocks()
-    verdict = judge(seconds, tolerance, ALONE[devices.backend] if len(devices) == 1 else None)
+    verdict = judge_clocks(seconds, tolerance, ALONE[devices.backend] if len(devices) == 1 else None)
     return Samples(
         verdict.seconds,
         effort.graph_launches or None,
@@ -283,7 +423,7 @@ def _before(devices: Devices, runnable: Runnable, cold: bool) -> Callable[[], No
     return before
 
 
-def quantiles(samples: Seconds) -> dict[str, float]:
+def time_quantiles(samples: Seconds) -> dict[str, float]:
     """Return minimum, quartiles, median, maximum and mean."""
     # as np.quantile, which takes longer than a screened variant does
     last = len(samples) - 1
@@ -300,7 +440,7 @@ def columns(samples: Samples) -> dict[str, float | int | str | None]:
     }
     for clock, seconds in samples.seconds.items():
         said[f"{clock}_launches"] = samples.graph_launches if clock == "graph" else len(seconds)
-        said |= {f"{clock}_{name}": value for name, value in quantiles(seconds).items()}
+        said |= {f"{clock}_{name}": value for name, value in time_quantiles(seconds).items()}
     return said | {f"stage_{name}": float(np.median(seconds)) for name, seconds in samples.stages.items()}
 
 
@@ -322,6 +462,6 @@ def spread(samples: Samples) -> float:
     """Return the distance of the quartiles in medians, of the steadiest clock."""
     spreads = []
     for seconds in samples.seconds.values():
-        numbers = quantiles(seconds)
+        numbers = time_quantiles(seconds)
         spreads.append((numbers["q3"] - numbers["q1"]) / numbers["median"])
     return min(spreads)

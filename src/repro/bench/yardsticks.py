@@ -7,12 +7,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.guards import Guarded
-from repro.bench.operands import Operands
-from repro.bench.runnable import Runnable
-from repro.bench.workspace import Workspace
-from repro.codegen.common import Stream
+from repro.bench.runnable import Operands, Runnable
+from repro.bench.workspace import Guarded, Workspace
 from repro.codegen.targets import Target
+from repro.codegen.templates import Stream
 from repro.devices.base import Buffer
 
 FLOOR, COPY, EMPTY = YARDSTICKS = "floor", "copy", "empty"
@@ -62,7 +60,7 @@ class Floor(Runnable):
         )
 
 
-class Copy(Runnable):
+class DeviceCopy(Runnable):
     """A copy of much more than the cache holds: what the memory does at best.
 
     Parameters

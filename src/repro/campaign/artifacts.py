@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from repro.artifacts.data import Campaign
-from repro.artifacts.published import Published
-from repro.artifacts.registry import Artifact, Kind, artifacts, get_artifact
-from repro.bench.recorded import recorded_studies
+from repro.bench.store import recorded_studies
 from repro.config import Config, load
 from repro.errors import ReproError
-from repro.problems.names import campaign_folder
-from repro.problems.registry import load_registry, problem_names
-from repro.studies import get_study, load_artifacts
-from repro.studies import names as study_names
+from repro.problems.registry import campaign_folder, load_registry, problem_names
+from repro.results.campaign_data import Campaign
+from repro.results.published import Published
+from repro.results.registry import Artifact, Kind, artifacts, get_artifact
+from repro.studies import get_study, load_artifacts, study_names
 
 #: What is read where neither a campaign nor a configuration is named.
 DEFAULT_CONFIG = Path("config/config.yaml")

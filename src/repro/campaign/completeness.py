@@ -1,10 +1,15 @@
-"""What is missing from a campaign: problems that could not be had, modules that do not compile, rows that failed."""
+"""What is missing from a campaign: problems that could not be had, modules that do not compile, failed rows.
+
+A job that measures a case, or a batch of them, asks here which of its problems and cases are stale, and writes the
+receipt of each case with what failed in it.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +17,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from repro.bench.recorded import distinct_cases, read_case, read_rows
 from repro.bench.records import read_problem_of
 from repro.bench.rows import TIMED
-from repro.campaign.freshness import Freshness
+from repro.bench.store import distinct_cases, read_case, read_rows
+from repro.campaign.measurement import environments_of
 from repro.campaign.plan import Plan
-from repro.campaign.steps import CHECK, measuring
-from repro.codegen.compile import Module
+from repro.campaign.receipts import making
+from repro.campaign.steps import CHECK, Freshness, building, measuring, until_measured
+from repro.codegen.build_cache import Module
 from repro.studies import get_study
 
 #: What a row may say without anything having gone wrong, as long as its case has its winners: that this cannot be run
@@ -225,3 +231,33 @@ def _record(plan: Plan, problem: str) -> dict[str, Any] | None:
         return read_problem_of(Path(plan.results, "raw", "problems"), problem)
     except FileNotFoundError:
         return None
+
+
+@contextmanager
+def making_case(plan: Plan, study: str, problem: str, precision: str) -> Iterator[None]:
+    """Let the body measure a case, and write the receipt of it in the end, which names what failed.
+
+    Parameters
+    ----------
+    plan
+        Of the campaign, or of its part that has the case.
+    """
+    step = measuring(plan, study, problem, precision)
+    with making(step) as made:
+        yield
+        made.also(*environments_of(step.outputs))
+        for part in find_missing_of_case(plan, study, problem, precision):
+            if not part.remark:
+                made.failed(part.reason)
+
+
+def stale_problems(plan: Plan, problems: Sequence[str]) -> list[str]:
+    """Return those of some problems that have to be built."""
+    stale = Freshness(plan, [building(plan, name) for name in problems]).stale
+    return [name for name in problems if f"problem {name}" in stale]
+
+
+def stale_cases(plan: Plan, study: str, precision: str, problems: Sequence[str]) -> list[str]:
+    """Return those of some problems that have to be measured in a study and a precision."""
+    stale = Freshness(plan, until_measured(plan)).stale
+    return [name for name in problems if measuring(plan, study, name, precision).name in stale]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
-from repro.shipped import PACKED
+from repro.package_data import PACKED
 
 if TYPE_CHECKING:
     from grimp import ImportGraph
@@ -52,7 +52,8 @@ def files_of(*modules: str, root: str = "repro") -> frozenset[Path]:
 
     The code is the modules, what they import from their package, directly or not, inside functions as well, and the
     packages that hold any of these, since their `__init__` runs too. A package that loads every module of its folder
-    (see `repro.scan`) brings all of them. Data are the files that are no Python: those that any of these files names.
+    (see `repro.plugins`) brings all of them. Data are the files that are no Python: those that any of these files
+    names.
 
     Parameters
     ----------
@@ -124,7 +125,7 @@ def _closure(package: _Package, modules: set[str]) -> set[str]:
             continue  # what the root imports, it imports when a program of others asks for it
         imported = package.imports.find_modules_directly_imported_by(module)
         ahead |= {module.rpartition(".")[0], *imported}
-        if f"{package.name}.scan" in imported:
+        if f"{package.name}.plugins" in imported:
             ahead |= package.imports.find_descendants(module)
         ahead -= reached
     return reached

@@ -1,7 +1,9 @@
 """What a campaign will do: device, problems, modules and artifacts, all named before anything runs.
 
-The workflow's rules and `repro plan` read the same plan. Making it takes a fraction of a second, since it is made each
-time that Snakemake starts; whatever is slow to import is imported where it is needed.
+The workflow's rules and `repro plan` read the same plan. Making it takes a fraction of a second, since Snakemake
+makes it at each start; whatever is slow to import is imported where it is needed. A plan also names the reference
+campaigns that this one reads: those that its tables show in further columns, and those that its searches learn
+from.
 """
 
 from __future__ import annotations
@@ -15,21 +17,87 @@ from typing import Any, Literal
 
 import yaml
 
-from repro.campaign.beside import check_beside, check_training, raw_of, recorded
 from repro.campaign.receipts import hash_of
-from repro.codegen.common import COMMON
-from repro.codegen.compile import MODULES, manifest_path
+from repro.codegen.build_cache import MODULES, manifest_path
 from repro.codegen.targets import Target
+from repro.codegen.templates import COMMON
 from repro.config import Config, StudySettings
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
-from repro.problems.outline import Outline
-from repro.problems.planned import planned
+from repro.package_data import shipped
+from repro.problems.own_problems import planned
+from repro.problems.problem import Outline
 from repro.problems.registry import Item, Registry, load_registry, own_name
-from repro.shipped import shipped
 from repro.studies import get_study, load_artifacts
+from repro.untrusted_files import files_below
 
-#: As `repro.artifacts.write` has them, which is slow to import; a test holds them together.
+
+def raw_of(campaign: str) -> Path:
+    """Return where all lies that a campaign's artifacts are made from."""
+    return Path("results", campaign, "raw")
+
+
+def record_files(raw: Path) -> tuple[Path, ...]:
+    """Return the files of a campaign that artifacts are made from, as they are now."""
+    return tuple(sorted([*files_below(raw, "*.json"), *files_below(raw, "*.parquet")]))
+
+
+def check_beside(config: Config) -> None:
+    """Refuse campaigns that cannot stand beside this one.
+
+    Raises
+    ------
+    ReproError
+        One of them is this one, or is not there.
+    """
+    for name in config.beside:
+        if name == config.campaign:
+            raise ReproError("a campaign cannot stand beside itself", where="beside", actual=name)
+        if not raw_of(name).is_dir():
+            raise ReproError(
+                "no such campaign to stand beside this one",
+                where=raw_of(name),
+                todo="measure it first, or leave it out of `beside`; `--config 'beside=[]'` leaves all out",
+            )
+
+
+def check_training(config: Config) -> None:
+    """Refuse predicted searches that have nothing to learn from, before anything is fetched or compiled for them.
+
+    What is recorded is read when a case is measured; a search that finds too little in it fails there.
+
+    Raises
+    ------
+    ReproError
+        A campaign to learn from is this one, or has nothing of the study; or no other one has been searched.
+    """
+    for study, settings in config.studies.items():
+        if settings.search != "predicted" or config.replay:
+            continue
+        where = f"studies.{study}.training"
+        if settings.training == "all" or not settings.training:
+            searches = Path("results").glob(f"[!.]*/raw/{study}/**/search.parquet") if settings.training else ()
+            if not any(path.parts[1] != config.campaign for path in searches):
+                raise ReproError(
+                    "no recorded campaign to learn from",
+                    where=where,
+                    expected=f"a searched campaign of {study} in results, other than {config.campaign}",
+                    todo="measure one with `search: exhaustive` first",
+                )
+            continue
+        for name in settings.training:
+            if name == config.campaign:
+                raise ReproError("a campaign cannot learn from itself", where=where, actual=name)
+            if not (raw_of(name) / study).is_dir():
+                raise ReproError(
+                    "no such campaign to learn from",
+                    where=where,
+                    actual=raw_of(name) / study,
+                    todo="measure it first, leave it out of `training`, or use another `search`",
+                )
+
+
+#: As `repro.results.output` has them, which is slow to import; a test holds them together.
 TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex"), ("pdf", "svg", "png")
 #: Settings of a study that say which steps there are, and nothing of how one of them is taken; and the parts, which
 #: the study tells for each step.
@@ -117,7 +185,7 @@ class Plan:
     @property
     def gpus(self) -> int:
         """How many GPUs a measuring job takes; none on a CPU."""
-        from repro.devices.open import parts
+        from repro.devices.selection import parts
 
         return len(parts(self.device)) if self.on_gpu else 0
 
@@ -227,13 +295,13 @@ class Plan:
     def recorded_files(self) -> tuple[Path, ...]:
         """The files that artifacts read and no step makes: all of a replay; else counters, recorded by hand."""
         raw = raw_of(self.config.campaign)
-        return recorded(raw) if self.config.replay else tuple(sorted(raw.rglob("counters.parquet")))
+        return record_files(raw) if self.config.replay else tuple(sorted(raw.rglob("counters.parquet")))
 
     @cached_property
     def files_beside(self) -> tuple[Path, ...]:
         """The recorded files of the campaigns that stand beside this one."""
         folders = (raw_of(name) for name in self.config.beside)
-        return tuple(path for raw in folders for path in recorded(raw))
+        return tuple(path for raw in folders for path in record_files(raw))
 
     def artifact_outputs(self, study: str, kind: Literal["tables", "figures"]) -> list[str]:
         """Return all files of a study's tables or figures, in all formats."""
@@ -250,7 +318,7 @@ class Plan:
 
     def labels(self, study: str, kind: Literal["tables", "figures"]) -> dict[str, dict[str, str]]:
         """Return, by file, what Snakemake's own report says of tables, shown as CSV, or of figures, as SVG."""
-        from repro.artifacts.registry import get_artifact
+        from repro.results.registry import get_artifact
 
         suffix = ".csv" if kind == "tables" else ".svg"
         files = [path for path in self.artifact_outputs(study, kind) if path.endswith(suffix)]
@@ -290,7 +358,7 @@ def make_plan(config: Config, registry: Registry | None = None) -> Plan:
         what its entries are, a device that is not there, a replay of a campaign that is not recorded, or such a one
         beside it or to learn from.
     """
-    from repro.devices.open import resolve_device, target_of
+    from repro.devices.selection import resolve_device, target_of
 
     check_beside(config)
     check_training(config)
@@ -380,7 +448,7 @@ def _artifacts(study: str, settings: StudySettings, kind: Literal["table", "figu
     """Return the names of a study's tables or figures that are asked for, of several campaigns where there are some."""
     if not settings.artifacts:
         return ()  # and imports nothing, which is slow
-    from repro.artifacts.registry import artifacts
+    from repro.results.registry import artifacts
 
     load_artifacts(study)
     if settings.artifacts == "all":

@@ -23,9 +23,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from repro.atomic_write import write_whole
 from repro.errors import ReproError
-from repro.reading import open_file, read_file, shown
-from repro.whole import write_whole
+from repro.untrusted_files import open_file, read_file, shown
 
 VERSION = 1
 ABSENT = "absent"

@@ -1,13 +1,14 @@
-"""The steps of a campaign: for each thing that is made, all that it is made from.
+"""The steps of a campaign: for each thing that is made, all that it is made from, and whether it is stale.
 
-Every step is written down here once. The plan asks which are fresh, and the command that makes one writes its receipt;
-both by the same step, so that what a step depends on cannot be two things.
+Every step is written down here once. The plan asks which steps are fresh, and the command that makes one writes its
+receipt; both use the same step, so that the two cannot disagree about what it depends on. `Freshness` compares the
+plan with the receipts on disk, once, and writes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,12 +16,12 @@ from typing import Any, Literal
 
 from repro.campaign.dependencies import code_hash
 from repro.campaign.plan import Plan
-from repro.campaign.receipts import Step, files_digest
-from repro.codegen.common import COMMON
-from repro.codegen.compile import MODULES, compiler_identity, manifest_path
+from repro.campaign.receipts import Receipt, Step, files_digest, why_stale
+from repro.codegen.build_cache import MODULES, compiler_identity, manifest_path
 from repro.codegen.targets import Target
-from repro.shipped import shipped
-from repro.studies import get_study, names
+from repro.codegen.templates import COMMON
+from repro.package_data import shipped
+from repro.studies import get_study, study_names
 
 #: What problems, modules, measured times, and tables and figures depend on beside our own code.
 BUILDING = ("numpy", "scipy", "scikit-fem", "meshio", "pyarrow", "gmsh", "tetgen", "pymeshfix", "fast-simplification")
@@ -104,7 +105,7 @@ def compiling_common(target: Target, kernels: Path, modules: Path = MODULES) -> 
             "compiler": compiler_identity(target),
             "templates": _templates(kernels, (COMMON, "dialects")),
             "packages": _versions(RENDERING),
-            "code": code_hash("repro.codegen.compile", "repro.codegen.common"),
+            "code": code_hash("repro.codegen.build_cache", "repro.codegen.templates"),
         },
     )
 
@@ -123,7 +124,7 @@ def measuring(plan: Plan, study: str, problem: str, precision: str, training: tu
             "seed": plan.config.seed,
             "device": [plan.device, *_machine(plan.device)],
             "packages": _versions((*MEASURING, *get_study(study).packages)),
-            "code": code_hash("repro.campaign.measuring", f"repro.studies.{study}.study"),
+            "code": code_hash("repro.campaign.measurement", f"repro.studies.{study}.study"),
         },
         _training(plan, study) if training is None else training,
         (receipt_of(plan, "problem", problem), *modules, _module_receipt(plan.target, COMMON)),
@@ -140,7 +141,7 @@ def presenting(plan: Plan, study: str, kind: Literal["tables", "figures"]) -> St
             "artifacts": getattr(plan.studies[study], kind),
             "code": code_hash(
                 "repro.campaign.artifacts",
-                "repro.artifacts.write",
+                "repro.results.output",
                 f"repro.studies.{study}.study",
                 f"repro.studies.{study}.{kind}",
             ),
@@ -162,7 +163,7 @@ def reporting(plan: Plan) -> Step:
         (Path(plan.results, "report.html"),),
         {
             "artifacts": shown,
-            "code": code_hash("repro.campaign.reporting", *modules),
+            "code": code_hash("repro.campaign.report", *modules),
             "studies": {study: _read(plan, study) for study in plan.studies},
         },
         (*published, *plan.recorded_files, *plan.files_beside),
@@ -230,15 +231,15 @@ def _training(plan: Plan, study: str) -> tuple[Path, ...]:
 
 @cache
 def _building_code() -> str:
-    modules = [f"repro.studies.{study}.facts" for study in names()]
-    return code_hash("repro.campaign.building", *filter(find_spec, modules))
+    modules = [f"repro.studies.{study}.facts" for study in study_names()]
+    return code_hash("repro.campaign.problem_files", *filter(find_spec, modules))
 
 
 @cache
 def _compiling_code(study: str) -> str:
-    """Return the hash of what renders and compiles a study's modules: its `render.py`, where it has one."""
-    own = f"repro.studies.{study}.render"
-    return code_hash("repro.codegen.compile", own if find_spec(own) else f"repro.studies.{study}.study")
+    """Return the hash of what renders and compiles a study's modules: its `kernels.py`, where it has one."""
+    own = f"repro.studies.{study}.kernels"
+    return code_hash("repro.codegen.build_cache", own if find_spec(own) else f"repro.studies.{study}.study")
 
 
 @cache
@@ -248,7 +249,7 @@ def _templates(kernels: Path, folders: tuple[str, ...]) -> str:
 
 @cache
 def _machine(device: str) -> tuple[str, ...]:
-    from repro.devices.open import models
+    from repro.devices.selection import models
 
     return tuple(models(device))
 
@@ -262,3 +263,88 @@ def _versions(packages: tuple[str, ...]) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return installed
+
+
+#: Reasons that a message names; the others are counted.
+NAMED = 20
+#: Why a step is stale that is so for the sake of another.
+AHEAD = "has to be made first"
+
+
+class Freshness:
+    """A campaign as it lies on disk, held against its plan; looked at once, and nothing is written.
+
+    Parameters
+    ----------
+    plan
+        What the campaign should be.
+    part
+        The steps to look at, each after those that it depends on; None: all.
+    """
+
+    def __init__(self, plan: Plan, part: Iterable[Step] | None = None) -> None:
+        self._steps = steps(plan) if part is None else [*part]
+        read = {step.receipt: Receipt.read(step.receipt) for step in self._steps}
+        self._receipts = {path: receipt for path, receipt in read.items() if isinstance(receipt, Receipt)}
+        self._damaged = {path: how for path, how in read.items() if isinstance(how, str)}
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """All steps that are looked at, in their order."""
+        return self._steps
+
+    @property
+    def total(self) -> int:
+        """How many steps the campaign has."""
+        return len(self._steps)
+
+    @cached_property
+    def stale(self) -> Mapping[str, str]:
+        """By the names of all steps that have to be made, in their order: why."""
+        names = {step.receipt: step.name for step in self._steps}
+        reasons: dict[str, str] = {}
+        for step in self._steps:
+            ahead = next((names[path] for path in step.after if names[path] in reasons), None)
+            reason = f"{ahead} {AHEAD}" if ahead else why_stale(step, self._receipts, self._damaged)
+            if reason:
+                reasons[step.name] = reason
+        return reasons
+
+    @property
+    def stale_outputs(self) -> list[Path]:
+        """All that the stale steps write."""
+        return [path for step in self._steps if step.name in self.stale for path in step.outputs]
+
+    @cached_property
+    def unlike(self) -> Mapping[str, str]:
+        """Of the stale steps those that are not what the plan asks for: neither failed nor made from what failed."""
+        failed = {receipt.step for receipt in self._receipts.values() if receipt.failed}
+        return {
+            name: reason for name, reason in self.stale.items() if name not in failed and not reason.endswith(AHEAD)
+        }
+
+    @cached_property
+    def outdated(self) -> Mapping[str, str]:
+        """Of the stale steps those with outputs that have to be made again: what Snakemake would take for made."""
+        return {
+            step.name: self.stale[step.name]
+            for step in self._steps
+            if step.name in self.stale and any(path.exists() for path in step.outputs)
+        }
+
+    def described(self) -> list[str]:
+        """Return what is outdated and why, those of one reason on one line; what only follows from them is counted."""
+        by_reason: dict[str, list[str]] = {}
+        follow = 0
+        for name, reason in self.outdated.items():
+            if reason.endswith(AHEAD):
+                follow += 1
+            else:
+                by_reason.setdefault(reason, []).append(name)
+        lines = [
+            f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
+            for reason, names in by_reason.items()
+        ]
+        if len(lines) > NAMED:
+            lines[NAMED:] = [f"and {len(lines) - NAMED} more reasons"]
+        return [*lines, *([f"and {follow} more, which are made from what is made again"] if follow else [])]

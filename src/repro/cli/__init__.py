@@ -5,9 +5,9 @@ from __future__ import annotations
 
 def main() -> None:
     """Run `repro`."""
-    from repro.cli.streams import hold_streams
+    from repro.cli.console import open_streams
 
-    hold_streams()  # before anything else is opened
+    open_streams()  # before anything else is opened
     from repro.cli.app import run
 
     run()

@@ -11,8 +11,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
-from repro.cli.ending import INTERRUPTED, told
-from repro.cli.streams import STDOUT
+from repro.cli.console import INTERRUPTED, STDOUT, handle_signals
 from repro.errors import ReproError
 
 DEBUG = "--debug"
@@ -30,32 +29,30 @@ class Command(NamedTuple):
 
 #: In the order of a campaign. A command's module is imported only when the command is on the line.
 COMMANDS = {
-    "doctor": Command("Before a run", "doctor", "doctor", "Say what this machine has, and what to install."),
-    "list": Command("Before a run", "listing", "list_", "List what can be named in a configuration."),
-    "config": Command("Before a run", "config", "config", "Print the configuration in full, or write its schema."),
-    "plan": Command("Before a run", "planning", "plan", "Say what a campaign will do and what it needs."),
-    "run": Command("A run", "running", "run", "Run a campaign in this folder, all of its steps."),
+    "doctor": Command("Before a run", "campaign", "doctor", "Say what this machine has, and what to install."),
+    "list": Command("Before a run", "campaign", "list_", "List what can be named in a configuration."),
+    "config": Command("Before a run", "campaign", "config", "Print the configuration in full, or write its schema."),
+    "plan": Command("Before a run", "campaign", "plan", "Say what a campaign will do and what it needs."),
+    "run": Command("A run", "campaign", "run", "Run a campaign in this folder, all of its steps."),
     "fetch": Command("Problems", "problems", "fetch", "Get the input files of problems."),
-    "resolve": Command("Problems", "resolving", "resolve", "Ask a collection's index which matrices a set has."),
+    "resolve": Command("Problems", "problems", "resolve", "Ask a collection's index which matrices a set has."),
     "problem": Command("Problems", "problems", "problem", "Build a problem into one file."),
     "render": Command("Kernels", "kernels", "render", "Print the source of one module."),
     "compile": Command("Kernels", "kernels", "compile_", "Compile modules, without a device."),
-    "measure": Command("Measuring", "measuring", "measure", "Verify and time everything on one problem."),
-    "batch": Command("Measuring", "batching", "batch", "Build or measure many small problems in one job."),
-    "launch": Command("Measuring", "profiling", "launch", "Launch what is named a few times, for a profiler."),
-    "counters": Command("Measuring", "profiling", "counters", "Read a profiler's counters of what is named."),
-    "table": Command("Results", "artifacts", "table", "Make tables of a measured campaign."),
-    "figure": Command("Results", "artifacts", "figure", "Make figures of a measured campaign."),
-    "report": Command("Results", "artifacts", "report", "Write the report of a measured campaign."),
+    "measure": Command("Measuring", "measurement", "measure", "Verify and time everything on one problem."),
+    "batch": Command("Measuring", "batch", "batch", "Build or measure many small problems in one job."),
+    "launch": Command("Measuring", "measurement", "launch", "Launch what is named a few times, for a profiler."),
+    "counters": Command("Measuring", "measurement", "counters", "Read a profiler's counters of what is named."),
+    "table": Command("Results", "results", "table", "Make tables of a measured campaign."),
+    "figure": Command("Results", "results", "figure", "Make figures of a measured campaign."),
+    "report": Command("Results", "results", "report", "Write the report of a measured campaign."),
     # 1 says that something is slower
-    "compare": Command("Results", "comparing", "compare", "Compare two campaigns: same, faster, slower, undecided.", 2),
-    "record": Command("Results", "recording", "record", "Keep a campaign as a record: one file a study and step."),
-    "merge": Command("Results", "merging", "merge", "Make one campaign of parts measured apart."),
-    "environment": Command(
-        "Results", "environment", "environment", "Print what a campaign was measured with, for pip."
-    ),
-    "export": Command("Results", "exporting", "export", "Write a tuned kernel as a C++ library."),
-    "check": Command("Results", "checking", "check", "Fail if anything of a campaign is missing or failed."),
+    "compare": Command("Results", "results", "compare", "Compare two campaigns: same, faster, slower, undecided.", 2),
+    "record": Command("Results", "results", "record", "Keep a campaign as a record: one file a study and step."),
+    "merge": Command("Results", "results", "merge", "Make one campaign of parts measured apart."),
+    "environment": Command("Results", "results", "environment", "Print what a campaign was measured with, for pip."),
+    "export": Command("Results", "results", "export", "Write a tuned kernel as a C++ library."),
+    "check": Command("Results", "results", "check", "Fail if anything of a campaign is missing or failed."),
 }
 
 
@@ -192,7 +189,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if DEBUG in words:
         words = [DEBUG, *(word for word in words if word != DEBUG)]
-    with told():
+    with handle_signals():
         try:
             try:
                 build(words)(words, prog_name="repro")

@@ -1,4 +1,4 @@
-"""`repro render` and `repro compile`: from templates to modules."""
+"""The panel "Kernels": `repro render` and `repro compile`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def compile_(
 
     from repro.campaign.receipts import making
     from repro.campaign.steps import compiling, compiling_common
-    from repro.codegen.compile import Module, compile_module
+    from repro.codegen.build_cache import Module, compile_module
     from repro.codegen.targets import get_target
 
     def build(key: str | None) -> tuple[Path, Module]:
@@ -91,8 +91,8 @@ def compile_(
 
 
 def _source(study: str, key: str | None, target: str, kernels: Path) -> str:
-    from repro.codegen.common import COMMON, render_common
     from repro.codegen.targets import get_target
+    from repro.codegen.templates import COMMON, render_common
     from repro.errors import ReproError
     from repro.studies import get_study
 

@@ -1,10 +1,15 @@
-"""`repro fetch` and `repro problem`: get inputs, and build problems from them."""
+"""The panel "Problems": `repro fetch`, `resolve` and `problem`.
+
+`fetch` gets input files, `resolve` asks the index of a collection which matrices a set has, and `problem` builds a
+problem into one file.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
 from contextlib import nullcontext
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,23 +17,22 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from repro.campaign.building import build_problem
-from repro.campaign.building import record_unavailable as write_unavailable
 from repro.campaign.plan import plan_of_cases
+from repro.campaign.problem_files import build_problem
+from repro.campaign.problem_files import record_unavailable as write_unavailable
 from repro.campaign.receipts import Making, making
 from repro.campaign.steps import building
-from repro.cli.measuring import reason_of
+from repro.cli.measurement import reason_of
 from repro.cli.options import Receipt
 from repro.config import Config, load
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
-from repro.problems.build import find, mesh_of
-from repro.problems.content import mesh_checksum
+from repro.problems.builder import find, mesh_of
 from repro.problems.fetch import Found
-from repro.problems.meshfiles import MeshFile, read_stanford, read_tetmesh, write_mesh
+from repro.problems.files import mesh_checksum
 from repro.problems.problem import Problem, load_problem
 from repro.problems.registry import Recipe, Registry, Spec, Stanford, Suitesparse, Tetmesh, load_registry
-from repro.problems.suitesparse import read_suitesparse
+from repro.problems.repositories import MeshFile, read_stanford, read_suitesparse, read_tetmesh, write_mesh
 
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The campaign's configuration.")]
 DEFAULT_CONFIG = Path("config/config.yaml")
@@ -250,3 +254,60 @@ def _text(value: object) -> str:
             return f"{value:,}"
         case _:
             return str(value)
+
+
+CONFIG = Path("config/config.yaml")
+
+
+def resolve(
+    name: Annotated[str, typer.Argument(metavar="SET", help="A set that one of the registry's collections makes.")],
+    index: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A copy of the collection's ssstats.csv, in place of the network."),
+    ] = None,
+    config: Annotated[
+        Path, typer.Option("--config", "-c", metavar="FILE", help="Configuration that names the registry.")
+    ] = CONFIG,
+) -> None:
+    """Ask the index of the SuiteSparse collection for the matrices of a set, and write them into its file.
+
+    The file holds the query, the date and the index's size as well, and belongs in the repository: a set stays the
+    same until it is resolved again.
+
+    Examples:
+
+        repro resolve coo_papers
+
+        repro resolve coo_papers --index ssstats.csv
+    """
+    from repro.config import load
+    from repro.errors import ReproError
+    from repro.package_data import PACKED, shipped
+    from repro.problems.registry import load_collection, load_registry, read_csv
+    from repro.problems.repositories import read_index
+
+    settings = load(config)
+    registry = shipped(settings.registry)
+    files = [registry.parent / path for path in load_registry(registry).collections]
+    collections = {collection.name: (collection, file) for file in files for collection in [load_collection(file)]}
+    if name not in collections:
+        raise ReproError("no such set that a query makes", where=registry, expected=", ".join(collections), actual=name)
+    collection, file = collections[name]
+    if PACKED in file.parents:
+        raise ReproError(
+            "the set's file belongs to the installed package",
+            where=file,
+            expected="a registry of your own",
+            todo=f"copy the configurations here, `cp -r {PACKED / 'config'} .`, and give the command again",
+        )
+    if index is not None:
+        (matrices, dated), source = read_csv(index), index.name
+    else:
+        try:
+            matrices, dated, source = read_index(settings.fetch), None, "ssgetpy"
+        except ReproError as error:
+            todo = "try again with a network, or name a copy of the collection's ssstats.csv with --index"
+            raise ReproError(error.what, actual=error.actual, todo=todo) from None
+    resolved = collection.resolve(matrices, source, dated, date.today().isoformat())
+    resolved.write(file)
+    typer.echo(f"{name}: {len(resolved.problems)} of {len(matrices)} matrices -> {file}")

@@ -10,11 +10,11 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
+from repro.atomic_write import replacing
 from repro.codegen.targets import Target
 from repro.errors import ReproError
 from repro.programs import run_program
-from repro.reading import read_text, shown
-from repro.whole import replacing
+from repro.untrusted_files import read_text, shown
 
 # what the driver says of a part of it that was
 _KILLED = re.compile(r"died due to signal")

@@ -1,10 +1,11 @@
-"""Finding an OpenCL runtime for the CPU before pyopencl is imported."""
+"""The OpenCL runtime of the CPU: finding one before pyopencl is imported, its devices, and its compiler."""
 
 from __future__ import annotations
 
 import os
 import sys
 import tempfile
+import warnings
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -12,9 +13,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from repro.atomic_write import write_whole
+from repro.codegen.nvcc import CompileError, first_error
+from repro.codegen.targets import Target
 from repro.errors import ReproError
-from repro.reading import read_text
-from repro.shipped import install
+from repro.package_data import install
+from repro.untrusted_files import read_text
 
 _VENDORS = tempfile.TemporaryDirectory(prefix="repro-opencl-")
 #: What can bring a runtime for the CPU, and what calls it.
@@ -27,7 +31,7 @@ def find_library() -> Path | None:
     return next((path for path in libraries if not path.name.endswith(".py")), None)
 
 
-def identity() -> list[str]:
+def runtime_identity() -> list[str]:
     """Return what tells the runtime that would be loaded from any other, without loading it."""
     library = find_library()
     if library is not None and os.environ.get("OCL_ICD_VENDORS") in (None, _VENDORS.name):
@@ -155,3 +159,54 @@ def split_device(ordinal: int, count: int) -> list[Any]:
             todo=f"`device: opencl:{ordinal}` takes it whole",
         ) from None
     return list(parts[:count])
+
+
+FLAGS = ("-cl-std=CL2.0",)
+#: What pyopencl and the runtimes for CPUs read: flags, how to vectorise and for which processor, threads and where.
+VARIABLES = ("PYOPENCL_BUILD_OPTIONS",)
+PREFIXES = ("CL_CONFIG_", "DPCPP_CPU_", "POCL_", "VOLCANO_")
+
+
+def environment() -> tuple[str, ...]:
+    """Return what the environment adds to the flags, as `NAME=value`: binaries and times depend on it as on them."""
+    read = (name for name in os.environ if name in VARIABLES or name.startswith(PREFIXES))
+    return tuple(f"{name}={os.environ[name]}" for name in sorted(read) if os.environ[name])
+
+
+@cache
+def _context() -> tuple[Any, Any]:
+    device = open_device(0)
+    return load().Context([device]), device
+
+
+@cache
+def compiler_version() -> str:
+    """Return the runtime's words on itself and on the processor that it compiles for."""
+    _, device = _context()
+    return f"{device.platform.name} {device.driver_version} for {device.name.strip()}"
+
+
+def build_identity() -> list[str]:
+    """Return what `version` depends on, read in milliseconds: the runtime's files and packages, the processor."""
+    return [*runtime_identity(), str(processor())]
+
+
+def build(source: Path, binary: Path, target: Target) -> dict[str, dict[str, int]]:
+    """Compile a source file; the CPU reports no registers, so the result is empty.
+
+    Raises
+    ------
+    CompileError
+    """
+    if binary.exists():
+        return {}
+    cl = load()
+    context, device = _context()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the runtime greets every build with a warning that it succeeded
+        try:
+            program = cl.Program(context, source.read_text()).build(list(FLAGS), devices=[device])
+        except cl.Error as error:
+            raise CompileError(first_error(str(error))) from None
+    write_whole(binary, program.get_info(cl.program_info.BINARIES)[0])
+    return {}

@@ -1,8 +1,8 @@
-"""Limits of each device generation, as data: what a kernel may ask for.
+"""Limits of each device generation, as data: what a kernel may ask for; and the working precisions.
 
-Source for the NVIDIA limits: CUDA Programming Guide 13, section 5.1 "Compute Capabilities", tables 30 and 31; of
-generations before 7.5 its edition 11, table "Technical Specifications per Compute Capability"; of 8.8, which the guide
-leaves out, the toolkit's `cuda_occupancy.h`.
+Source of the NVIDIA limits: CUDA Programming Guide 13, section 5.1 "Compute Capabilities", tables 30 and 31; of
+generations before 7.5 its edition 11, table "Technical Specifications per Compute Capability"; of 8.8, which the
+guide omits, the toolkit's `cuda_occupancy.h`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import numpy as np
+
 from repro.errors import ReproError
+
+#: The C type of a number, and its bytes.
+SCALARS = {"single": ("float", 4), "double": ("double", 8)}
+DTYPES: dict[str, type[np.floating]] = {"single": np.float32, "double": np.float64}
+INDEX_BYTES = 4
+
 
 #: Bytes of shared memory that the text of a kernel may declare, on every generation.
 STATIC_SHARED = 48 * 1024

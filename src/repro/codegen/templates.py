@@ -1,15 +1,20 @@
-"""Rendering templates: what every generated source has in common."""
+"""Rendering templates, and the module that every campaign needs.
+
+The common module has an empty kernel, the comparison with a reference, the streaming floor and a copy.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
+from repro.codegen.targets import Target
 from repro.errors import ReproError
-from repro.shipped import shipped
+from repro.package_data import shipped
 
 #: Bytes that a thread loads at once, at most.
 LOAD_BYTES = 16
@@ -50,4 +55,43 @@ def _environment(templates: Path, absolute: Path) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
+    )
+
+
+COMMON = "common"
+VERIFY_BLOCK_SIZE = {"cuda": 256, "opencl": 64}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One configuration of the streaming kernel that measures the floor."""
+
+    n_t: int
+    unroll: int
+
+    @property
+    def kernel(self) -> str:
+        """Its name in the common module; the copy of the same shape has `copy` for `stream`."""
+        return f"stream_{self.n_t}_{self.unroll}"
+
+
+def streams(target: Target) -> list[Stream]:
+    """Return the 16 configurations that the floor is the best of.
+
+    On the CPU a work-group is a loop, and pays for being longer than the kernels' own.
+    """
+    first = 128 if target.dialect == "cuda" else 64
+    growth = 2 if target.dialect == "cuda" else 4
+    return [Stream(first * growth**i, unroll) for i in range(4) for unroll in (1, 2, 4, 8)]
+
+
+def render_common(templates: Path, target: Target) -> str:
+    """Return the source of the module that every campaign needs: empty kernel, verification, floor, copy."""
+    return render_template(
+        templates,
+        f"{COMMON}/module.j2",
+        dialect=target.dialect,
+        title="empty kernel, verification, streaming floor, copy",
+        verify_n_t=VERIFY_BLOCK_SIZE[target.dialect],
+        streams=streams(target),
     )

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
-from repro.config.device_words import MEANING, PATTERN, names_device
 from repro.entries import entries
 from repro.galerkin.basis import BASES
+
+#: What may be said; that a list has no repeats is checked beside it.
+PATTERN = r"^(auto|cuda(:(all|[0-9]+(,[0-9]+)*))?|opencl(:[0-9]+(/([2-9]|[1-9][0-9]+))?)?)$"
+#: The same in words.
+MEANING = (
+    "auto (a GPU if there is one, else the CPU), cuda, cuda:N, cuda:0,1,2 (several GPUs of this machine, none twice), "
+    "cuda:all, opencl, opencl:N or opencl:N/K (that CPU split into K equal parts, at least 2)"
+)
+
+
+def names_device(words: object) -> bool:
+    """Say whether something is a word for a device, or a list of several; not whether they are there."""
+    if not isinstance(words, str) or not re.fullmatch(PATTERN, words):
+        return False
+    numbers = [int(number) for number in words.partition(":")[2].split(",") if number.isdigit()]
+    return len(set(numbers)) == len(numbers)
+
 
 Precision = Literal["single", "double"]
 Cache = Literal["warm", "cold"]
 #: Characters of a campaign's name and of each part of a problem's. A file's name has at most 255 bytes, and names of
 #: files are made of these with prefix, suffix and number of a process.
-LONGEST = 128
+MAX_PART_LENGTH = 128
 
 
 def _registered(name: str) -> str:
@@ -78,7 +95,7 @@ _Once = AfterValidator(_once)
 
 #: What a campaign can be called: its name becomes folders, and values of the workflow's wildcards.
 CAMPAIGN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
-CampaignName = Annotated[str, Field(pattern=CAMPAIGN, max_length=LONGEST)]
+CampaignName = Annotated[str, Field(pattern=CAMPAIGN, max_length=MAX_PART_LENGTH)]
 
 
 class Model(BaseModel):

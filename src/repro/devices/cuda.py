@@ -1,33 +1,246 @@
-"""An NVIDIA GPU, driven by PyCUDA on the primary context, which cuSPARSE and CUDA graphs share."""
+"""An NVIDIA GPU, driven by PyCUDA on the primary context, which cuSPARSE and CUDA graphs share.
+
+It has two clocks: events around single launches, and replays of a graph. A blocker holds the stream back while the
+host fills its queue, so that events measure no gaps between launches.
+"""
 
 from __future__ import annotations
 
 import atexit
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
+from inspect import unwrap
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, ParamSpec, TypeVar
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from repro.codegen.targets import get_target
-from repro.devices.base import Argument, Buffer, Captured, Launch, LaunchError, OutOfDeviceMemory, Program
-from repro.devices.cuda_blocker import Blocker, may_block
-from repro.devices.cuda_buffer import CudaBuffer
-from repro.devices.cuda_driver import value
-from repro.devices.cuda_launch import bind_launch, pointer_of, share
-from repro.devices.cuda_memory import Memory
-from repro.devices.cuda_queue import CudaQueue
-from repro.devices.cuda_streams import SideStreams
-from repro.devices.cuda_timing import Timer
-from repro.devices.cuda_versions import cusparse_version, dotted, package_version, runtime_version
-from repro.devices.exclusive import exclusive_use
-from repro.devices.host_clock import time_host
+from repro.devices.base import Argument, Buffer, Captured, Launch, LaunchError, OutOfDeviceMemory, Program, time_host
+from repro.devices.cuda_driver import (
+    CudaBuffer,
+    CudaQueue,
+    Memory,
+    SideStreams,
+    bind_launch,
+    check_cuda,
+    cusparse_version,
+    dotted,
+    package_version,
+    pointer_of,
+    runtime_version,
+    share,
+)
+from repro.devices.locks import exclusive_use
 from repro.devices.nvml import Monitor
+from repro.errors import ReproError
+from repro.package_data import install
+
+#: A blocked stream is a deadlock under tools that wait for each launch: Nsight Compute and Systems, compute-sanitizer.
+_TOOLS = ("CUDA_INJECTION64_PATH", "NV_COMPUTE_PROFILER_", "NV_NSIGHT_", "NV_SANITIZER_", "NV_TPS_", "NSYS_")
+_TOOL_LIBRARIES = ("TreeLauncher", "sanitizer", "ToolsInjection")
+
+
+def may_block(environment: Mapping[str, str]) -> bool:
+    """Say whether a stream may be blocked in a process with these environment variables.
+
+    Not with `REPRO_BLOCKING=0`, not with `CUDA_LAUNCH_BLOCKING=1`, not under a profiler or a sanitizer.
+    """
+    if environment.get("REPRO_BLOCKING") == "0" or environment.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
+        return False
+    preloaded = environment.get("LD_PRELOAD", "")
+    return not any(name.startswith(_TOOLS) for name in environment) and not any(
+        library in preloaded for library in _TOOL_LIBRARIES
+    )
+
+
+class Blocker:
+    """A kernel that waits for a word in the host's memory to be set.
+
+    Parameters
+    ----------
+    cuda
+        `pycuda.driver`.
+    kernel
+        `block_stream` of the common module.
+    stream
+        The stream to block.
+    timeout, short
+        Seconds after which the kernel gives up, and where it is held for a short time only. It then sets a second word,
+        and what was timed behind it counts for nothing.
+    """
+
+    def __init__(self, cuda: Any, kernel: Any, stream: Any, timeout: float, short: float) -> None:
+        self._words = cuda.pagelocked_zeros(2, np.int32, mem_flags=cuda.host_alloc_flags.DEVICEMAP)
+        address = np.uintp(self._words.base.get_device_pointer())
+        self._launch, self._launch_short = (
+            bind_launch(kernel, 1, 1, stream, [address, np.int64(seconds * 1e9)]) for seconds in (timeout, short)
+        )
+
+    @contextmanager
+    def hold(self, short: bool = False) -> Iterator[None]:
+        """Block the stream for as long as the body runs; the stream must be idle before."""
+        self._words[:] = 0
+        (self._launch_short if short else self._launch)()
+        try:
+            yield
+        finally:
+            self._words[0] = 1
+
+    @property
+    def expired(self) -> bool:
+        """Whether the kernel gave up waiting; to be asked once the stream is idle again."""
+        return bool(self._words[1])
+
+
+#: Timed launches that are queued at a time. A group is two events, a launch of at most a few operations, and a flush. A
+#: GPU fetches only the first few dozen operations of its queue ahead; the next ones it fetches while they are timed. On
+#: an H200 an empty kernel reads 2.69 µs by events with up to 8 groups, as by NVBench, which queues one at a time, but
+#: 3.17 µs with 30 and 3.39 µs with 100, and scatters more. Eight or four take the host no longer than a hundred do.
+GROUPS = 4
+#: Launches of all graphs that are queued at a time, for the same reason; a launch is a node or, with a counter to
+#: reset, two.
+GRAPH_NODES = 100
+
+
+class Timer:
+    """Times launches on one stream.
+
+    Parameters
+    ----------
+    cuda
+        `pycuda.driver`.
+    stream
+        What is timed on.
+    synchronize
+        Waits for the stream; raises `LaunchError`.
+    failure
+        Makes an error of what the driver calls it.
+    """
+
+    def __init__(
+        self, cuda: Any, stream: Any, synchronize: Callable[[], None], failure: Callable[[str], Exception]
+    ) -> None:
+        self._cuda = cuda
+        self._stream = stream
+        self._synchronize = synchronize
+        self._failure = failure
+        self._events: list[tuple[Any, Any]] = []
+        # how many of a launch fit into the queue of a blocked stream: to find out takes until the blocker gives up
+        self._fitting: WeakKeyDictionary[Callable[[], None], int] = WeakKeyDictionary()
+        self.blocker: Blocker | None = None
+
+    def events(
+        self, launch: Callable[[], None], count: int, before: Callable[[], None] | None = None
+    ) -> NDArray[np.float64]:
+        """Time single launches, each between two events; `before` runs ahead of the first of them. Seconds."""
+        stream = self._stream
+
+        def group(start: Any, end: Any) -> None:
+            if before is not None:
+                before()
+            start.record(stream)
+            launch()
+            end.record(stream)
+
+        if before is not None:
+            before()
+        launch()  # unblocked: whatever a library sets up at its first call may wait for the device
+        self._synchronize()
+        same = unwrap(launch)
+        times, self._fitting[same] = self._time(group, count, self._fitting.get(same, GROUPS))
+        return times
+
+    def graph(self, launch: Callable[[], None], launches: int, replays: int) -> NDArray[np.float64]:
+        """Time replays of a graph of launches; seconds per launch.
+
+        Raises
+        ------
+        CaptureError
+            What is launched cannot be captured.
+        """
+        from repro.devices.cuda_graph import Graph  # NVIDIA's bindings are an extra
+
+        launch()
+        self._synchronize()
+        graph = Graph(int(self._stream.handle), launch, launches, self._failure)
+        stream = self._stream
+
+        def group(start: Any, end: Any) -> None:
+            start.record(stream)
+            graph.replay()
+            end.record(stream)
+
+        try:
+            graph.replay()
+            self._synchronize()
+            times, _ = self._time(group, replays, max(1, GRAPH_NODES // launches))
+            return times / launches
+        finally:
+            graph.close()
+
+    def stages(
+        self, stages: Sequence[Callable[[], None]], count: int, before: Callable[[], None] | None = None
+    ) -> NDArray[np.float64]:
+        """Time stages of launches, each between two events; seconds, `(count, len(stages))`.
+
+        The stream is not blocked: a stage may wait for it, to read a size back, which would never end.
+        """
+        samples = [[self._cuda.Event() for _ in range(len(stages) + 1)] for _ in range(count)]
+        for start, *ends in samples:
+            if before is not None:
+                before()
+            start.record(self._stream)
+            for stage, end in zip(stages, ends, strict=True):
+                stage()
+                end.record(self._stream)
+        self._synchronize()
+        times = [[end.time_since(start) for start, end in pairwise(events)] for events in samples]
+        return np.array(times, np.float64).reshape(count, len(stages)) * 1e-3
+
+    def _time(self, group: Callable[[Any, Any], None], count: int, batch: int) -> tuple[NDArray[np.float64], int]:
+        """Time groups, up to `batch` of them queued while the stream is blocked; fewer if the blocker gives up.
+
+        Returns the times, and how many were queued in the end.
+        """
+        times = np.empty(count)
+        done = 0
+        while done < count:
+            events = self._some_events(min(batch, count - done))
+            # several may be more than the queue holds; then the host waits for the stream, and the stream for the host
+            with self.blocker.hold(short=batch > 1) if self.blocker else nullcontext():
+                for start, end in events:
+                    group(start, end)
+            self._synchronize()
+            if self.blocker and self.blocker.expired:
+                if batch == 1:
+                    raise LaunchError(
+                        "a launch waits for the device, so that the device cannot be kept from starting it; "
+                        "under a profiler or debugger set REPRO_BLOCKING=0"
+                    )
+                batch = max(1, batch // 4)
+                continue
+            times[done : done + len(events)] = [end.time_since(start) for start, end in events]
+            done += len(events)
+        return times * 1e-3, batch
+
+    def _some_events(self, count: int) -> list[tuple[Any, Any]]:
+        while len(self._events) < count:
+            self._events.append((self._cuda.Event(), self._cuda.Event()))
+        return self._events[:count]
+
+    def close(self) -> None:
+        """Give events and blocker back."""
+        self._events.clear()
+        self.blocker = None
+
 
 #: Seconds that a blocked stream waits for the host to queue launches, which takes milliseconds: for one, for several.
 BLOCKED_SECONDS = 1.0, 0.1
@@ -63,7 +276,7 @@ class CudaProgram:
 class CudaDevice:
     """One GPU as a `Device`: one stream of its own, on which everything is queued.
 
-    Made by `repro.devices.cuda_open.open_cuda`. The context of the resident, the first device that the main thread
+    Made by `repro.devices.cuda.open_cuda`. The context of the resident, the first device that the main thread
     opens, is current there between calls; in another thread its launches are for the body of `current()`. Any other
     device, a guest, makes its own current for each call, where a launch of the resident would find the wrong one: of
     several, time by the first. No other thread keeps one current: PyCUDA aborts the process when such a thread ends.
@@ -304,7 +517,7 @@ class CudaDevice:
 
         if int(self.target.name.removeprefix("sm_")) >= FIRST_TO_KEEP:
             with self._mapped():
-                value(driver.cuCtxResetPersistingL2Cache(), self.failure)
+                check_cuda(driver.cuCtxResetPersistingL2Cache(), self.failure)
 
     def flush(self) -> None:
         """Overwrite twice the L2 cache."""
@@ -398,3 +611,52 @@ def _uuid(ordinal: int) -> str:
     _, gpu = driver.cuDeviceGet(ordinal)
     _, uuid = driver.cuDeviceGetUuid(gpu)
     return f"GPU-{UUID(bytes=bytes(uuid.bytes))}"
+
+
+def open_cuda(ordinal: int) -> CudaDevice:
+    """Open a GPU, numbered in the order of the PCI addresses.
+
+    Raises
+    ------
+    ReproError
+        PyCUDA, the driver or the GPU is not there, or its generation is not in the table of targets.
+    """
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order, so that `find_gpus` means the same
+    # a kernel that is loaded at its first launch waits for the device, which a blocked stream never lets finish
+    os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
+    where = f"device: cuda:{ordinal}"
+    try:
+        import_module("cuda.bindings.driver")
+        cuda: Any = import_module("pycuda.driver")
+    except ModuleNotFoundError as error:
+        raise ReproError(
+            "the packages for NVIDIA GPUs are not installed", where=where, actual=error, todo=install("cuda")
+        ) from None
+    except ImportError as error:
+        raise ReproError(
+            "PyCUDA cannot be loaded",
+            where=where,
+            actual=error,
+            todo="install NVIDIA's driver (`nvidia-smi` must work); `device: opencl` runs on the CPU",
+        ) from None
+    try:
+        cuda.init()
+        count = cuda.Device.count()
+    except cuda.Error as error:
+        raise ReproError(
+            "no NVIDIA GPU can be used",
+            where=where,
+            actual=error,
+            todo="`nvidia-smi` must list it, CUDA_VISIBLE_DEVICES must not hide it; `device: opencl` runs on the CPU",
+        ) from None
+    if not 0 <= ordinal < count:
+        raise ReproError("no such GPU", where=where, expected=f"cuda:0 to cuda:{count - 1}", actual=f"cuda:{ordinal}")
+    try:
+        return CudaDevice(cuda, ordinal)
+    except cuda.Error as error:
+        raise ReproError(
+            "the GPU cannot be opened",
+            where=where,
+            actual=error,
+            todo="see with `nvidia-smi` whether another process has it to itself or has filled its memory",
+        ) from None

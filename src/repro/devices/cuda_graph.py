@@ -8,7 +8,7 @@ from typing import Any
 from cuda.bindings import driver
 
 from repro.devices.base import CaptureError
-from repro.devices.cuda_driver import value
+from repro.devices.cuda_driver import check_cuda
 
 
 class Graph:
@@ -38,18 +38,18 @@ class Graph:
         self._failure = failure
         graph = _capture(self._stream, launch, count)
         try:
-            self._executable = value(driver.cuGraphInstantiate(graph, 0), CaptureError)
+            self._executable = check_cuda(driver.cuGraphInstantiate(graph, 0), CaptureError)
         finally:
             driver.cuGraphDestroy(graph)
         try:
-            value(driver.cuGraphUpload(self._executable, self._stream), self._not_uploaded)
+            check_cuda(driver.cuGraphUpload(self._executable, self._stream), self._not_uploaded)
         except BaseException:
             self.close()
             raise
 
     def replay(self) -> None:
         """Queue all launches at once."""
-        value(driver.cuGraphLaunch(self._executable, self._stream), self._failure)
+        check_cuda(driver.cuGraphLaunch(self._executable, self._stream), self._failure)
 
     def close(self) -> None:
         """Give the graph back, once no replay is queued any more."""
@@ -63,7 +63,7 @@ class Graph:
 def _capture(stream: Any, launch: Callable[[], None], count: int) -> Any:
     # of this thread alone: what other threads do is none of its business, and what cannot be replayed is an error
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-    value(driver.cuStreamBeginCapture(stream, mode), CaptureError)
+    check_cuda(driver.cuStreamBeginCapture(stream, mode), CaptureError)
     try:
         for _ in range(count):
             launch()
@@ -74,4 +74,4 @@ def _capture(stream: Any, launch: Callable[[], None], count: int) -> Any:
         if isinstance(error, Exception):
             raise CaptureError(str(error)) from error
         raise
-    return value(driver.cuStreamEndCapture(stream), CaptureError)
+    return check_cuda(driver.cuStreamEndCapture(stream), CaptureError)

@@ -13,7 +13,7 @@ from cuda.bindings import driver
 
 from repro.devices.base import Copy, LaunchError
 from repro.devices.cuda import CudaDevice
-from repro.devices.cuda_driver import value
+from repro.devices.cuda_driver import check_cuda
 
 
 class CudaLink:
@@ -127,7 +127,7 @@ class CudaLink:
         if status == codes.CUDA_ERROR_TOO_MANY_PEERS:  # without a switch between them a GPU can have eight
             return False
         if status != codes.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED:
-            value((status,), device.failure)
+            check_cuda((status,), device.failure)
         return True
 
     def topology(self) -> list[dict[str, Any]]:
@@ -181,7 +181,7 @@ class _Side:
 def _bind(device: CudaDevice, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
     """Return what calls a function of the driver with a device's context current."""
     run = device.within(partial(function, *arguments))
-    return lambda: value(run(), device.failure)
+    return lambda: check_cuda(run(), device.failure)
 
 
 def _call(device: CudaDevice, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,4 +1,7 @@
-"""The CPU through OpenCL: the same kernels, real barriers and atomics, on any machine."""
+"""The CPU through OpenCL: the same kernels, real barriers and atomics, on any machine.
+
+Parts of one CPU are linked through the host, which waits for them and copies between their memories.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +22,21 @@ import psutil
 from numpy.typing import NDArray
 
 from repro.codegen import opencl_runtime
-from repro.codegen.opencl_build import FLAGS, environment
+from repro.codegen.opencl_runtime import FLAGS, environment
 from repro.codegen.targets import CPU
-from repro.devices.base import Argument, Buffer, Captured, Launch, LaunchError, OutOfDeviceMemory, Program
-from repro.devices.exclusive import exclusive_use
-from repro.devices.host_clock import time_host, time_stages
+from repro.devices.base import (
+    Argument,
+    Buffer,
+    Captured,
+    Copy,
+    Launch,
+    LaunchError,
+    OutOfDeviceMemory,
+    Program,
+    time_host,
+    time_stages,
+)
+from repro.devices.locks import exclusive_use
 
 _FALLBACK_CACHE = 64 << 20
 #: Modules that stay loaded, those of the cases of a batch: building one takes 10 ms, and a kernel object some.
@@ -81,7 +95,7 @@ class OpenClProgram:
 
 
 @dataclass(frozen=True)
-class Part:
+class SubDevice:
     """One of the equal parts of a CPU.
 
     Attributes
@@ -111,7 +125,7 @@ class OpenClDevice:
     backend = "opencl"
     target = CPU
 
-    def __init__(self, ordinal: int = 0, part: Part | None = None) -> None:
+    def __init__(self, ordinal: int = 0, part: SubDevice | None = None) -> None:
         self._cl = opencl_runtime.load()
         self._device = opencl_runtime.open_device(ordinal) if part is None else part.handle
         self._context = self._cl.Context([self._device])
@@ -336,7 +350,7 @@ class OpenClDevice:
         self._loaded.clear()
 
 
-def open_parts(ordinal: int, count: int) -> list[OpenClDevice]:
+def open_sub_devices(ordinal: int, count: int) -> list[OpenClDevice]:
     """Open a CPU as so many equal parts, each with a context of its own.
 
     Raises
@@ -345,7 +359,7 @@ def open_parts(ordinal: int, count: int) -> list[OpenClDevice]:
         It cannot be split so.
     """
     handles = opencl_runtime.split_device(ordinal, count)
-    return [OpenClDevice(ordinal, Part(handle, index, count)) for index, handle in enumerate(handles)]
+    return [OpenClDevice(ordinal, SubDevice(handle, index, count)) for index, handle in enumerate(handles)]
 
 
 def _handle(buffer: Any) -> Any:
@@ -369,3 +383,38 @@ def _last_level_cache() -> int | None:
         text = path.read_text().strip()
         sizes.append(int(text[:-1]) * units.get(text[-1], 1))
     return max(sizes, default=None)
+
+
+class OpenClLink:
+    """A `Link` of devices with a context each, so that memory of one is of no use to another, as between GPUs."""
+
+    def __init__(self, devices: Sequence[OpenClDevice]) -> None:
+        self._devices = devices
+
+    def fork(self) -> None:
+        """Wait for the first."""
+        self._devices[0].synchronize()
+
+    def join(self) -> None:
+        """Wait for all others."""
+        for device in self._devices[1:]:
+            device.synchronize()
+
+    def meet(self) -> None:
+        """Wait for all."""
+        for device in self._devices:
+            device.synchronize()
+
+    def exchange(self, copies: Sequence[Copy], meanwhile: Callable[[], None] | None = None) -> None:
+        """Copy one after the other, and wait for each; then queue what may run meanwhile."""
+        for each in copies:
+            self._devices[each.to].receive(each.target, self._devices[each.at], each.source, each.nbytes)
+        if meanwhile is not None:
+            meanwhile()
+
+    def topology(self) -> list[dict[str, Any]]:
+        """Return for each pair that it is linked through the host."""
+        return [{"devices": list(pair), "peer_access": False} for pair in combinations(range(len(self._devices)), 2)]
+
+    def close(self) -> None:
+        """Hold nothing."""

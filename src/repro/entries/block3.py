@@ -1,6 +1,6 @@
 """Dense 3×3 blocks, row-major, on vectors of 3."""
 
-from repro.entries.base import Entry, register
+from repro.entries import Entry, register
 
 BLOCK3 = register(
     Entry(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from repro.entries.base import Array, Entry, register
+from repro.entries import Array, Entry, register
 
 
 def expand(values: Array) -> Array:

@@ -1,6 +1,6 @@
 """Plain real numbers: the 1×1 case."""
 
-from repro.entries.base import Entry, register
+from repro.entries import Entry, register
 
 REAL = register(
     Entry(

@@ -15,9 +15,18 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from repro.errors import ReproError
-from repro.filtering.clipping import Strips, fans, strips_from_edge, strips_from_line
-from repro.filtering.kernel import Kernel, kernel
-from repro.filtering.pairs import Floats, Integers, Pairs, scales, stencil_pairs
+from repro.filtering.spline_kernel import Kernel, kernel
+from repro.filtering.stencil_geometry import (
+    Floats,
+    Integers,
+    StencilPairs,
+    Strips,
+    fans,
+    scales,
+    stencil_pairs,
+    strips_from_edge,
+    strips_from_line,
+)
 from repro.filtering.triangulation import Triangulation
 from repro.galerkin.basis import BASES, exponents, mode_count, to_monomials
 from repro.galerkin.quadrature import collapsed, exact_for
@@ -25,10 +34,10 @@ from repro.galerkin.quadrature import collapsed, exact_for
 #: Pairs that are integrated together: their quadrature points stay in a core's cache.
 CHUNK = 2048
 #: From pairs, kernels along x and y, and the field's degree to integrals of each monomial, `(pairs, m)`.
-Integral = Callable[[Pairs, Kernel, Kernel, int], Floats]
+Integral = Callable[[StencilPairs, Kernel, Kernel, int], Floats]
 
 
-class Counts(NamedTuple):
+class WorkCounts(NamedTuple):
     """What filtering at each point takes, int64 `(n,)` each.
 
     Attributes
@@ -136,7 +145,7 @@ def contour_rows(
     return _rows(_STARTS[start], mesh, points, degree, basis, scale, field_degree, derivative)
 
 
-def count_work(mesh: Triangulation, points: ArrayLike, degree: int, scale: ArrayLike | None = None) -> Counts:
+def count_work(mesh: Triangulation, points: ArrayLike, degree: int, scale: ArrayLike | None = None) -> WorkCounts:
     """Count what filtering takes at each point, without integrating.
 
     Parameters
@@ -151,7 +160,7 @@ def count_work(mesh: Triangulation, points: ArrayLike, degree: int, scale: Array
     """
     width = kernel(degree).width
     wrapped = mesh.wrapped(points)
-    counts = Counts(*(np.zeros(len(wrapped), np.int64) for _ in Counts._fields))
+    counts = WorkCounts(*(np.zeros(len(wrapped), np.int64) for _ in WorkCounts._fields))
     for pairs in stencil_pairs(mesh, wrapped, width, scales(mesh, len(wrapped), width, scale)):
         for chunk in pairs.in_chunks(CHUNK):
             corners = chunk.corners
@@ -205,7 +214,7 @@ def _rows(
     return csr_array(((values * factors[point][:, None]).ravel(), columns, indptr), shape=shape)
 
 
-def _merged(pairs: Pairs, values: Floats, triangles: int) -> tuple[Integers, Integers, Floats]:
+def _merged(pairs: StencilPairs, values: Floats, triangles: int) -> tuple[Integers, Integers, Floats]:
     """Add up the images of each triangle; return points, triangles and values by point, then triangle."""
     key = pairs.point * triangles + pairs.triangle
     order = np.argsort(key, kind="stable")
@@ -214,7 +223,7 @@ def _merged(pairs: Pairs, values: Floats, triangles: int) -> tuple[Integers, Int
     return pairs.point[chosen], pairs.triangle[chosen], np.add.reduceat(values[order], first, axis=0)
 
 
-def _by_area(pairs: Pairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
+def _by_area(pairs: StencilPairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
     """Return the integrals of K K times each monomial of reference coordinates, `(pairs, m)`."""
     pair, square, corners = fans(pairs.corners, along_x.width)
     rule = exact_for(2 * along_x.degree + degree, 2)
@@ -225,11 +234,11 @@ def _by_area(pairs: Pairs, along_x: Kernel, along_y: Kernel, degree: int) -> Flo
     return _moments(pairs, pair, square, (x, y), weights, (along_x, along_y), degree)
 
 
-def _from_line(pairs: Pairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
+def _from_line(pairs: StencilPairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
     return _by_contour(pairs, strips_from_line(pairs.corners, along_x.width), along_x, along_y, degree)
 
 
-def _from_edge(pairs: Pairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
+def _from_edge(pairs: StencilPairs, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
     return _by_contour(pairs, strips_from_edge(pairs.corners, along_x.width), along_x, along_y, degree)
 
 
@@ -237,7 +246,7 @@ def _from_edge(pairs: Pairs, along_x: Kernel, along_y: Kernel, degree: int) -> F
 _STARTS: dict[str, Integral] = {"line": _from_line, "edge": _from_edge}
 
 
-def _by_contour(pairs: Pairs, strips: Strips, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
+def _by_contour(pairs: StencilPairs, strips: Strips, along_x: Kernel, along_y: Kernel, degree: int) -> Floats:
     """Return the integrals of K K times each monomial of reference coordinates, `(pairs, m)`."""
     pair, square, *bounds = strips
     outer = collapsed((2 * along_x.degree + degree + 3) // 2)
@@ -252,7 +261,7 @@ def _by_contour(pairs: Pairs, strips: Strips, along_x: Kernel, along_y: Kernel, 
 
 
 def _moments(
-    pairs: Pairs,
+    pairs: StencilPairs,
     pair: Integers,
     square: Integers,
     at: tuple[Floats, Floats],

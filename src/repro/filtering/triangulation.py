@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from repro.errors import ReproError
 from repro.galerkin.quadrature import evaluation_rule
-from repro.problems.checks import infinite, outside, refuse
 from repro.problems.field import Field
 from repro.problems.meshes import DEGENERATE, longest_edges
+from repro.problems.problem import infinite, outside, refuse
 
 Floats = NDArray[np.float64]
 #: By how much of the box's area the sum of the triangles' may differ from it, and their means from the box's.

@@ -1,12 +1,11 @@
 """Taking a tuned kernel away: an operator for SciPy and for arrays on the GPU, and what solvers do with vectors."""
 
 from repro.operators.arrays import DeviceArray
-from repro.operators.dynamic import DynamicCSR
-from repro.operators.filter import SiacFilter, siac
-from repro.operators.linear import SlowOnCpuWarning, SpmvOperator, operator
+from repro.operators.dynamic_csr import DynamicCSR, Reader
 from repro.operators.multigrid import MultilevelSolver, amg
-from repro.operators.products import spgemm
-from repro.operators.reader import Reader
+from repro.operators.siac_filter import SiacFilter, siac
+from repro.operators.sparse_products import spgemm
+from repro.operators.spmv import SlowOnCpuWarning, SpmvOperator, operator
 from repro.operators.vectors import Vectors, vectors
 
 __all__ = [

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from repro.casts import cast
-from repro.codegen.precisions import DTYPES
+from repro.codegen.targets import DTYPES
 from repro.devices.base import Buffer, Device
 from repro.entries import Entry, get_entry
 from repro.errors import ReproError

@@ -5,20 +5,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Literal, NoReturn
+from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from repro.casts import cast
-from repro.codegen.precisions import DTYPES
+from repro.codegen.targets import DTYPES
 from repro.devices.base import OutOfDeviceMemory, Program
 from repro.errors import ReproError
 from repro.operators.arrays import DeviceArray, View, not_copied, refuse_mask
 from repro.operators.arrays import on_device as on_the_device
-from repro.operators.csr_arrays import (
+from repro.operators.base import real_number, whole_number
+from repro.operators.interchange import (
     CUPYS_ARRAYS,
     CUPYS_MATRICES,
     as_cupys,
@@ -26,23 +28,124 @@ from repro.operators.csr_arrays import (
     device_of,
     is_cupys,
     store_cupys,
+    to_cupy,
 )
-from repro.operators.levels import Level, Memory
-from repro.operators.matrix import as_rows, canonical
-from repro.operators.products import check_pattern, load_products, on_device
-from repro.operators.room import real_number, whole_number
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
-from repro.sparse.kernels import Kernels
-from repro.sparse.multigrid.course import Solved
-from repro.sparse.multigrid.cycle import DEGREES, Smoother
-from repro.sparse.multigrid.hierarchy import refresh_on, set_up_on
-from repro.sparse.multigrid.model import checked_diagonal
-from repro.sparse.multigrid.render import MODULES, render_multigrid
-from repro.sparse.multigrid.settings import Settings
-from repro.sparse.multigrid.solve import Solver, check_finite, shifted
+from repro.operators.scipy_matrices import as_rows, canonical
+from repro.operators.sparse_products import check_pattern, load_products, matrix_on_device
+from repro.sparse.device_work import Load
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.elementwise import Kernels
+from repro.sparse.multigrid.hierarchy import DeviceLevel, refresh_on, set_up_on
+from repro.sparse.multigrid.kernels import MODULES, render_multigrid
+from repro.sparse.multigrid.reference import SMOOTHER_DEGREES, MultigridSettings, Smoother, checked_diagonal
+from repro.sparse.multigrid.solver import Solver, SolveResult, check_finite, shifted
+
+
+class Memory:
+    """What a hierarchy holds on its device, given back once neither it nor one of its levels is in use.
+
+    Attributes
+    ----------
+    runtime, load
+        The device, and what gives modules in the precision.
+    levels, solver
+        What is held.
+    settings
+        That it was set up with.
+    refreshable
+        Whether levels keep what a refresh needs.
+    cupys
+        Whether matrices are handed over as CuPy's.
+    """
+
+    def __init__(
+        self, runtime: Runtime, load: Load, levels: list[DeviceLevel], solver: Solver, settings: MultigridSettings,
+        refreshable: bool, cupys: bool,
+    ) -> None:  # fmt: skip
+        self.runtime, self.load, self.levels, self.solver = runtime, load, levels, solver
+        self.settings, self.refreshable, self.cupys = settings, refreshable, cupys
+        finalize(self, _give_back, levels, solver)
+
+
+class Level:
+    """A level of a hierarchy, its matrices SciPy's, or CuPy's where the hierarchy is one for a matrix of CuPy's.
+
+    They are brought there when they are asked for, with their columns in order.
+
+    Attributes
+    ----------
+    A
+        Its matrix.
+    P, R
+        The prolongator from the next level, and the restriction to it; the coarsest level has none.
+    aggregates
+        The aggregate of each node, int32, -1 for none; the coarsest level has none.
+    """
+
+    def __init__(self, memory: Memory, at: int) -> None:
+        self._memory, self._level = memory, memory.levels[at]
+
+    @cached_property
+    def A(self) -> Any:
+        """The matrix."""
+        return self._read(self._level.a)
+
+    @cached_property
+    def P(self) -> Any:
+        """The prolongator."""
+        return self._read(self._of_finer(self._level.p))
+
+    @cached_property
+    def R(self) -> Any:
+        """The restriction."""
+        return self._read(self._of_finer(self._level.r))
+
+    @cached_property
+    def aggregates(self) -> NDArray[np.int32]:
+        """The aggregate of each node."""
+        buffer = self._of_finer(self._level.aggregates)
+        aggregates = np.empty(buffer.nbytes // 4, np.int32)
+        with self._memory.runtime.after():
+            self._memory.runtime.device.download(buffer, aggregates)
+        return aggregates
+
+    @property
+    def nnz(self) -> int:
+        """Entries of the matrix."""
+        return self._level.nnz
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self._level.a.shape
+
+    def __reduce__(self) -> NoReturn:
+        raise not_copied(self, "copy its matrices, A, P and R")
+
+    def _of_finer(self, part: Any) -> Any:
+        if part is None:
+            raise AttributeError("the coarsest level has neither P nor R nor aggregates")
+        return part
+
+    def _read(self, storage: Storage) -> Any:
+        with self._memory.runtime.after():
+            if self._memory.cupys:
+                matrix = to_cupy(self._memory.runtime, self._memory.load, storage)
+            else:
+                matrix = storage.download().to_csr()
+        matrix.sort_indices()
+        return matrix
+
+
+def _give_back(levels: list[DeviceLevel], solver: Solver) -> None:
+    solver.release()
+    for level in levels:
+        level.release()
+
 
 #: Levels, rows and steps that can be asked for at the most.
-MOST = (1 << 63) - 1
+MAX_COUNT = (1 << 63) - 1
 #: Powers of two within which the largest number of a vector of B is left as it is.
 MIDDLING_EXPONENT = 50
 #: How many times what rounding x leaves a residual may be to be called that.
@@ -103,13 +206,13 @@ def amg(
     if cupys and device == "auto":
         device = device_of(rows)
     n = rows.shape[0]
-    settings = Settings(
+    settings = MultigridSettings(
         real_number(theta, "theta"),
         real_number(omega, "omega"),
-        whole_number(max_coarse, "max_coarse", 1, MOST),
-        whole_number(max_levels, "max_levels", 1, MOST),
+        whole_number(max_coarse, "max_coarse", 1, MAX_COUNT),
+        whole_number(max_levels, "max_levels", 1, MAX_COUNT),
     )
-    smooths = Smoother(smoother, whole_number(degree, "degree", DEGREES[0], DEGREES[-1]))
+    smooths = Smoother(smoother, whole_number(degree, "degree", SMOOTHER_DEGREES[0], SMOOTHER_DEGREES[-1]))
     unknowns = whole_number(unknowns, "unknowns", 1, max(n, 1))
     near_null = None if B is None else _vectors(B, n)
     runtime = open_runtime(device)
@@ -119,7 +222,7 @@ def amg(
             stored = (
                 store_cupys(runtime, rows, precision)
                 if cupys
-                else on_device(runtime, rows, np.dtype(DTYPES[precision]))
+                else matrix_on_device(runtime, rows, np.dtype(DTYPES[precision]))
             )
             levels = set_up_on(runtime.device, load, stored, near_null, unknowns, settings, refreshable=refreshable)
             try:
@@ -218,7 +321,7 @@ class MultilevelSolver:
         if residuals is not None and not isinstance(residuals, list):
             raise ReproError("this is no list", where="residuals", expected="a list", actual=type(residuals).__name__)
         tol = real_number(tol, "tol", 0.0)
-        maxiter = whole_number(maxiter, "maxiter", 0, MOST)
+        maxiter = whole_number(maxiter, "maxiter", 0, MAX_COUNT)
         start = np.zeros(self._n, self._dtype) if x0 is None else self._vector(x0, "x0")
         right = self._vector(b, "b")
         with self._working(*(given.stream for given in (right, start) if isinstance(given, View))):
@@ -393,7 +496,7 @@ def _vectors(B: Any, rows: int) -> NDArray[np.floating]:
     return scaled
 
 
-def _report(solved: Solved, tol: float) -> None:
+def _report(solved: SolveResult, tol: float) -> None:
     """Say of an iteration that it did not come to what was asked for."""
     steps = len(solved.residuals) - 1
     if not np.isfinite(solved.reached):

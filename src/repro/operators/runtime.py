@@ -14,13 +14,13 @@ import numpy as np
 import pooch
 from numpy.typing import NDArray
 
-from repro.codegen.compile import Module, compile_module, compiled_before
+from repro.codegen.build_cache import Module, compile_module, compiled_before
 from repro.devices.base import Buffer, Device, OutOfDeviceMemory, Program
-from repro.devices.open import open_device, resolve_device
-from repro.devices.several import Devices
+from repro.devices.device_group import Devices
+from repro.devices.selection import open_device, resolve_device
 from repro.errors import ReproError
 from repro.operators.arrays import LEGACY_DEFAULT_STREAM, DeviceArray, View, on_device, view
-from repro.shipped import shipped
+from repro.package_data import shipped
 
 CACHE = "REPRO_CACHE"
 #: Folder of the templates: the package's own, since programs of others run where a folder of that name can be theirs.

@@ -14,10 +14,10 @@ from repro.casts import cast
 from repro.devices.base import Argument, Buffer
 from repro.errors import ReproError
 from repro.operators.arrays import TODO, DeviceArray, Kind, View
-from repro.operators.room import whole_number
+from repro.operators.base import whole_number
 from repro.operators.runtime import KERNELS, Runtime, open_runtime
-from repro.sparse.slots import LARGEST
-from repro.sparse.vectors import BLOCKS, N_T, pack_vector, padded_size, render_vectors
+from repro.sparse.elementwise import VECTOR_BLOCK_SIZE, VECTOR_BLOCKS_PER_SM, pack_vector, padded_size, render_vectors
+from repro.sparse.pairs import MAX_INDEX
 
 ORDERS = ("AoS", "SoA", "Padded")
 
@@ -46,8 +46,8 @@ class Vectors:
             raise ReproError("unknown order of a vector", expected=f"one of {', '.join(ORDERS)}", actual=order)
         self.runtime, self.n, self.kind, self.order = runtime, n, kind, order
         self._rows = rows
-        self._n_t = N_T[runtime.device.backend]
-        self._grid = max(1, min(-(-n // self._n_t), runtime.device.n_s * BLOCKS[runtime.device.backend]))
+        self._n_t = VECTOR_BLOCK_SIZE[runtime.device.backend]
+        self._grid = max(1, min(-(-n // self._n_t), runtime.device.n_s * VECTOR_BLOCKS_PER_SM[runtime.device.backend]))
         self._kernels: dict[str, Any] = {}
 
     @property
@@ -216,7 +216,7 @@ def vectors(
         raise ReproError("unknown precision", expected="single or double", actual=precision)
     kind = Kind(entry, precision)
     _ = kind.algebra
-    return Vectors(open_runtime(device), whole_number(n, "n", 0, LARGEST), kind, order)
+    return Vectors(open_runtime(device), whole_number(n, "n", 0, MAX_INDEX), kind, order)
 
 
 def _again(n: int, kind: Kind, order: str, rows: NDArray[np.int64] | None, device: str) -> Vectors:

@@ -11,12 +11,19 @@ from numpy.typing import NDArray
 
 from repro.entries import get_entry
 from repro.errors import ReproError
-from repro.problems.checks import allowed, check_array, check_pointers, infinite, outside, refuse
-from repro.problems.problem import Problem
-from repro.problems.statistics import describe
+from repro.problems.problem import (
+    Problem,
+    allowed,
+    check_array,
+    check_pointers,
+    describe_pattern,
+    infinite,
+    outside,
+    refuse,
+)
 
 #: The most rows and columns, which int32 numbers tell apart.
-MOST = (1 << 31) - 1
+MAX_DIMENSION = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -94,8 +101,10 @@ class Matrix(Problem):
             raise ReproError("the matrix has a size that is no whole number", where=self.name, actual=size)
         if min(self.shape) < 0:
             raise ReproError("the matrix has a negative size", where=self.name, actual=size)
-        if max(self.shape) > MOST:
-            raise ReproError("the matrix is too large", where=self.name, expected=f"at most {MOST:,}", actual=size)
+        if max(self.shape) > MAX_DIMENSION:
+            raise ReproError(
+                "the matrix is too large", where=self.name, expected=f"at most {MAX_DIMENSION:,}", actual=size
+            )
         check_array(self.name, "row pointers", self.indptr, np.int32, (self.n + 1,))
         check_array(self.name, "column indices", self.indices, np.int32, np.shape(self.indices)[:1] or (0,))
         check_array(self.name, "values", self.values, np.float64, (self.nnz, members))
@@ -149,8 +158,8 @@ class Matrix(Problem):
         return self
 
     def describe(self) -> dict[str, Any]:
-        """Return what `repro.problems.statistics.describe` says of the pattern."""
-        return describe(self.indptr, self.indices, self.columns)
+        """Return what `repro.problems.problem.describe_pattern` says of the pattern."""
+        return describe_pattern(self.indptr, self.indices, self.columns)
 
     def summary(self) -> dict[str, Any]:
         """Return `entry`, `n`, `nnz`, and of a rectangular matrix `columns`."""

@@ -1,4 +1,7 @@
-"""What can be run on: the envelope that all kinds of problems share, and the one file that a problem is kept in."""
+"""What can be run on: the envelope that all kinds of problems share, its checks, and the file that keeps it.
+
+An outline is what is known of a problem before it is built.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import json
 import os
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,13 +18,221 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from pydantic import AfterValidator, BaseModel, ValidationError
 
+from repro.atomic_write import replacing
 from repro.errors import ReproError
-from repro.problems.names import flaw
-from repro.reading import open_file, parse_json, shown
-from repro.whole import replacing
+from repro.problems.assembly import Floats, Integers
+from repro.problems.registry import flaw
+from repro.untrusted_files import open_file, parse_json, shown
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A problem that some study runs on.
+
+    Attributes
+    ----------
+    name, kind
+        Its name, and its kind: `matrix`, `updates` or `field`.
+    entry
+        What a matrix's non-zeros are; None for other kinds.
+    definition
+        Plain data that says what it is: when it changes, the problem is built again.
+    files
+        The user's own files that it is read from; none for a problem that is fetched or generated.
+    size
+        Rows and non-zeros that the registry or the file states, of a field about how many cells and modes in all;
+        None where only building it tells.
+    at_most
+        Whether that is a bound: the non-zeros may be fewer.
+    columns
+        Columns where they are stated and others than the rows.
+    """
+
+    name: str
+    kind: str = "matrix"
+    entry: str | None = None
+    definition: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[Path, ...] = ()
+    size: tuple[int, int] | None = None
+    at_most: bool = False
+    columns: int | None = None
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it may be a matrix for products y = A x time and again, for all that is known: square, not empty."""
+        return self.columns is None and (self.size is None or 0 not in self.size)
+
+
+def describe_pattern(indptr: Integers, indices: Integers, columns: int | None = None) -> dict[str, Any]:
+    """Describe the pattern of a CSR matrix.
+
+    Parameters
+    ----------
+    indptr, indices
+        CSR arrays `(n + 1,)` and `(nnz,)`, columns sorted within each row.
+    columns
+        Columns of the matrix; None: as many as rows.
+
+    Returns
+    -------
+    dict
+        Plain numbers, ready for JSON:
+
+        rows, nonzeros, empty_rows
+            Counts.
+        row_length
+            Quantiles (min, q1, median, q3, max) and mean of the entries in a row (figure 3).
+        bandwidth_percent
+            The same of a row's bandwidth: largest minus smallest column index, in percent of the columns (eq. 3
+            and figure 4 of Mueller-Roemer et al. 2020); 0 for an empty row.
+        ell_factor
+            Longest row times n over the non-zeros: how much larger ELLPACK is than CSR, row lengths aside. 0 for a
+            matrix without entries.
+    """
+    n, nnz = len(indptr) - 1, len(indices)
+    lengths = np.diff(indptr)
+    filled = lengths > 0
+    span = np.zeros(n)
+    span[filled] = indices[indptr[1:][filled] - 1] - indices[indptr[:-1][filled]]
+    return {
+        "rows": n,
+        "nonzeros": nnz,
+        "row_length": quantiles(lengths),
+        "bandwidth_percent": quantiles(100 * span / max(n if columns is None else columns, 1)),
+        "ell_factor": int(lengths.max(initial=0)) * n / nnz if nnz else 0.0,
+        "empty_rows": int(n - np.count_nonzero(filled)),
+    }
+
+
+def quantiles(values: NDArray[Any] | Floats) -> dict[str, float]:
+    """Return min, q1, median, q3, max and mean of numbers `(k,)`; zeros if there are none."""
+    if not len(values):
+        return dict.fromkeys(("min", "q1", "median", "q3", "max", "mean"), 0.0)
+    low, q1, median, q3, high = np.quantile(values, [0, 0.25, 0.5, 0.75, 1]).tolist()
+    return {"min": low, "q1": q1, "median": median, "q3": q3, "max": high, "mean": float(np.mean(values))}
+
+
+def check_array(name: str, what: str, array: NDArray[Any], dtype: DTypeLike, shape: tuple[int, ...]) -> None:
+    """Check that an array has the type and shape that the problem asks for.
+
+    Parameters
+    ----------
+    name
+        Of the problem.
+    what
+        What the array holds, in the plural.
+    array, dtype, shape
+        The array, and what it should be.
+
+    Raises
+    ------
+    ReproError
+        It is of another type or shape.
+    """
+    expected = np.dtype(dtype)
+    if not isinstance(array, np.ndarray):
+        raise ReproError(f"the {what} are no array", where=name, expected=expected, actual=type(array).__name__)
+    if (array.dtype, array.shape) != (expected, shape):
+        raise ReproError(
+            f"the {what} do not fit",
+            where=name,
+            expected=f"{expected} {shape}",
+            actual=f"{array.dtype} {array.shape}",
+        )
+
+
+def check_pointers(name: str, what: str, pointers: Integers, end: int) -> None:
+    """Check that pointers start at 0, never decrease, and end at the number of items.
+
+    Parameters
+    ----------
+    name
+        Of the problem.
+    what
+        What an interval between two pointers is: `row`, `batch`.
+    pointers
+        `(intervals + 1,)`.
+    end
+        Number of items.
+
+    Raises
+    ------
+    ReproError
+        They do not.
+    """
+    if pointers[0] != 0 or pointers[-1] != end:
+        raise ReproError(
+            f"the {what} pointers do not fit",
+            where=name,
+            expected=f"from 0 to {end}",
+            actual=f"from {pointers[0]} to {pointers[-1]}",
+        )
+    refuse(
+        name,
+        f"the {what} pointers decrease",
+        pointers[1:] < pointers[:-1],
+        place=lambda i: f"{what} {i}",
+        expected="pointers that never decrease",
+    )
+
+
+def refuse(
+    name: str,
+    what: str,
+    bad: NDArray[np.bool_],
+    *,
+    place: Callable[[int], str],
+    expected: str,
+) -> None:
+    """Raise an error if any item is marked.
+
+    Parameters
+    ----------
+    name
+        Of the problem.
+    what
+        What is wrong with a marked item.
+    bad
+        `(items,)`, which ones are wrong.
+    place
+        Says of the first one where it is.
+    expected
+        What all items should be.
+
+    Raises
+    ------
+    ReproError
+        An item is marked.
+    """
+    items = np.flatnonzero(bad)
+    if items.size:
+        raise ReproError(
+            what,
+            where=f"{name}, first at {place(int(items[0]))} (counted from 0)",
+            expected=expected,
+            actual=f"{items.size} of {len(bad)} are not so",
+        )
+
+
+def outside(numbers: Integers, count: int) -> NDArray[np.bool_]:
+    """Return which numbers are none of 0 to `count` - 1."""
+    marked: NDArray[np.bool_] = (numbers < 0) | (numbers >= count)
+    return marked
+
+
+def infinite(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which items have NaN or infinite values, `(items,)` of `(items, ...)`."""
+    marked: NDArray[np.bool_] = np.any(~np.isfinite(values), axis=tuple(range(1, values.ndim)))
+    return marked
+
+
+def allowed(count: int) -> str:
+    """Say which numbers are 0 to `count` - 1."""
+    return f"0 to {count - 1}" if count else "none, since there are none to name"
+
 
 SCHEMA = 2
 

@@ -1,8 +1,12 @@
-"""The process that `repro.problems.apart` has files read in: a server with one thread, which forks a reader a file.
+"""The process in which `repro.problems.subprocess_reader` has files read: a server that forks a reader a file.
 
-It is started as a program of its own, since a process with several threads cannot be forked: a lock that another thread
-holds at that moment stays held in the child for ever. What reading needs it imports once, so that a reader starts in
-milliseconds. It ends with the process that started it, and a reader with it.
+It is started as a program of its own and has one thread, since a process with several threads cannot be forked
+safely: a lock that another thread holds at that moment stays locked in the child for ever. The server imports once
+what readers need, so that a reader starts in milliseconds. It ends with the process that started it, and a reader
+with the server. An object returns through shared memory: its arrays are written once, and not copied where they are
+read.
+
+This module imports nothing that is heavy or that starts threads.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import ctypes
 import faulthandler
 import importlib
 import math
+import mmap
 import os
 import pickle
 import resource
@@ -24,10 +29,43 @@ import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from repro.errors import ReproError
-from repro.problems.handover import load, save
+
+_ALIGNED = 64
+
+
+def save_shared(file: int, content: object) -> None:
+    """Write an object to a file: lengths, pickle, and its arrays as they are, each at a multiple of 64 bytes."""
+    os.ftruncate(file, 0)
+    buffers: list[pickle.PickleBuffer] = []
+    body = pickle.dumps(content, protocol=5, buffer_callback=buffers.append)
+    raw = [buffer.raw() for buffer in buffers]
+    head = pickle.dumps([len(body), *(len(part) for part in raw)])
+    place = 0
+    parts: list[bytes | memoryview] = [len(head).to_bytes(8, "little") + head, body, *raw]
+    for part in parts:
+        view = memoryview(part)
+        done = 0
+        while done < len(view):
+            done += os.pwrite(file, view[done : done + (1 << 30)], place + done)
+        place += -(-len(view) // _ALIGNED) * _ALIGNED
+
+
+def load_shared(file: int) -> Any:
+    """Read it back; the arrays stay where they are, and may be written to."""
+    memory = memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_COPY))
+    start = int.from_bytes(memory[:8], "little")
+    lengths: list[int] = pickle.loads(memory[8 : 8 + start])
+    place = -(-(8 + start) // _ALIGNED) * _ALIGNED
+    parts = []
+    for length in lengths:
+        parts.append(memory[place : place + length])
+        place += -(-length // _ALIGNED) * _ALIGNED
+    body, *raw = parts
+    return pickle.loads(body, buffers=raw)
+
 
 #: What keeps libraries from starting threads in the server.
 ONE_THREAD = {
@@ -35,7 +73,7 @@ ONE_THREAD = {
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
 #: Whether this process is a server or a reader, and so is apart already.
-is_apart = False
+is_isolated = False
 
 _PARTS = ("what", "where", "expected", "actual", "todo")
 _PR_SET_PDEATHSIG = 1
@@ -43,7 +81,7 @@ _FAILED = 1
 
 
 @dataclass(frozen=True)
-class Request:
+class ReadRequest:
     """A function to call, and what the caller's process is like at that moment.
 
     Attributes
@@ -87,8 +125,8 @@ def serve(control: int) -> NoReturn:
         reader ended, as `os.waitpid` has it; or `failed` and the system's number of the error. A reader is killed where
         the caller writes anything or closes its end.
     """
-    global is_apart  # noqa: PLW0603
-    is_apart = True
+    global is_isolated  # noqa: PLW0603
+    is_isolated = True
     interruptible = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     # what started this process gets these as well, and it ends with that
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -146,7 +184,7 @@ class _Server:
 
     def _start(self, memory: int, connection: int, folder: int, errors: int) -> None:
         caller = socket.socket(fileno=connection)
-        request: Request = load(memory)
+        request: ReadRequest = load_shared(memory)
         for name in request.needs:
             with suppress(BaseException):  # the reader comes to it again, and says it
                 importlib.import_module(name)
@@ -199,7 +237,7 @@ def _say(caller: socket.socket, word: str) -> None:
         caller.send(word.encode())
 
 
-def _answer(request: Request, memory: int, folder: int, errors: int) -> NoReturn:
+def _answer(request: ReadRequest, memory: int, folder: int, errors: int) -> NoReturn:
     """Be the reader: read, write what came of it, and end without what a Python program does at its end."""
     code = _FAILED
     try:
@@ -208,14 +246,14 @@ def _answer(request: Request, memory: int, folder: int, errors: int) -> NoReturn
             _be_like_the_caller(request, folder, errors)
             _confine(request)
             read = pickle.loads(request.read)
-            save(memory, ("read", read()))
+            save_shared(memory, ("read", read()))
         except ReproError as error:
             said = {part: None if (text := getattr(error, part)) is None else str(text) for part in _PARTS}
-            save(memory, ("refused", said))
+            save_shared(memory, ("refused", said))
         except MemoryError:
-            save(memory, ("memory", None))
+            save_shared(memory, ("memory", None))
         except BaseException:
-            save(memory, ("bug", traceback.format_exc()))
+            save_shared(memory, ("bug", traceback.format_exc()))
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         code = 0
@@ -223,7 +261,7 @@ def _answer(request: Request, memory: int, folder: int, errors: int) -> NoReturn
         os._exit(code)
 
 
-def _be_like_the_caller(request: Request, folder: int, errors: int) -> None:
+def _be_like_the_caller(request: ReadRequest, folder: int, errors: int) -> None:
     for stream in (sys.stdout, sys.stderr):  # a result goes where the caller says, not to its standard output
         os.dup2(errors, stream.fileno())
     os.fchdir(folder)
@@ -238,7 +276,7 @@ def _be_like_the_caller(request: Request, folder: int, errors: int) -> None:
             resource.setrlimit(number, both)
 
 
-def _confine(request: Request) -> None:
+def _confine(request: ReadRequest) -> None:
     """Let the process take so much more memory than it has, and be the first to go where the machine runs out."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = _address_space() + request.memory

@@ -1,4 +1,4 @@
-"""A and x of y = A x in a working precision, and what the product must be."""
+"""A and x of y = A x in a working precision, what the product must be, and its verification on the device."""
 
 from __future__ import annotations
 
@@ -7,23 +7,89 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.bench.runnable import Runnable
+from repro.bench.runnable import IncorrectError, Runnable
 from repro.bench.workspace import Workspace
-from repro.codegen.precisions import DTYPES, INDEX_BYTES
+from repro.codegen.targets import DTYPES, INDEX_BYTES
+from repro.codegen.templates import VERIFY_BLOCK_SIZE
 from repro.devices.base import Buffer
 from repro.entries import Entry, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
+from repro.sparse.elementwise import pack_vector, padded_size
 from repro.sparse.ordering import permutation, reorder
 from repro.sparse.symmetry import Symmetry, symmetry_of
-from repro.sparse.vectors import pack_vector, padded_size
-from repro.sparse.verify import compare
+
+NAN_BYTE = 0xFF
+
+
+class ExpectedProduct(Protocol):
+    """What a product must be."""
+
+    @property
+    def precision(self) -> str:
+        """That of the result, `single` or `double`."""
+
+    @property
+    def reference(self) -> NDArray[np.float64]:
+        """What it must be."""
+
+    @property
+    def bound(self) -> NDArray[np.float64]:
+        """By how much it may differ from that, in the shape of the reference."""
+
+
+def compare(operands: ExpectedProduct, runnable: Multiplies, workspace: Workspace) -> float | None:
+    """Run a product once into an output poisoned with NaN; return its largest error over the bound.
+
+    None where the runnable has no result.
+
+    Raises
+    ------
+    IncorrectError
+        A number lies outside its bound, or is NaN.
+    """
+    y = runnable.result()
+    if y is None:
+        return None
+    device = workspace.device
+    device.fill(y, NAN_BYTE)
+    runnable.before()
+    runnable.launch()
+    # asked for once more: a library that runs on the host brings its result to the device only now
+    y = runnable.result() or y
+    reference, bound = _expected(operands, runnable, workspace)
+    count = reference.nbytes // operands.reference.itemsize  # more than the members where the order pads them
+    report = workspace.buffer("report", lambda: device.allocate(8))
+    n_t = VERIFY_BLOCK_SIZE[device.backend]
+    device.fill(report, 0)
+    device.bind(
+        workspace.common.program.kernel(f"verify_{operands.precision}"),
+        min(device.n_s * 8, -(-count // n_t)),
+        n_t,
+        [np.int32(count), y, reference, bound, report],
+    )()
+    numbers = np.empty(2, np.int32)
+    device.download(report, numbers)
+    wrong, error = int(numbers[0]), float(numbers.view(np.float32)[1])
+    if wrong:
+        worst = f"the largest error is {error:.3g} of its bound" if np.isfinite(error) else "some are NaN"
+        raise IncorrectError(f"{wrong} of {count} numbers are wrong; {worst}", error)
+    return error
+
+
+def _expected(operands: ExpectedProduct, runnable: Multiplies, workspace: Workspace) -> tuple[Buffer, Buffer]:
+    """Return reference and bound on the device, in the order of a runnable's result."""
+    order, upload = runnable.arrangement, workspace.device.upload
+    return (
+        workspace.buffer(("reference", order), lambda: upload(runnable.arrange(operands.reference))),
+        workspace.buffer(("bound", order), lambda: upload(np.abs(runnable.arrange(operands.bound)))),
+    )
 
 
 class Multiplies(Runnable):

@@ -1,21 +1,365 @@
-"""Orders of rows and columns: the same matrix with its unknowns renumbered, P A Pᵀ.
+"""Orders of rows and unknowns: recursive bisection of the graph, clusters of rows, and P A Pᵀ.
 
-Renumbering costs once what an iterative solver then gains in every product; times of reordered matrices are reported
-apart from those of the matrix as it came.
+Bisection gives an order of a graph's vertices whose aligned runs hang together: the graph is halved again and
+again, in three steps, each on all parts at once. Distances from a few landmarks are coordinates of the vertices,
+and a part is cut across its longest direction in them. A part that is small enough is cut by a smooth function
+instead: Chebyshev's polynomial of the random walk within the part, applied to that direction, leaves little but
+its slowest modes, whose level sets are short (spectral bisection: Fiedler 1975; Pothen, Simon, Liou 1990). Pairs
+of vertices then change sides while that may shorten the cut (Kernighan, Lin 1970).
+
+Clusters are rows that read the same entries of x; rows that are too long for a warp take no part in them.
+Renumbering the unknowns costs once what an iterative solver then gains in every product; times of reordered
+matrices are reported separately from those of the matrix as it came.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import reverse_cuthill_mckee
+from scipy.sparse.csgraph import breadth_first_order, connected_components, reverse_cuthill_mckee
 
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
-from repro.sparse.clusters import cluster_rows
+
+#: Distances from so many vertices, far from each other, are the coordinates; they are averaged with those of neighbours
+#: so many times, since a distance has few values within a small part.
+LANDMARKS, AVERAGED = 6, 2
+#: Parts of at most so many leaves are cut by smooth functions, and keep so many coordinates, those along which they are
+#: longest. Of parts of at most so many the second longest is tried as well, and what lies between the two: a part as
+#: wide as long has no longest direction, and across its diagonal more edges are cut.
+SMOOTH, AXES, BOTH = 64, 3, 8
+#: Degree of the polynomial for parts of two leaves, and how much it grows where parts are twice as large.
+DEGREE, DEGREE_STEP = 9, 2
+#: What the polynomial damps ends at the eigenvalue 1 - (RESOLUTION / degree)²; the constant has 1.
+RESOLUTION = 2.5
+#: Pairs of a part that change sides at the most, and how many in a row without a shorter cut.
+SWAPS, PATIENCE = 24, 6
+#: The weakest direction of steps, of their mean: a coordinate that hardly changes between neighbours is not all.
+WEAKEST = 1e-2
+#: Vertices of a part that its directions are found by, about.
+SAMPLE = 4096
+SEED = 1
+
+Graph: TypeAlias = Any  # scipy.sparse.csr_array, which has no types
+Order = NDArray[np.int64]
+Floats = NDArray[np.float32]
+T = TypeVar("T", bound=np.generic)
+
+
+def adjacency(indptr: NDArray[np.int32], indices: NDArray[np.int32]) -> Graph:
+    """Return the graph of A + Aᵀ without its diagonal, all weights 1."""
+    n = len(indptr) - 1
+    pattern = sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(n, n))
+    graph = sp.csr_array(pattern + pattern.T)
+    graph.data[:] = np.repeat(np.arange(n, dtype=np.int32), np.diff(graph.indptr)) != graph.indices
+    graph.eliminate_zeros()
+    return graph
+
+
+def bisect(graph: Graph, leaf: int) -> Order:
+    """Return an order of the vertices, int64 `(n,)`: each aligned run of 2ᵏ·leaf of them has few edges to others.
+
+    Parameters
+    ----------
+    graph
+        Symmetric, float32, all weights 1, without a diagonal; connected or not.
+    leaf
+        Vertices of the shortest runs; the last run may be shorter.
+    """
+    n = graph.shape[0]
+    if n <= leaf:
+        return np.arange(n)
+    order, joined = _traverse(graph)
+    places, steps = _coordinates(_renumber(joined, order))
+    at = np.arange(n)  # the vertex at each place of the order, by its number in `order`
+    size = leaf
+    while size < n:
+        size *= 2
+    while size > SMOOTH * leaf:
+        at = at[_sides(_lower(_axes(places, steps, at, size, 1)[:, 0], size), size)]
+        size //= 2
+    order, places = order[at], _axes(places, steps, at, size, AXES)
+    graph, at = _renumber(graph, order), np.arange(n)  # so that each part's numbers are near each other
+    while size > leaf:
+        part = _cut(graph, at, size)
+        axes = np.empty((2, n), np.float32)
+        axes[:, at] = _axes(places, None, at, size, 2).T
+        degree = DEGREE + DEGREE_STEP * ((size // leaf).bit_length() - 2)
+        first, *second = _smoothed(graph, axes[: 2 if size <= BOTH * leaf else 1], part, degree)
+        turned = [direction for other in second for direction in (other, first + other, first - other)]
+        at = at[_sides(_shortest(graph, [first, *turned], part, at, size), size)]
+        at = at[_sides(_swapped(graph, at, size), size)]
+        size //= 2
+    return order[at]
+
+
+def _traverse(graph: Graph) -> tuple[Order, Graph]:
+    """Return the vertices breadth first, and the graph, its components joined to a string, each by two far ends."""
+    order = breadth_first_order(graph, 0, return_predecessors=False)
+    if len(order) < graph.shape[0]:
+        _, label = connected_components(graph, directed=False)
+        first = np.unique(label, return_index=True)[1]
+        order = breadth_first_order(_linked(graph, first[:-1], first[1:]), 0, return_predecessors=False)
+        last = order[-1 - np.unique(label[order[::-1]], return_index=True)[1]]
+        graph = _linked(graph, last[:-1], first[1:])
+        order = breadth_first_order(graph, 0, return_predecessors=False)
+    return order.astype(np.int64), graph
+
+
+def _linked(graph: Graph, ends: Order, others: Order) -> Graph:
+    links = sp.coo_array((np.ones(len(ends), np.float32), (ends, others)), shape=graph.shape)
+    return sp.csr_array(graph + links + links.T)
+
+
+def _renumber(graph: Graph, order: Order) -> Graph:
+    new = np.empty(len(order), np.int32)
+    new[order] = np.arange(len(order), dtype=np.int32)
+    rows = graph[order]
+    rows.indices = new[rows.indices]  # not sorted, which nothing here needs
+    return rows
+
+
+def _coordinates(graph: Graph) -> tuple[Floats, Floats]:
+    """Return each vertex's distances from landmarks, and their difference from one neighbour's, `(n, LANDMARKS)`."""
+    n = graph.shape[0]
+    degrees = np.diff(graph.indptr)
+    weights = (1 / degrees).astype(np.float32)
+    drawn = (np.random.default_rng(SEED).random(n) * degrees).astype(np.int64)
+    neighbour = graph.indices[graph.indptr[:-1] + drawn]
+    distances, steps = np.empty((n, LANDMARKS), np.float32), np.empty((n, LANDMARKS), np.float32)
+    nearest = np.full(n, np.inf, np.float32)
+    searched = graph.astype(np.float64)  # what searches would else convert the graph to each time
+    landmark = n - 1  # the last in breadth-first order is far from the first
+    for k in range(LANDMARKS):
+        distance = _distances(searched, landmark)
+        np.minimum(nearest, distance, out=nearest)
+        landmark = int(nearest.argmax())
+        for _ in range(AVERAGED):
+            distance = (distance + weights * (graph @ distance)) / 2
+        distances[:, k] = distance
+        steps[:, k] = distance - distance[neighbour]
+    return distances, steps
+
+
+def _distances(graph: Graph, root: int) -> Floats:
+    """Return how many edges each vertex of a connected graph is away from one, `(n,)`."""
+    n = graph.shape[0]
+    order, parent = breadth_first_order(graph, root)
+    place = np.empty(n, np.int32)
+    place[order] = np.arange(n, dtype=np.int32)
+    children = np.bincount(place[parent[order[1:]]], minlength=n)
+    # vertices at one distance follow each other; behind the children of all before one are its own
+    own = np.cumsum(children) - children + 1
+    first, start = np.zeros(n, np.float32), 1
+    while start < n:
+        first[start] = 1
+        start = own[start]
+    distances = np.empty(n, np.float32)
+    distances[order] = np.cumsum(first)
+    return distances
+
+
+def _blocks(values: NDArray[T], size: int) -> list[NDArray[T]]:
+    """Return the parts that are full, `(parts, size, …)`, and the one that is not, as `(1, rest, …)`."""
+    full = len(values) // size * size
+    both = values[:full], values[full:]
+    return [block.reshape(-1, min(size, len(block)), *block.shape[1:]) for block in both if len(block)]
+
+
+def _axes(places: Floats, steps: Floats | None, at: Order, size: int, count: int) -> Floats:
+    """Return coordinates of each part along its longest directions, `(n, count)`, the longest first.
+
+    Parameters
+    ----------
+    places
+        Coordinates of all vertices.
+    steps
+        The difference from a neighbour's, by which lengths are counted; None: coordinates are in such units already.
+    at
+        The vertex at each place of the order, of which each `size` on end are a part.
+    """
+    axes = [_axes_of(places, steps, part, count).reshape(-1, count) for part in _blocks(at, size)]
+    return np.concatenate(axes)
+
+
+def _axes_of(places: Floats, steps: Floats | None, parts: Order, count: int) -> Floats:
+    """Return what `_axes` does of parts of one size, `(parts, size)`; directions are those of a sample of each."""
+    sample = parts[:, :: max(1, parts.shape[1] // SAMPLE)]
+    block = places[sample]
+    mean = block.mean(axis=1, keepdims=True)
+    block -= mean
+    spread = (block.transpose(0, 2, 1) @ block).astype(np.float64)
+    whiten = None
+    if steps is not None:
+        step = steps[sample]
+        energy = (step.transpose(0, 2, 1) @ step).astype(np.float64)
+        landmarks = steps.shape[1]
+        weakest = WEAKEST * np.trace(energy, axis1=1, axis2=2) / landmarks + 1e-6
+        whiten = np.linalg.inv(np.linalg.cholesky(energy + weakest[:, None, None] * np.eye(landmarks)))
+        spread = whiten @ spread @ whiten.transpose(0, 2, 1)
+    longest = np.linalg.eigh(spread).eigenvectors[:, :, : -count - 1 : -1]
+    directions = longest if whiten is None else whiten.transpose(0, 2, 1) @ longest
+    along = directions.astype(np.float32)
+    return np.asarray(places[parts] @ along - mean @ along)
+
+
+def _cut(graph: Graph, at: Order, size: int) -> NDArray[np.int64]:
+    """Leave out the edges between parts, in place; return the part of each vertex."""
+    part = np.empty(len(at), np.int32)
+    part[at] = np.arange(len(at), dtype=np.int32) // size
+    graph.data *= np.repeat(part, np.diff(graph.indptr)) == part[graph.indices]
+    graph.eliminate_zeros()
+    return part.astype(np.int64)
+
+
+def _smoothed(graph: Graph, axes: Floats, part: NDArray[np.int64], degree: int) -> list[Floats]:
+    """Return each axis without what changes fast from neighbour to neighbour, of mean 0 and length 1 in each part."""
+    degrees = np.diff(graph.indptr).astype(np.float32)
+    total = np.maximum(np.bincount(part, degrees), 1)
+    # Chebyshev's recurrence, with the eigenvalues from -1 to `kept` mapped to -1 to 1
+    kept = 1 - (RESOLUTION / degree) ** 2
+    scale, shift = 2 / (kept + 1), np.float32(2 * (kept - 1) / (kept + 1))
+    walk = (2 * scale / np.maximum(degrees, 1)).astype(np.float32)
+
+    def centred(scores: Floats) -> Floats:
+        return np.asarray(scores - (np.bincount(part, degrees * scores) / total).astype(np.float32)[part])
+
+    smooth = []
+    for axis in axes:
+        before = centred(axis)
+        scores = (walk * (graph @ before) - shift * before) / 2
+        for _ in range(degree - 1):
+            after = graph @ scores
+            after *= walk
+            after -= shift * scores
+            after -= before
+            before, scores = scores, after
+        scores = centred(scores)
+        lengths = np.sqrt(np.bincount(part, scores * scores)) + 1e-30
+        smooth.append(scores / lengths.astype(np.float32)[part])
+    return smooth
+
+
+def _shortest(
+    graph: Graph, directions: Sequence[Floats], part: NDArray[np.int64], at: Order, size: int
+) -> NDArray[np.bool_]:
+    """Return which places are in the lower half of their part, in the direction that cuts its fewest edges."""
+    fewest = np.full(part.max() + 1, np.inf)
+    shortest, side = np.zeros(len(at), bool), np.empty(len(at), np.float32)
+    for scores in directions:
+        lower = _lower(scores[at], size)
+        side[at] = np.where(lower, -1, 1)
+        cut = -np.bincount(part, side * (graph @ side))
+        better = np.repeat(cut < fewest, size)[: len(at)]
+        shortest[better] = lower[better]
+        fewest = np.minimum(fewest, cut)
+    return shortest
+
+
+def _lower(scores: Floats, size: int) -> NDArray[np.bool_]:
+    """Return which places have the `size // 2` lowest scores of their part; of equal ones the first."""
+    half, lower = size // 2, []
+    for block in _blocks(scores, size):
+        if block.shape[1] <= half:
+            lower.append(np.ones(block.size, bool))
+            continue
+        middle = np.partition(block, half - 1, axis=1)[:, half - 1, None]
+        below, equal = block < middle, block == middle
+        missing = half - below.sum(axis=1, keepdims=True)
+        lower.append((below | (equal & (np.cumsum(equal, axis=1, dtype=np.int32) <= missing))).ravel())
+    return np.concatenate(lower)
+
+
+def _sides(lower: NDArray[np.bool_], size: int) -> Order:
+    """Return the order in which each part has its lower vertices first, `size // 2` of them, and else stays."""
+    full, half = len(lower) // size, size // 2
+    first, second = np.flatnonzero(lower), np.flatnonzero(~lower)
+    sides = [vertices[: full * half].reshape(full, half) for vertices in (first, second)]
+    return np.concatenate([np.hstack(sides).ravel(), first[full * half :], second[full * half :]])
+
+
+def _swapped(graph: Graph, at: Order, size: int) -> NDArray[np.bool_]:
+    """Return which places are in the first half of their part once pairs have changed sides.
+
+    In each round each part moves the vertex that gains most from its first half to its second, then one back. It does
+    not move them again, goes on for a while where the cut gets longer, and keeps the rounds up to the shortest.
+    """
+    n, half = len(at), size // 2
+    lower = np.arange(n) % size < half
+    side, place = np.empty(n, np.float32), np.empty(n, np.int64)
+    side[at], place[at] = np.where(lower, -1, 1), np.arange(n)
+    parts = -(-n // size)
+    gains = np.full(parts * size, -np.inf, np.float32)  # by place; moved or absent: no gain is worse
+    gains[:n] = -(side * (graph @ side))[at]
+    by_part = gains.reshape(parts, size)
+    total, best = np.zeros(parts, np.float32), np.zeros(parts, np.float32)
+    best_round = np.full(parts, -1)
+    active, moves = np.arange(parts), []
+    for now in range(SWAPS):
+        for columns in (slice(0, half), slice(half, size)):
+            candidates = by_part if len(active) == parts else by_part[active]
+            moved = active * size + columns.start + candidates[:, columns].argmax(axis=1)
+            there = gains[moved] > -np.inf
+            active, moved = active[there], moved[there]
+            total[active] += gains[moved]
+            gains[moved] = -np.inf
+            moves.append((now, moved))
+            _move(graph, at[moved], side, gains, place)
+        better = active[total[active] > best[active]]
+        best[better], best_round[better] = total[better], now
+        active = active[best_round[active] >= now - PATIENCE]
+        if not len(active):
+            break
+    for when, moved in moves:
+        kept = moved[best_round[moved // size] >= when]
+        lower[kept] = ~lower[kept]
+    return lower
+
+
+def _move(graph: Graph, vertices: Order, side: Floats, gains: Floats, place: Order) -> None:
+    """Move vertices, at most one a part, to the other side, and bring the gains of their neighbours up to date."""
+    starts = graph.indptr[vertices]
+    lengths = graph.indptr[vertices + 1] - starts
+    entries = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+    neighbours = graph.indices[entries]
+    gains[place[neighbours]] += 2 * np.repeat(side[vertices], lengths) * side[neighbours]
+    side[vertices] *= -1
+
+
+#: Rows of a cluster; the last one may have fewer.
+CLUSTER = 64
+#: Rows of more entries than this, and than so many times the mean, are long: a block takes each by itself.
+LONG_ROW, LONG_ROW_OF_MEAN = 128, 4
+
+
+def cluster_rows(problem: Matrix) -> NDArray[np.int64]:
+    """Return an order in which neighbouring rows read the same entries of x, int64 `(n,)`.
+
+    The graph is halved again and again (`repro.sparse.ordering`), so that each 64 rows on end are a cluster, and so
+    are each 128, 256, …; rows of 64 are sorted by length. Long rows come last, the longest first, and take no part in
+    clusters: they would bring all rows together. Only rows are stored in this order: x and y keep theirs.
+    """
+    lengths, long = problem.row_lengths, long_rows(problem)
+    last = np.flatnonzero(long)
+    rows = np.flatnonzero(~long)
+    graph = adjacency(problem.indptr, problem.indices)
+    if len(last):
+        graph = graph[rows][:, rows]
+    rows = rows[bisect(graph, CLUSTER)]
+    rows = rows[np.lexsort((-lengths[rows], np.arange(len(rows)) // CLUSTER))]
+    return np.concatenate([rows, last[np.argsort(-lengths[last], kind="stable")]])
+
+
+def long_rows(problem: Matrix) -> NDArray[np.bool_]:
+    """Return which rows are so long that a warp would still be at one when all others are done, `(n,)`."""
+    lengths = problem.row_lengths
+    return np.asarray(lengths > max(LONG_ROW, LONG_ROW_OF_MEAN * lengths.mean()))
+
 
 #: Rows are sorted by length within windows of so many, which leaves what the order has of locality.
 WINDOW = 1024
@@ -33,7 +377,7 @@ def permutation(problem: Matrix, ordering: str) -> NDArray[np.int64]:
     ordering
         `natural`; `rcm`: reverse Cuthill–McKee (George 1971), neighbours close to each other; `sorted`: by length,
         longest first, within windows of 1024 rows (the σ of SELL-C-σ, Kreutzer et al. 2014); `bisected`: that of
-        `repro.sparse.clusters.cluster_rows`, in which each aligned run of 64, 128, … is a cluster.
+        `repro.sparse.ordering.cluster_rows`, in which each aligned run of 64, 128, … is a cluster.
 
     Raises
     ------

@@ -1,7 +1,10 @@
-"""Matrices that are their own transpose: what an entry becomes when it is transposed, and whether values agree.
+"""Symmetric and Hermitian matrices: transposed entries, whether values agree, and counts of pairs.
 
-A Hermitian matrix of quaternions is one whose real expansion is symmetric, and so is a symmetric one of blocks. Complex
-numbers have both: A_ji = conj(A_ij), Hermitian, and A_ji = A_ij, complex symmetric.
+A Hermitian matrix of quaternions is one whose real expansion is symmetric, and so is a symmetric one of blocks.
+Complex numbers have both: A_ji = conj(A_ij), Hermitian, and A_ji = A_ij, complex symmetric. Pairs within tiles are
+counted without storing anything, to see what storing each of them once would save.
+
+Records of problems are made from this module, so that it imports nothing that measures.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from repro.codegen.targets import INDEX_BYTES
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
@@ -144,3 +148,67 @@ def _without_partner(matrix: Matrix) -> tuple[int, int]:
     alone = alone.tocoo()
     first = int((alone.data > 0).argmax())
     return int(alone.coords[0][first]), int(alone.coords[1][first])
+
+
+#: Bytes of the code that an entry has in place of its column.
+CODE_BYTES = 2
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """A symmetric matrix in tiles of consecutive rows.
+
+    Attributes
+    ----------
+    rows, tiles
+        Of the matrix.
+    within
+        Entries beside the diagonal whose column is in the tile of their row: two a pair, one of which is stored.
+    across
+        Entries whose column is in another tile, all of which are stored.
+    foreign
+        Columns of other tiles that the rows of a tile read, each once a tile; the sum over all tiles.
+    """
+
+    rows: int
+    tiles: int
+    within: int
+    across: int
+    foreign: int
+
+    @property
+    def inside(self) -> float:
+        """Share of the entries beside the diagonal that are stored once for two; 1 where there are none."""
+        return self.within / (self.within + self.across) if self.within + self.across else 1.0
+
+    @property
+    def foreign_per_tile(self) -> float:
+        """Columns of other tiles that a tile reads, in the mean."""
+        return self.foreign / self.tiles
+
+    def nbytes(self, members: int, on_diagonal: int, number_bytes: int) -> int:
+        """Return the bytes of the matrix with each pair within a tile stored once, padding left out.
+
+        Of each row there are a diagonal entry and a word, of each tile the place of its foreign columns.
+
+        Parameters
+        ----------
+        members, on_diagonal
+            Numbers of an entry, and of one on the diagonal.
+        number_bytes
+            4 or 8.
+        """
+        stored = self.within // 2 + self.across
+        numbers = stored * members + self.rows * on_diagonal
+        return numbers * number_bytes + stored * CODE_BYTES + (self.rows + self.tiles + self.foreign) * INDEX_BYTES
+
+
+def count_pairs(matrix: Matrix, tile_rows: int) -> PairCounts:
+    """Count the pairs of a matrix of symmetric pattern within tiles of so many rows, in the order of its rows."""
+    row = np.repeat(np.arange(matrix.n), matrix.row_lengths)
+    tile = row // tile_rows
+    across = tile != matrix.indices // tile_rows
+    foreign = np.unique(tile[across] * matrix.n + matrix.indices[across])
+    beside = int(np.count_nonzero(row != matrix.indices))
+    crossing = int(np.count_nonzero(across))
+    return PairCounts(matrix.n, -(-matrix.n // tile_rows), beside - crossing, crossing, len(foreign))

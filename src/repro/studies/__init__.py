@@ -16,18 +16,16 @@ from repro.errors import ReproError
 if TYPE_CHECKING:
     # for its types alone: what renders kernels or builds problems is in a study too, and does not depend on what
     # measures (see `repro.campaign.dependencies`)
-    from repro.bench.operands import Operands
     from repro.bench.rows import Row
-    from repro.bench.runnable import Runnable
+    from repro.bench.runnable import Operands, Runnable
     from repro.codegen.targets import Target
     from repro.config.models import StudySettings
-    from repro.problems.outline import Outline
-    from repro.problems.problem import Problem
-    from repro.tuning.choose import Choice
+    from repro.problems.problem import Outline, Problem
+    from repro.tuning.search import Choice
     from repro.tuning.session import Session
 
 #: What a step of measuring gives: rows, or choices among them.
-Given: TypeAlias = "Sequence[Row] | Sequence[Choice]"
+StepResult: TypeAlias = "Sequence[Row] | Sequence[Choice]"
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Pace:
+class CostModel:
     """What cases of a study take beside what is reckoned of all studies alike.
 
     Those of GPUs are fits to the times between rows of `results/h200`. Those of CPUs are the default campaign's 7 min
@@ -111,9 +109,9 @@ class Study:
         The tables and figures to look at first, by name in their order, with what each shows; the first figure of the
         first study stands on top of the report.
     result
-        The study's result in one number: what `repro.artifacts.document.Result` has; empty where it has none.
+        The study's result in one number: what `repro.results.tables.Result` has; empty where it has none.
     paces
-        By dialect how long its cases take; see `repro.campaign.estimate`.
+        By dialect how long its cases take; see `repro.campaign.jobs`.
     unused
         Keys of its settings that it has no use for: a configuration that sets one is refused.
     packages
@@ -135,7 +133,7 @@ class Study:
     libraries: Mapping[str, str] = {}
     glance: Mapping[str, str] = {}
     result: Mapping[str, str] = {}
-    paces: Mapping[str, Pace] = {}
+    paces: Mapping[str, CostModel] = {}
     unused: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     lends: bool = False
@@ -220,7 +218,7 @@ class Study:
         """
         raise NotImplementedError
 
-    def measure(self, session: Session) -> Iterator[tuple[str, Given]]:
+    def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
         """Take the steps of measuring one case; give each one's name and rows when it is done."""
         raise NotImplementedError
 
@@ -247,7 +245,7 @@ class Study:
         return ()
 
 
-def names() -> tuple[str, ...]:
+def study_names() -> tuple[str, ...]:
     """Return the names of all studies: the folders beside this file that have a `study.py`."""
     return tuple(sorted(path.parent.name for path in Path(__file__).parent.glob("*/study.py")))
 
@@ -261,20 +259,20 @@ def get_study(name: str) -> Study:
     ReproError
         There is none.
     """
-    if name not in names():
-        raise ReproError("unknown study", expected=f"one of {', '.join(names())}", actual=name)
+    if name not in study_names():
+        raise ReproError("unknown study", expected=f"one of {', '.join(study_names())}", actual=name)
     study = import_module(f"{__name__}.{name}.study").STUDY
     assert isinstance(study, Study)
     return study
 
 
-def facts_of(problem: Problem) -> dict[str, Mapping[str, object]]:
+def study_facts(problem: Problem) -> dict[str, Mapping[str, object]]:
     """Return what a problem's record holds for the tables of each study: what the `facts` of its `facts.py` returns.
 
     It is a module of its own: problems are built again when it changes, and not when anything else of a study does.
     """
     by_study = {}
-    for name in names():
+    for name in study_names():
         module = f"{__name__}.{name}.facts"
         if find_spec(module) is not None and (facts := import_module(module).facts(problem)):
             by_study[name] = facts
@@ -285,8 +283,8 @@ def facts_of(problem: Problem) -> dict[str, Mapping[str, object]]:
 def load_artifacts(name: str) -> None:
     """Import the modules in which a study registers tables and figures: its `tables` and `figures`, where it has them.
 
-    Where they are folders, their `__init__` loads what is in them; see `repro.scan`. This module cannot do so for them:
-    all studies are below it.
+    Where they are folders, their `__init__` loads what is in them; see `repro.plugins`. This module cannot do so for
+    them: all studies are below it.
     """
     for part in ("tables", "figures"):
         if find_spec(f"{__name__}.{name}.{part}"):

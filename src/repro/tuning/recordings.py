@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from repro.bench.recorded import read_rows
 from repro.bench.records import read_environments, read_problems
+from repro.bench.store import read_rows
 from repro.codegen.targets import TARGETS
 from repro.errors import ReproError
 
@@ -46,10 +46,10 @@ class Machine:
 FeaturesOf = Callable[[Mapping[str, Any], str, Machine], Array]
 #: Says of searched rows, with `COLUMNS` at least, which are of variants that are for another kind of problem: a search
 #: with a budget does not try them.
-Hopeless = Callable[[pd.DataFrame], pd.Series]
+Prune = Callable[[pd.DataFrame], pd.Series]
 
 
-def nothing_hopeless(rows: pd.DataFrame) -> pd.Series:
+def prune_nothing(rows: pd.DataFrame) -> pd.Series:
     """Say of no row that a search would not try its variant."""
     return pd.Series(False, index=rows.index)
 
@@ -113,7 +113,7 @@ def recordings(
     problems: Mapping[str, Mapping[str, Any]],
     environments: Mapping[str, Mapping[str, Any]],
     features_of: FeaturesOf,
-    hopeless: Hopeless = nothing_hopeless,
+    hopeless: Prune = prune_nothing,
 ) -> list[Recording]:
     """Return a recording for each problem and precision of which a search has timed anything.
 
@@ -162,7 +162,7 @@ def load_recordings(
     campaigns: Sequence[str] | None,
     without: str,
     features_of: FeaturesOf,
-    hopeless: Hopeless = nothing_hopeless,
+    hopeless: Prune = prune_nothing,
 ) -> list[Recording]:
     """Read what campaigns have recorded of a study on a backend.
 
@@ -205,7 +205,7 @@ def load_recordings(
     return recorded
 
 
-def _campaign(raw: Path, study: str, features_of: FeaturesOf, hopeless: Hopeless) -> tuple[Recording, ...]:
+def _campaign(raw: Path, study: str, features_of: FeaturesOf, hopeless: Prune) -> tuple[Recording, ...]:
     """Return what a campaign has recorded; a process reads it once, for all the cases of a batch, while it stays."""
     searches = (raw / study).rglob("search.parquet")
     records = (path for folder in ("problems", "environment") for path in (raw / folder).rglob("[!.]*.json"))
@@ -221,7 +221,7 @@ def _campaign(raw: Path, study: str, features_of: FeaturesOf, hopeless: Hopeless
 
 @lru_cache(maxsize=16)
 def _read(
-    raw: Path, study: str, features_of: FeaturesOf, hopeless: Hopeless, _files: frozenset[tuple[Path, int, int, int]]
+    raw: Path, study: str, features_of: FeaturesOf, hopeless: Prune, _files: frozenset[tuple[Path, int, int, int]]
 ) -> tuple[Recording, ...]:
     rows = read_rows(raw / study, "search")
     if not rows.num_rows:

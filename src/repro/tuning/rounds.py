@@ -1,4 +1,8 @@
-"""Timing the chosen beside the baselines again, in shuffled rounds, all resident on the device."""
+"""Timing the chosen variants again, side by side with the baselines, in shuffled rounds.
+
+All runnables stay resident on the device. Between rounds a probe times an empty kernel and a copy: where these take
+longer than before, something disturbs the device, and the round does not count.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,105 @@ from functools import reduce
 
 import numpy as np
 
-from repro.bench.disturbance import WAKING, outlying
 from repro.bench.rows import REPORT, TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
-from repro.bench.timing import CALM_RESTS, Effort, Samples
+from repro.bench.timing import CALM_RESTS, WAKING, Samples, SamplingPlan, is_far, micro, outlying
 from repro.bench.trial import FAILURES, Bench
-from repro.bench.watchdog import ContextLost, Watchdog
+from repro.bench.worker import ContextLost, Watchdog
+from repro.bench.yardsticks import EMPTY
 from repro.config.models import Timing
-from repro.tuning.probe import Probe, Slow
-from repro.tuning.search import Progress, attempt
+from repro.devices.base import LaunchError
+from repro.tuning.search import ProgressCallback, attempt
+
+#: Launches of each.
+LAUNCHES = 5
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """What takes longer than it did.
+
+    Attributes
+    ----------
+    words
+        Which yardsticks, with the numbers.
+    each_launch
+        Seconds by which every launch takes longer, where it is the empty one alone that does; infinite where it is the
+        copy: of what moves bytes, a launch takes the longer the more there are.
+    """
+
+    words: str
+    each_launch: float
+
+    def disturbs(self, samples: Samples, tolerance: float) -> bool:
+        """Say whether launches of a sample may have been longer by more than the tolerated factor."""
+        shortest = min(float(np.median(seconds)) for seconds in samples.seconds.values())
+        return self.each_launch > (tolerance - 1) * shortest
+
+
+class Probe:
+    """Yardsticks held against their own best of a whole case.
+
+    Parameters
+    ----------
+    bench
+        What they are timed on.
+    yardsticks
+        What is timed, each kind once; one that there is no room for is left out.
+    """
+
+    def __init__(self, bench: Bench, yardsticks: Sequence[Runnable] = ()) -> None:
+        self._bench = bench
+        self._yardsticks = yardsticks
+        self._ready: list[Runnable] | None = None
+        self._best: dict[tuple[str, int], float] = {}
+
+    def look(self) -> Slowdown | None:
+        """Time the yardsticks; return which of them takes longer than it did before."""
+        if self._ready is None:
+            self._ready = self._prepared()
+        slow = [one for yardstick in self._ready if (one := self._slow(yardstick))]
+        if not slow:
+            return None
+        return Slowdown("; ".join(one.words for one in slow), max(one.each_launch for one in slow))
+
+    def release(self) -> None:
+        """Give back what the yardsticks hold; the next look prepares them again."""
+        ready, self._ready = self._ready or [], None
+        if not self._bench.lost:
+            for yardstick in ready:
+                yardstick.release()
+
+    def _prepared(self) -> list[Runnable]:
+        ready = []
+        for yardstick in self._yardsticks:
+            try:
+                # not by the bench, which spares a batch what an earlier case has timed: this is launched in every case
+                yardstick.prepare(self._bench.workspace)
+                self._bench.devices.synchronize()
+                ready.append(yardstick)
+            except tuple(FAILURES):
+                yardstick.release()
+        return ready
+
+    def _slow(self, yardstick: Runnable) -> Slowdown | None:
+        kind, bench = yardstick.kind, self._bench
+        backend = bench.devices.backend
+        same = kind, yardstick.moved  # a copy is shorter where there is less room for it
+        best = self._best.get(same, np.inf)
+        median = np.inf
+        for _ in range(2):  # the second time only where it is slow: a device that has idled starts slowly
+            try:
+                median = float(np.median(bench.devices.time_events(yardstick.launch, LAUNCHES)))
+            except LaunchError:
+                return None  # whose failure it is, the next launch of a runnable will say
+            self._best[same] = min(self._best.get(same, median), median)
+            if not is_far(median, best, bench.timing.tolerance(backend), WAKING[backend]):
+                return None
+        words = f"{kind} median {micro(median)}, {micro(best)} before"
+        return Slowdown(words, median - best if kind == EMPTY else np.inf)
+
 
 COLD_ROUNDS = 2
 
@@ -30,12 +123,12 @@ class Rounds:
 
     name: str
     count: int
-    effort: Effort
+    effort: SamplingPlan
 
 
 def warm_rounds(timing: Timing) -> Rounds:
     """Return rounds that come to the full protocol: launches one by one, and replays of a graph."""
-    effort = Effort(
+    effort = SamplingPlan(
         -(-timing.launches // timing.rounds),
         timing.graph_launches,
         -(-timing.graph_replays // timing.rounds),
@@ -45,7 +138,7 @@ def warm_rounds(timing: Timing) -> Rounds:
 
 def cold_rounds(timing: Timing) -> Rounds:
     """Return rounds of launches before which the cache is flushed; what a graph does between its launches is warm."""
-    return Rounds("cold rounds", COLD_ROUNDS, Effort(-(-timing.cold_launches // COLD_ROUNDS), cold=True))
+    return Rounds("cold rounds", COLD_ROUNDS, SamplingPlan(-(-timing.cold_launches // COLD_ROUNDS), cold=True))
 
 
 def shuffled_rounds(
@@ -53,7 +146,7 @@ def shuffled_rounds(
     runnables: Sequence[Runnable],
     store: Store,
     seed: int,
-    progress: Progress = lambda *_: None,
+    progress: ProgressCallback = lambda *_: None,
     probe: Probe | None = None,
 ) -> list[Row]:
     """Time all runnables side by side, warm and then cold; return the rows of both, of the samples of all rounds.
@@ -87,7 +180,7 @@ class _Stage:
     watchdog: Watchdog
 
     def __init__(
-        self, bench: Bench, store: Store, random: np.random.Generator, progress: Progress, probe: Probe
+        self, bench: Bench, store: Store, random: np.random.Generator, progress: ProgressCallback, probe: Probe
     ) -> None:
         self._bench = bench
         self._store = store
@@ -127,7 +220,7 @@ class _Stage:
             rows[name] = self._store.add(row)
         return rows
 
-    def _quiet_round(self, todo: dict[str, Runnable], effort: Effort, rows: dict[str, Row]) -> dict[str, Samples]:
+    def _quiet_round(self, todo: dict[str, Runnable], effort: SamplingPlan, rows: dict[str, Row]) -> dict[str, Samples]:
         """Take a round, and again after a rest where something disturbs the probe, until it is given up."""
         round_ = self._round(todo, todo, effort, rows)
         slow = self._disturbed_by(self._probe.look(), round_)
@@ -136,17 +229,17 @@ class _Stage:
                 return round_
             time.sleep(rest)
             again = self._round(todo, todo, effort, rows)
-            round_ = {name: _instead(samples, round_[name]) for name, samples in again.items()}
+            round_ = {name: _replacement(samples, round_[name]) for name, samples in again.items()}
             slow = self._disturbed_by(self._probe.look(), round_)
-        return {name: _unless(slow.get(name), samples) for name, samples in round_.items()}
+        return {name: _with_disturbance(slow.get(name), samples) for name, samples in round_.items()}
 
-    def _disturbed_by(self, slow: Slow | None, round_: dict[str, Samples]) -> dict[str, str]:
+    def _disturbed_by(self, slow: Slowdown | None, round_: dict[str, Samples]) -> dict[str, str]:
         """Return the samples of a round that are disturbed by what the probe found, with its words."""
         tolerance = self._bench.timing.tolerance(self._bench.devices.backend)
         return {name: slow.words for name, samples in round_.items() if slow and slow.disturbs(samples, tolerance)}
 
     def _take_far_ones_again(
-        self, taken: dict[str, list[Samples]], todo: dict[str, Runnable], effort: Effort, rows: dict[str, Row]
+        self, taken: dict[str, list[Samples]], todo: dict[str, Runnable], effort: SamplingPlan, rows: dict[str, Row]
     ) -> None:
         """Replace samples that are far from the other rounds of their runnable by new ones, while that helps."""
         for rest in CALM_RESTS:
@@ -159,7 +252,7 @@ class _Stage:
                 slow = self._disturbed_by(self._probe.look(), round_)
                 for name, samples in round_.items():
                     number = far[name].pop()
-                    taken[name][number] = _instead(_unless(slow.get(name), samples), taken[name][number])
+                    taken[name][number] = _replacement(_with_disturbance(slow.get(name), samples), taken[name][number])
                 far = {name: numbers for name, numbers in far.items() if name in todo}
 
     def _tolerances(self, runnable: Runnable) -> tuple[float, float, float]:
@@ -169,7 +262,7 @@ class _Stage:
         return tolerance, max(tolerance, timing.cpu_disturbed), WAKING[devices.backend]
 
     def _round(
-        self, names: Iterable[str], todo: dict[str, Runnable], effort: Effort, rows: dict[str, Row]
+        self, names: Iterable[str], todo: dict[str, Runnable], effort: SamplingPlan, rows: dict[str, Row]
     ) -> dict[str, Samples]:
         """Return a sample each, taken in a shuffled order, of those that do not fail."""
         taken = {}
@@ -180,7 +273,7 @@ class _Stage:
 
     @contextmanager
     def _failing_alone(
-        self, runnable: Runnable, effort: Effort, todo: dict[str, Runnable], rows: dict[str, Row]
+        self, runnable: Runnable, effort: SamplingPlan, todo: dict[str, Runnable], rows: dict[str, Row]
     ) -> Iterator[None]:
         """Where the body fails, or never ends, move the runnable from `todo` to `rows`; the others go on."""
         bench = self._bench
@@ -223,11 +316,11 @@ def far_rounds(rounds: Sequence[Samples], tolerance: float, of_host: float, waki
     return disturbed | {calm[number]: why for number, why in far.items()}
 
 
-def _instead(new: Samples, old: Samples) -> Samples:
+def _replacement(new: Samples, old: Samples) -> Samples:
     """Return a sample that was taken in the place of another, which is discarded."""
     return replace(new, discarded=new.discarded + old.taken)
 
 
-def _unless(why: str | None, samples: Samples) -> Samples:
+def _with_disturbance(why: str | None, samples: Samples) -> Samples:
     """Return a sample as disturbed where there is a reason."""
     return replace(samples, disturbed=samples.disturbed or why)

@@ -1,22 +1,94 @@
-"""Searching a space: screen what a strategy asks for, then give the full protocol to what is near the best."""
+"""Searching a space of variants, and choosing winners from the searched rows.
+
+A search screens what a strategy asks for with a few launches, then gives the full protocol to what is near the
+best. The winner of a tuning is the fastest row among those that it may choose from, by each clock.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
-from repro.bench.rows import Row
+from repro.bench.rows import ALL_CLOCKS, TIMED, Row
 from repro.bench.runnable import Runnable
 from repro.bench.store import Store
-from repro.bench.timing import Effort, full, screen
+from repro.bench.timing import SamplingPlan, full, screen
 from repro.bench.trial import FAILURES, Bench
-from repro.bench.watchdog import ContextLost, Watchdog, restart
+from repro.bench.worker import ContextLost, Watchdog, restart
 from repro.config.models import Timing
 from repro.tuning.strategies import Strategy, allowed
 from repro.tuning.strategies.exhaustive import Exhaustive
 
-Progress = Callable[[str, int, int], None]
+
+@dataclass(frozen=True)
+class Choice:
+    """One answer to "which variant?".
+
+    Attributes
+    ----------
+    clock
+        The clock whose medians were compared.
+    tuning
+        What was tuned, as the study names it: `joint`, `extended`, …
+    name
+        The variant.
+    ties
+        Variants it could be told from by less than the tie.
+    """
+
+    clock: str
+    tuning: str
+    name: str
+    ties: tuple[str, ...] = ()
+
+
+def pick(
+    rows: Sequence[Row], tie: float, asked: Callable[[Sequence[Row], str], Mapping[str, Sequence[Row]]]
+) -> list[Choice]:
+    """Return the best row of each tuning by each clock; an answer that no row can give is left out.
+
+    Rows of the full protocol are preferred to screened ones, which are too few launches to choose by; noisy rows are
+    taken only where there is nothing else.
+
+    Parameters
+    ----------
+    rows
+        What was searched.
+    tie
+        Share of the best time within which another is a tie.
+    asked
+        Returns by tuning what it chooses from, of the rows that have a time by a clock.
+    """
+    choices = []
+    for clock in ALL_CLOCKS:
+        timed = [row for row in rows if row.median(clock) is not None and row.status in TIMED]
+        for tuning, candidates in asked(timed, clock).items() if timed else ():
+            best = best_row(candidates, clock)
+            if best is not None:
+                choices.append(Choice(clock, tuning, best.name, _ties(candidates, best, clock, tie)))
+    return choices
+
+
+def best_row(rows: Sequence[Row], clock: str) -> Row | None:
+    """Return the fastest row; full before screened, ok before noisy."""
+    return min(rows, key=lambda r: (r.protocol != "full", r.status != "ok", r.median(clock)), default=None)
+
+
+def ranked(rows: Sequence[Row], clock: str = "event") -> list[Row]:
+    """Return the rows that have a time to choose by, rows of the full protocol first, the fastest of them first."""
+    timed = [row for row in rows if row.median(clock) is not None and row.status in TIMED]
+    return sorted(timed, key=lambda row: (row.protocol != "full", row.median(clock)))
+
+
+def _ties(rows: Sequence[Row], best: Row, clock: str, tie: float) -> tuple[str, ...]:
+    limit = (best.median(clock) or 0.0) * (1 + tie)
+    close = [r for r in rows if r is not best and r.protocol == best.protocol and (r.median(clock) or limit) < limit]
+    return tuple(row.name for row in sorted(close, key=lambda r: r.median(clock) or 0.0))
+
+
+ProgressCallback = Callable[[str, int, int], None]
 PHASE = "search"
 
 
@@ -33,7 +105,7 @@ class Search:
         Told how far it is.
     """
 
-    def __init__(self, bench: Bench, store: Store, cold: bool, progress: Progress = lambda *_: None) -> None:
+    def __init__(self, bench: Bench, store: Store, cold: bool, progress: ProgressCallback = lambda *_: None) -> None:
         self._bench = bench
         self._store = store
         self._screen = screen(bench.timing, cold)
@@ -75,7 +147,7 @@ class Search:
     def _timed(self, runnables: Sequence[Runnable], what: str) -> dict[str, Row]:
         return {row.name: row for row in self._try(runnables, self._full, f"timing {what}", Exhaustive())}
 
-    def _try(self, runnables: Sequence[Runnable], effort: Effort, stage: str, strategy: Strategy) -> list[Row]:
+    def _try(self, runnables: Sequence[Runnable], effort: SamplingPlan, stage: str, strategy: Strategy) -> list[Row]:
         rows: list[Row] = []
         names = [runnable.name for runnable in runnables]
         with Watchdog(self._bench.timing.timeout) as watchdog:
@@ -90,7 +162,7 @@ class Search:
         self._progress(stage, len(rows), len(rows))
         return rows
 
-    def _try_one(self, runnable: Runnable, effort: Effort, watchdog: Watchdog) -> Row:
+    def _try_one(self, runnable: Runnable, effort: SamplingPlan, watchdog: Watchdog) -> Row:
         with attempt(self._bench, self._store, runnable, PHASE, effort, watchdog):
             row = self._store.add(self._bench.try_once(runnable, PHASE, effort))
         if self._bench.lost:
@@ -100,7 +172,7 @@ class Search:
 
 @contextmanager
 def attempt(
-    bench: Bench, store: Store, runnable: Runnable, phase: str, effort: Effort, watchdog: Watchdog
+    bench: Bench, store: Store, runnable: Runnable, phase: str, effort: SamplingPlan, watchdog: Watchdog
 ) -> Iterator[None]:
     """Try a runnable in the body, which may hang or crash: what ends the process is stored as a row of the runnable.
 

@@ -13,32 +13,30 @@ from repro.bench.rows import CLOCKS, TIMED, Row
 from repro.bench.runnable import Candidate, Runnable
 from repro.bench.store import Store
 from repro.bench.trial import Bench
-from repro.bench.yardsticks import Copy, Empty, Floor
-from repro.codegen.common import Stream, streams
+from repro.bench.yardsticks import DeviceCopy, Empty, Floor
 from repro.codegen.targets import Target
+from repro.codegen.templates import Stream, streams
 from repro.config.models import StudySettings
 from repro.problems.problem import Problem
-from repro.tuning.choose import ranked
-from repro.tuning.probe import Probe
-from repro.tuning.recordings import FeaturesOf, Hopeless, Machine, load_recordings, nothing_hopeless
-from repro.tuning.rounds import shuffled_rounds
-from repro.tuning.search import Progress, Search
-from repro.tuning.space import PointOf
+from repro.tuning.recordings import FeaturesOf, Machine, Prune, load_recordings, prune_nothing
+from repro.tuning.rounds import Probe, shuffled_rounds
+from repro.tuning.search import ProgressCallback, Search, ranked
 from repro.tuning.strategies import Strategy
 from repro.tuning.strategies.exhaustive import Exhaustive
 from repro.tuning.strategies.predicted import Predicted
 from repro.tuning.strategies.random_sample import RandomSample
+from repro.tuning.variant_space import PointOf
 
 #: Configurations of a device copy: a few are enough to find what the memory does.
 COPIES = 4
 #: On the CPU the probe of a case copies so many times what any solution moves, and so many bytes at the least.
-PROBE_FACTOR, LEAST_PROBE_BYTES = 16, 1 << 20
+PROBE_FACTOR, MIN_PROBE_BYTES = 16, 1 << 20
 #: So many of each yardstick are timed again, by each clock.
 REPEATED = 2
 
 
 @dataclass(frozen=True)
-class Place:
+class CaseLocation:
     """Where a campaign's case belongs: its study, the campaign's name, and the folder of all campaigns."""
 
     study: str
@@ -69,8 +67,8 @@ class Session:
     store: Store
     settings: StudySettings
     seed: int
-    place: Place
-    progress: Progress
+    place: CaseLocation
+    progress: ProgressCallback
 
     @property
     def precision(self) -> str:
@@ -129,8 +127,8 @@ class Session:
     def _probe(self) -> Probe:
         least = None
         if self.bench.device.backend == "opencl":
-            least = max(LEAST_PROBE_BYTES, PROBE_FACTOR * sum(self.bench.operands.least_bytes))
-        return Probe(self.bench, [Empty(), Copy(self.streams[0], least)])
+            least = max(MIN_PROBE_BYTES, PROBE_FACTOR * sum(self.bench.operands.least_bytes))
+        return Probe(self.bench, [Empty(), DeviceCopy(self.streams[0], least)])
 
     @property
     def _record(self) -> Path:
@@ -140,7 +138,7 @@ class Session:
     def yardsticks(self) -> list[tuple[Runnable, Row]]:
         """Time what every time is held against: the streaming floor, a device copy, an empty kernel."""
         shapes = self.streams
-        floors, copies = [*map(Floor, shapes)], [*map(Copy, shapes[:: len(shapes) // COPIES])]
+        floors, copies = [*map(Floor, shapes)], [*map(DeviceCopy, shapes[:: len(shapes) // COPIES])]
         empty = [Empty()]
         rows = self._search.exhaustive(floors, "floor")
         rows += self._search.screened(copies, "copy")  # long enough for a few launches to say which is best
@@ -152,7 +150,7 @@ class Session:
         features_of: FeaturesOf,
         point_of: PointOf,
         reference: str | None = None,
-        hopeless: Hopeless = nothing_hopeless,
+        hopeless: Prune = prune_nothing,
     ) -> Strategy:
         """Return what decides which variants are measured, as the settings ask.
 

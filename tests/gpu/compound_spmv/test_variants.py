@@ -9,15 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from repro.bench.timing import Effort
-from repro.codegen.compile import compile_module
+from repro.bench.timing import SamplingPlan
+from repro.codegen.build_cache import compile_module
 from repro.entries import entries
+from repro.sparse.compound.ids import VariantId
+from repro.sparse.compound.kernels import render_module
+from repro.sparse.compound.layouts import all_layouts, extended_layouts
+from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.schedules import Schedule, extended_space
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC
-from repro.studies.compound_spmv.layout import all_layouts, extended_layouts
-from repro.studies.compound_spmv.render import render_module
-from repro.studies.compound_spmv.schedules import Schedule, extended_space
-from repro.studies.compound_spmv.variant import Variant
-from repro.studies.compound_spmv.variant_id import VariantId
 from symmetric_problems import KINDS, symmetric_problem
 
 pytestmark = pytest.mark.gpu
@@ -36,7 +36,7 @@ def run(gpu, make_gpu_bench, problem, templates, folder, precision, schedules_of
         modules = list(pool.map(build, schedules_of_layouts))
     bench = make_gpu_bench(problem, precision)
     return [
-        bench.try_once(Variant(VariantId(layout, schedule), module, folder), "search", Effort(5, 5, 5))
+        bench.try_once(Variant(VariantId(layout, schedule), module, folder), "search", SamplingPlan(5, 5, 5))
         for (layout, schedules), module in zip(schedules_of_layouts.items(), modules, strict=True)
         for schedule in schedules
     ]

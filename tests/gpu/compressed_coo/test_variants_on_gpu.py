@@ -8,22 +8,21 @@ import numpy as np
 import pytest
 
 from encoded_problems import ENCODINGS, encoded, possible
-from repro.bench.timing import Effort
-from repro.codegen.compile import compile_module
+from repro.bench.timing import SamplingPlan
+from repro.codegen.build_cache import compile_module
 from repro.sparse.symmetry import SYMMETRIC
-from repro.studies.compressed_coo import variant as coordinates
-from repro.studies.compressed_coo.balanced import ENTRIES
-from repro.studies.compressed_coo.blocking import HEIGHTS, PAIRS, SPLITS, TILES, Blocking, blockings
-from repro.studies.compressed_coo.render import render_coo
+from repro.studies.compressed_coo import runnables as coordinates
+from repro.studies.compressed_coo.coordinate_format import ENTRIES
+from repro.studies.compressed_coo.ids import HEIGHTS, PAIRS, SPLITS, TILES, Blocking, CoordinateId, blockings
+from repro.studies.compressed_coo.kernels import render_coo
+from repro.studies.compressed_coo.runnables import CoordinateVariant
 from repro.studies.compressed_coo.study import variant_of
-from repro.studies.compressed_coo.variant import CoordinateVariant
-from repro.studies.compressed_coo.variant_id import VariantId
 from sliced_problems import PROBLEMS
 from symmetric_problems import symmetric_problem
 
 pytestmark = pytest.mark.gpu
 
-EFFORT = Effort(5, 5, 5)
+EFFORT = SamplingPlan(5, 5, 5)
 COORDINATES = [layout for layout in SPLITS if layout not in PAIRS]
 BLOCKINGS = [
     Blocking(threads, entries, chunks, load)
@@ -60,7 +59,7 @@ def test_every_blocking_is_right(modules, make_gpu_bench, small_problem, layout,
     module, folder = modules[layout, precision]
     bench = make_gpu_bench(small_problem("real", n=5000), precision, "compressed_coo")
     rows = [
-        bench.try_once(variant_of(VariantId(layout, blocking), module, folder, "paper"), "search", EFFORT)
+        bench.try_once(variant_of(CoordinateId(layout, blocking), module, folder, "paper"), "search", EFFORT)
         for blocking in BLOCKINGS
     ]
     # the problem has rows of 4 entries on average: what pads them to 8 is refused
@@ -80,7 +79,9 @@ def test_every_kernel_of_pairs_is_right(gpu, make_gpu_bench, templates, tmp_path
     bench = make_gpu_bench(problem, precision, "compressed_coo")
     source = render_coo(templates, precision, layout, blockings(gpu.target, layout), gpu.target)
     module = compile_module(source, gpu.target, tmp_path / f"{layout}.json")
-    variants = [variant_of(VariantId(layout, b), module, tmp_path, "extended") for b in blockings(gpu.target, layout)]
+    variants = [
+        variant_of(CoordinateId(layout, b), module, tmp_path, "extended") for b in blockings(gpu.target, layout)
+    ]
     rows = [bench.try_once(variant, "search", EFFORT) for variant in variants]
     assert [(row.name, row.message) for row in rows if row.status not in ("ok", "unsupported")] == []
     done = [row for row in rows if row.status == "ok"]
@@ -99,7 +100,7 @@ def test_every_encoding_is_decoded(modules, make_gpu_bench, encoding, threads, e
     rows = []
     for layout in ("CCOO-unpadded",) if encoding.startswith("16") else ("CCOO", "CCOO-unpadded", "CCOO-aligned"):
         module, folder = modules[layout, "double"]
-        variant = CoordinateVariant(VariantId(layout, Blocking(threads, entries, 3)), module, folder, "paper")
+        variant = CoordinateVariant(CoordinateId(layout, Blocking(threads, entries, 3)), module, folder, "paper")
         rows.append(bench.try_once(variant, "search", EFFORT))
     assert [(row.name, row.message) for row in rows if row.status != "ok"] == []
     assert all(row.error <= 1 and json.loads(row["encodings"]).get(encoding, 0) >= 2 for row in rows)
@@ -108,12 +109,12 @@ def test_every_encoding_is_decoded(modules, make_gpu_bench, encoding, threads, e
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("layout", HEIGHTS)
 def test_every_kind_of_slice_is_read(modules, make_gpu_bench, monkeypatch, layout, name):
-    monkeypatch.setattr(coordinates, "MOST_PADDING", 1000)  # a slice has more places than small matrices entries
+    monkeypatch.setattr(coordinates, "MAX_PADDING", 1000)  # a slice has more places than small matrices entries
     for precision in ("single", "double"):
         module, folder = modules[layout, precision]
         bench = make_gpu_bench(PROBLEMS[name], precision, "compressed_coo")
         rows = [
-            bench.try_once(variant_of(VariantId(layout, blocking), module, folder, "extended"), "search", EFFORT)
+            bench.try_once(variant_of(CoordinateId(layout, blocking), module, folder, "extended"), "search", EFFORT)
             for blocking in BLOCKINGS[-8:]
         ]
         assert {row.status for row in rows} == {"ok"}, [row.message for row in rows]

@@ -5,18 +5,17 @@ from __future__ import annotations
 import pytest
 
 from field_bench import field_benches
-from repro.bench.timing import Effort
-from repro.codegen.compile import compile_module
-from repro.sparse.built import Built
-from repro.studies.dg_postprocessing.filter_id import FilterId
-from repro.studies.dg_postprocessing.filters import FieldFilter
-from repro.studies.dg_postprocessing.render import modules_of, render_key
-from repro.studies.dg_postprocessing.several import runnables
-from repro.tuning.choose import Choice
+from repro.bench.timing import SamplingPlan
+from repro.codegen.build_cache import compile_module
+from repro.sparse.device_work import ModuleFile
+from repro.studies.dg_postprocessing.ids import FilterId
+from repro.studies.dg_postprocessing.kernels import modules_of, render_key
+from repro.studies.dg_postprocessing.runnables_filters import FieldFilter, device_filters
+from repro.tuning.search import Choice
 
 pytestmark = pytest.mark.gpu
 
-EFFORT = Effort(5)
+EFFORT = SamplingPlan(5)
 EDGES, ELEMENT = "edges-t64-c0.5-b16", "element-t64-c0.5-b1"
 CHOICES = [Choice("event", "edges", EDGES), Choice("event", "paper/element", ELEMENT)]
 
@@ -30,7 +29,7 @@ def built(gpus, templates, tmp_path_factory):
         for name in () if degree in made else modules_of(degree):
             manifest = folder / f"{name}.json"
             compile_module(render_key(templates, f"plane/{name}", target), target, manifest)
-            made.setdefault(degree, {})[name] = Built.read(manifest)
+            made.setdefault(degree, {})[name] = ModuleFile.read(manifest)
         return made[degree]
 
     return of
@@ -47,7 +46,7 @@ def make_bench(modules_of_gpus):
 @pytest.mark.parametrize("variance", ["low", "high"])
 def test_everything_is_right_over_all_gpus(gpus, built, make_bench, variance, degree):
     bench = make_bench(gpus, 2000, degree, variance)
-    for runnable in runnables(built(degree), CHOICES, len(gpus)):
+    for runnable in device_filters(built(degree), CHOICES, len(gpus)):
         row = bench.try_once(runnable, "report", EFFORT)
         assert (row.status, row.message) == ("ok", None), row.name
         assert row.error <= 1 and row.event_median > 0
@@ -57,7 +56,7 @@ def test_everything_is_right_over_all_gpus(gpus, built, make_bench, variance, de
 def test_two_share_a_larger_field(gpus, built, make_bench, variance):
     bench = make_bench(gpus, 60_000, 1, variance)
     one = bench.try_once(FieldFilter(built(1), FilterId.parse(EDGES)), "report", EFFORT)
-    rows = [bench.try_once(runnable, "report", EFFORT) for runnable in runnables(built(1), CHOICES, len(gpus))]
+    rows = [bench.try_once(runnable, "report", EFFORT) for runnable in device_filters(built(1), CHOICES, len(gpus))]
     for row in (one, *rows):
         print(f"{variance} {row.name:32} {row.status:8} {1e3 * row.event_median:9.3f} ms {row.message or ''}")
     two = next(row for row in rows if row.name == f"filter-2/{EDGES}")

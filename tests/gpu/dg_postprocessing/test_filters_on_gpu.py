@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from repro.filtering.local_scales import at_points
+from repro.filtering.kernels import BLOCK_SIZES, CONTOUR_BLOCK_SIZES
 from repro.filtering.reference import contour_rows
-from repro.filtering.render import CONTOUR_THREADS, THREADS
+from repro.filtering.stencil_geometry import at_points
 from siac_on_devices import (
     WAYS,
     bound_of,
@@ -40,7 +40,8 @@ def anywhere(count, seed=0):
 
 @degrees
 @pytest.mark.parametrize(
-    "way, threads", [(way, n_t) for way in WAYS for n_t in (CONTOUR_THREADS if way == "edges" else THREADS)["cuda"]]
+    "way, threads",
+    [(way, n_t) for way in WAYS for n_t in (CONTOUR_BLOCK_SIZES if way == "edges" else BLOCK_SIZES)["cuda"]],
 )
 @pytest.mark.parametrize("name", MESHES)
 def test_a_field_is_filtered_as_by_numpy(gpu, load, way, degree, threads, name):
@@ -51,7 +52,7 @@ def test_a_field_is_filtered_as_by_numpy(gpu, load, way, degree, threads, name):
 
 
 @degrees
-@pytest.mark.parametrize("threads", CONTOUR_THREADS["cuda"])
+@pytest.mark.parametrize("threads", CONTOUR_BLOCK_SIZES["cuda"])
 @pytest.mark.parametrize("name", MESHES)
 def test_the_matrix_is_that_of_numpy(gpu, load, degree, threads, name):
     mesh, points = MESHES[name], anywhere(300)
@@ -64,7 +65,7 @@ def test_the_matrix_is_that_of_numpy(gpu, load, degree, threads, name):
 
 
 @degrees
-@pytest.mark.parametrize("threads", THREADS["cuda"])
+@pytest.mark.parametrize("threads", BLOCK_SIZES["cuda"])
 @pytest.mark.parametrize("name", MESHES)
 def test_points_with_an_h_of_their_own_are_filtered_as_by_numpy(gpu, load, degree, threads, name):
     mesh, points = MESHES[name], anywhere(300)

@@ -7,11 +7,10 @@ import pytest
 
 from dg_products import ready, small_operands
 from repro.bench.runnable import Unsupported
-from repro.filtering.render import FIELDS
-from repro.filtering.rows import Rows
-from repro.sparse.library.cusparse_library import load as load_library
-from repro.studies.dg_postprocessing.library import library_products, names
-from repro.studies.dg_postprocessing.matrix import of_matrix
+from repro.filtering.kernels import FIELDS
+from repro.filtering.matrix import MatrixRows
+from repro.sparse.library.cusparse_bindings import load as load_library
+from repro.studies.dg_postprocessing.runnables_matrix import library_products, matrix_runnables, routine_names
 from siac_on_devices import check_shares, random_modes, siac_loader, stencil_on
 from triangulations import hexagonal
 
@@ -36,7 +35,7 @@ def cusparse():
 @degrees
 def test_every_routine_of_cusparse_filters_as_numpy_does(gpu, load, cusparse, degree):
     operands = small_operands(degree, 600)
-    products = library_products({}, names("cuda"), "cuda")
+    products = library_products({}, routine_names("cuda"), "cuda")
     taken = []
     for product in products:
         try:
@@ -53,7 +52,7 @@ def test_every_routine_of_cusparse_filters_as_numpy_does(gpu, load, cusparse, de
 @pytest.mark.parametrize("name", ["cusparse/spmv-csr-alg2-1", "cusparse/spmm-csr-alg2-16"])
 def test_a_graph_of_the_librarys_product_leaves_the_same(gpu, load, cusparse, degree, name):
     operands = small_operands(degree, 600)  # cuSPARSE 12.6 takes no matrix of a few rows by some routines
-    [product] = [product for product in library_products({}, names("cuda"), "cuda") if product.name == name]
+    [product] = [product for product in library_products({}, routine_names("cuda"), "cuda") if product.name == name]
     with ready(product, gpu, load, operands):
         product.launch()
         expected = product.result()
@@ -69,7 +68,7 @@ def test_warps_that_share_tiles_make_the_product_of_one_warp(gpu, load, degree):
     rng, mesh = np.random.default_rng(2), hexagonal(8)
     points = rng.uniform(-0.2, 1.2, (37, 2))
     with stencil_on(gpu, load, mesh, points, degree) as (launches, stencil, places), ExitStack() as held:
-        rows = Rows(launches, stencil, places, threads=32)
+        rows = MatrixRows(launches, stencil, places, threads=32)
         matrix = rows.make(rows.count(), held)
         assert matrix.size.columns > 128 * matrix.size.tiles  # of 32 columns at the least, each share
         for fields in FIELDS:
@@ -80,7 +79,7 @@ def test_warps_that_share_tiles_make_the_product_of_one_warp(gpu, load, degree):
 @degrees
 def test_streams_move_what_a_product_does_and_write_nothing_else(gpu, load, degree):
     operands = small_operands(degree, 600)
-    [_], shared = of_matrix({})
+    [_], shared = matrix_runnables({})
     applied = 0
     for runnable in shared:
         with ready(runnable, gpu, load, operands) as guards:

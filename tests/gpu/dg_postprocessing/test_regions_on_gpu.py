@@ -7,17 +7,16 @@ import pytest
 
 from region_lists import cube_field, region_list
 from repro.bench.workspace import Workspace
-from repro.codegen.compile import compile_module, manifest_path
-from repro.devices.several import Devices
-from repro.filtering.kernel import kernel as siac_kernel
-from repro.sparse.built import Built
-from repro.sparse.dynamic.render import render_module
-from repro.studies.dg_postprocessing.device_clip import ClipRegions
-from repro.studies.dg_postprocessing.region_operands import RegionOperands
-from repro.studies.dg_postprocessing.region_render import FOLDER, render_regions
-from repro.studies.dg_postprocessing.region_runnables import RegionFilter, RegionKernel, kernels_of
-from repro.studies.dg_postprocessing.region_space import module_keys, our_space
+from repro.codegen.build_cache import compile_module, manifest_path
+from repro.devices.device_group import Devices
+from repro.filtering.spline_kernel import kernel as siac_kernel
+from repro.sparse.device_work import ModuleFile
+from repro.sparse.dynamic.kernels import render_module
+from repro.studies.dg_postprocessing.ids import own_region_ids, region_module_keys
+from repro.studies.dg_postprocessing.kernels import FOLDER, render_regions
+from repro.studies.dg_postprocessing.operands import RegionOperands
 from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions
+from repro.studies.dg_postprocessing.runnables_regions import ClipRegions, RegionFilter, RegionKernel, region_kernels
 
 pytestmark = pytest.mark.gpu
 degrees = pytest.mark.parametrize("degree", [1, 2])
@@ -34,7 +33,7 @@ def build_regions(gpu, templates, gpu_modules):
             render_module(templates, key, gpu.target, FOLDER) if is_sort else render_regions(templates, key, gpu.target)
         )
         compile_module(render, gpu.target, manifest)
-        return Built.read(manifest)
+        return ModuleFile.read(manifest)
 
     return build
 
@@ -43,12 +42,12 @@ def build_regions(gpu, templates, gpu_modules):
 def test_every_pair_of_a_width_and_a_number_of_regions_is_right(degree, gpu, gpu_modules, build_regions):
     operands = region_list(degree)
     workspace = Workspace(Devices([gpu]), operands, gpu_modules, resident=4)
-    built = {key: build_regions(key) for key in module_keys(degree, gpu.target)}
-    kernels = [kernel for space in ("paper", "extended") for kernel in kernels_of(built, degree, gpu.target, space)]
+    built = {key: build_regions(key) for key in region_module_keys(degree, gpu.target)}
+    kernels = [kernel for space in ("paper", "extended") for kernel in region_kernels(built, degree, gpu.target, space)]
     kernels = [kernel for kernel in kernels if kernel.id.blocks in (1, 4)]
     if gpu.target.shared_bytes > 48 * 1024:
         assert any(kernel.id.launched_bytes for kernel in kernels), "some take more than a text may declare"
-    filters = [RegionFilter(built, our_space(degree, gpu.target)[0])]
+    filters = [RegionFilter(built, own_region_ids(degree, gpu.target)[0])]
     for kernel in [*kernels, *filters]:
         assert isinstance(kernel, RegionKernel)
         kernel.prepare(workspace)

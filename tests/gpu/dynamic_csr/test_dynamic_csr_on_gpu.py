@@ -29,13 +29,13 @@ from inserted_batches import (
     two_windows_of_a_part,
     uniform,
 )
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
 from repro.errors import ReproError
 from repro.operators.arrays import INTERFACE
 from repro.operators.runtime import open_runtime
+from repro.sparse.dynamic.kernels import MEDIUM, SMALL
 from repro.sparse.dynamic.matrix import DynamicMatrix
-from repro.sparse.dynamic.render import MEDIUM, SMALL
-from repro.studies.dynamic_csr.render import render_key
+from repro.studies.dynamic_csr.kernels import render_key
 
 pytestmark = pytest.mark.gpu
 

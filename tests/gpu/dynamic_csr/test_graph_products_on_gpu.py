@@ -6,17 +6,17 @@ import pytest
 
 from graph_bench import graph_benches
 from grown_graphs import around_limits, growing
-from repro.bench.timing import Effort
-from repro.codegen.compile import compile_module
-from repro.devices.several import Devices
+from repro.bench.timing import SamplingPlan
+from repro.codegen.build_cache import compile_module
+from repro.devices.device_group import Devices
 from repro.sparse.library import for_problem
-from repro.studies.dynamic_csr.products import ProductVariant
-from repro.studies.dynamic_csr.render import render_key
-from repro.studies.dynamic_csr.variant_id import SPACES, variant_ids
+from repro.studies.dynamic_csr.ids import SPACES, product_ids
+from repro.studies.dynamic_csr.kernels import render_key
+from repro.studies.dynamic_csr.runnables_products import ProductVariant
 
 pytestmark = pytest.mark.gpu
 
-EFFORT = Effort(5, 5, 5)
+EFFORT = SamplingPlan(5, 5, 5)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_every_variant_is_right_by_all_clocks(product_modules, make_graph_bench,
     assert modules[precision].binary, modules[precision].message
     bench = make_graph_bench(problem, precision)
     every = dict.fromkeys(
-        id for space in SPACES for mean in (1.0, 8.0, 64.0) for id in variant_ids(gpu.target, space, mean)
+        id for space in SPACES for mean in (1.0, 8.0, 64.0) for id in product_ids(gpu.target, space, mean)
     )
     rows = [bench.try_once(ProductVariant(id, modules[precision], folder), "search", EFFORT) for id in every]
     assert [(row.name, row.message) for row in rows if row.status != "ok"] == []

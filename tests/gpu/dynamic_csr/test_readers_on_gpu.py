@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
 from repro.sparse.dynamic import layout
-from repro.sparse.dynamic.batch import Batch
 from repro.sparse.dynamic.matrix import DynamicMatrix
-from repro.studies.dynamic_csr.render import render_key
+from repro.sparse.dynamic.storage import Batch
+from repro.studies.dynamic_csr.kernels import render_key
 from torn_rows import Readers, Rows, appending, replacing, sums_of_swapping, swapping, without_check
 
 pytestmark = pytest.mark.gpu

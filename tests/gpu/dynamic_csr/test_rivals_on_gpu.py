@@ -7,20 +7,18 @@ import pytest
 import scipy.sparse as sp
 
 from repro.bench.workspace import Workspace
-from repro.codegen.compile import compile_module
-from repro.devices.several import Devices
-from repro.sparse.built import Built
-from repro.sparse.scan import Scan
-from repro.sparse.sort import ITEMS, THREADS, RadixSort, bits_of
-from repro.studies.dynamic_csr.hybrid_runs import HybridProduct
+from repro.codegen.build_cache import compile_module
+from repro.devices.device_group import Devices
+from repro.sparse.device_work import SORT_BLOCK_SIZE, SORT_ITEMS, ModuleFile, RadixSort, Scan, bits_of
+from repro.studies.dynamic_csr.kernels import render_key
 from repro.studies.dynamic_csr.operands import make_operands
-from repro.studies.dynamic_csr.render import render_key
-from repro.studies.dynamic_csr.timed import all_timed
+from repro.studies.dynamic_csr.runnables_baselines import HybridProduct
+from repro.studies.dynamic_csr.study import suite
 from rival_problems import PROBLEMS, drawn, growing
 
 pytestmark = pytest.mark.gpu
 
-TILE = THREADS["cuda"] * ITEMS["cuda"]
+TILE = SORT_BLOCK_SIZE["cuda"] * SORT_ITEMS["cuda"]
 
 
 def large():
@@ -37,7 +35,7 @@ def gpu_rivals(gpu, templates, tmp_path_factory):
     def build(precision, name):
         manifest = folder / precision / f"{name}.json"
         compile_module(render_key(templates, f"{precision}/{name}", gpu.target), gpu.target, manifest)
-        return Built.read(manifest)
+        return ModuleFile.read(manifest)
 
     return {
         precision: {name: build(precision, name) for name in ("sort", "hybrid", "rebuild", "matrix", "product")}
@@ -62,7 +60,7 @@ def gpu_workspace(gpu, gpu_module, gpu_modules):
 
 def _all(built, workspace):
     """Yield all that a case times beside the products of the search, prepared, and give it back."""
-    for runnable in chain([HybridProduct(built)], *all_timed(built, workspace.operands.problem)):
+    for runnable in chain([HybridProduct(built)], *suite(built, workspace.operands.problem)):
         runnable.prepare(workspace)
         yield runnable
         runnable.release()

@@ -7,16 +7,16 @@ import pytest
 
 from graph_bench import OF_SEVERAL, graph_benches
 from grown_graphs import around_limits, growing
-from repro.bench.timing import Effort
-from repro.codegen.compile import compile_module
+from repro.bench.timing import SamplingPlan
+from repro.codegen.build_cache import compile_module
 from repro.devices.base import Copy
-from repro.sparse.built import Built
-from repro.studies.dynamic_csr.render import render_key
-from repro.studies.dynamic_csr.several import Several, runnables
+from repro.sparse.device_work import ModuleFile
+from repro.studies.dynamic_csr.kernels import render_key
+from repro.studies.dynamic_csr.runnables_devices import DistributedProduct, device_runnables
 
 pytestmark = pytest.mark.gpu
 
-EFFORT = Effort(5, 5, 5)
+EFFORT = SamplingPlan(5, 5, 5)
 ROWS = 200_000
 
 
@@ -28,7 +28,7 @@ def built(gpus, templates, tmp_path_factory):
         for module in ("product", "exchange"):
             manifest = folder / precision / f"{module}.json"
             compile_module(render_key(templates, f"{precision}/{module}", target), target, manifest)
-            made.setdefault(precision, {})[module] = Built.read(manifest)
+            made.setdefault(precision, {})[module] = ModuleFile.read(manifest)
     return made
 
 
@@ -59,7 +59,7 @@ def banded(rows):
 def test_everything_is_right_by_all_clocks(gpus, built, make_bench, problem, precision):
     bench = make_bench(problem, precision)
     peers = all(link["peer_access"] for link in gpus.topology())
-    for runnable in runnables(built[precision], len(gpus)):
+    for runnable in device_runnables(built[precision], len(gpus)):
         row = bench.try_once(runnable, "report", EFFORT)
         allowed = {"ok"} | ({"unsupported"} if row["exchange"] == "nccl" or not peers else set())
         assert row.status in allowed, (row.name, row.message)
@@ -71,7 +71,7 @@ def test_everything_is_right_by_all_clocks(gpus, built, make_bench, problem, pre
 
 def test_times_of_a_larger_matrix(gpus, built, make_bench):
     bench = make_bench(banded(ROWS), "double")
-    for runnable in runnables(built["double"], len(gpus)):
+    for runnable in device_runnables(built["double"], len(gpus)):
         row = bench.try_once(runnable, "report", EFFORT)
         seconds = row.graph_median / row["steps"] if row.graph_median else float("nan")
         print(f"{row.name:24} {row.status:12} {1e6 * seconds:8.2f} µs a step {row.message or ''}")
@@ -80,7 +80,7 @@ def test_times_of_a_larger_matrix(gpus, built, make_bench):
 def test_a_launch_begins_anew_in_a_graph(gpus, built, make_bench):
     bench = make_bench(banded(50_000), "double")
     for way in ("copies", "overlapped", "fused"):
-        runnable = Several(built["double"], "product", way, 2, 4)
+        runnable = DistributedProduct(built["double"], "product", way, 2, 4)
         bench.prepare(runnable)
         runnable.launch()
         first = [runnable.over.read(at, 3)[at * runnable.over.dealing.part :][:1000] for at in range(2)]
@@ -94,7 +94,7 @@ def test_a_launch_begins_anew_in_a_graph(gpus, built, make_bench):
 @pytest.mark.alone
 def test_launches_run_while_copies_are_under_way(gpus, built, make_bench):
     bench = make_bench(banded(ROWS), "double")
-    product = Several(built["double"], "product", "none", 2, 10)
+    product = DistributedProduct(built["double"], "product", "none", 2, 10)
     bench.prepare(product)
     two = gpus.leading(2)
     nbytes = 64 << 20

@@ -2,16 +2,16 @@ import pytest
 
 from other_vectors import check_products
 from repro.bench.runnable import Unsupported
-from repro.bench.timing import Effort
+from repro.bench.timing import SamplingPlan
 from repro.entries import entries
 from repro.sparse.library import for_problem
-from repro.sparse.library.cusparse_library import load, version
-from repro.sparse.library.cusparse_op import lacks_spmvop
+from repro.sparse.library.cusparse import lacks_spmvop
+from repro.sparse.library.cusparse_bindings import load, version
 
 pytestmark = pytest.mark.gpu
 
 EVERY = [(entry, r.name) for entry in sorted(entries()) for r in for_problem(entry, "cuda")]
-EFFORT = Effort(50, 20, 5)
+EFFORT = SamplingPlan(50, 20, 5)
 
 
 @pytest.fixture(scope="module", autouse=True)

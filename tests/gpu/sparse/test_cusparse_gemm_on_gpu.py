@@ -6,13 +6,12 @@ import scipy.sparse as sp
 
 from repro.bench.runnable import Unsupported
 from repro.devices.base import OutOfDeviceMemory
-from repro.sparse.library.cusparse_gemm import ALGORITHMS, Gemm, GemmReuse
-from repro.sparse.library.cusparse_library import load
-from repro.sparse.library.gpu_csr import GpuCsr
+from repro.sparse.library.cusparse_bindings import load
+from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS, Gemm, GemmReuse, GpuCsr
 from sparse_factors import assert_csr_product, of_sizes, random
 
 pytestmark = pytest.mark.gpu
-WAYS = [*ALGORITHMS, "reuse"]
+WAYS = [*SPGEMM_ALGORITHMS, "reuse"]
 
 
 @pytest.fixture(scope="module", autouse=True)

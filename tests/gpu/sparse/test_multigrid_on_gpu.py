@@ -8,10 +8,10 @@ from scipy.sparse.linalg import LinearOperator, cg
 from grids import poisson
 from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.multigrid import model
-from repro.sparse.multigrid.cycle import Cycle
+from repro.sparse.multigrid import reference
 from repro.sparse.multigrid.hierarchy import set_up_on
-from repro.sparse.multigrid.solve import Solver
+from repro.sparse.multigrid.reference import Cycle
+from repro.sparse.multigrid.solver import Solver
 from sparse_factors import to_csr
 
 pytestmark = pytest.mark.gpu
@@ -38,7 +38,7 @@ def levels_of(gpu, load):
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_levels_are_those_of_the_model(gpu, levels_of, name, precision):
     matrix = poisson(*PROBLEMS[name])
-    levels, expected = levels_of(matrix, precision=precision), model.set_up(matrix)
+    levels, expected = levels_of(matrix, precision=precision), reference.set_up(matrix)
     tolerance = 1e-10 if precision == "double" else 5e-4
     assert [level.a.shape for level in levels] == [level.a.shape for level in expected]
     for ours, theirs in zip(levels, expected, strict=True):
@@ -51,7 +51,7 @@ def test_the_levels_are_those_of_the_model(gpu, levels_of, name, precision):
 def test_several_vectors_and_unknowns(levels_of):
     matrix = sp.csr_array(sp.kron(poisson((60, 60), 5), np.eye(3) + 0.1))
     near = np.random.default_rng(1).random((matrix.shape[0], 6))
-    levels, expected = levels_of(matrix, near, 3), model.set_up(matrix, near, 3)
+    levels, expected = levels_of(matrix, near, 3), reference.set_up(matrix, near, 3)
     assert [level.a.shape for level in levels] == [level.a.shape for level in expected]
     for ours, theirs in zip(levels, expected, strict=True):
         assert abs(to_csr(ours.a) - theirs.a).max() <= 1e-9 * abs(theirs.a).max()
@@ -69,6 +69,6 @@ def test_conjugate_gradients(gpu, load, levels_of, name):
     gpu.download(solver.x, x)
     solver.release()
     steps = []
-    cg(matrix, b, rtol=1e-8, M=LinearOperator(matrix.shape, Cycle(model.set_up(matrix))), callback=steps.append)
+    cg(matrix, b, rtol=1e-8, M=LinearOperator(matrix.shape, Cycle(reference.set_up(matrix))), callback=steps.append)
     assert solved.converged and abs(len(solved.residuals) - 1 - len(steps)) <= 1
     assert np.linalg.norm(b - matrix @ x) <= 1.1e-8 * np.linalg.norm(b)

@@ -5,29 +5,26 @@ import pytest
 import scipy.sparse as sp
 
 from repro.bench.runnable import Unsupported
-from repro.bench.timing import Effort
-from repro.codegen.compile import compile_module
+from repro.bench.timing import SamplingPlan
+from repro.codegen.build_cache import compile_module
 from repro.problems.matrix import Matrix
+from repro.sparse.compound.ids import VariantId
+from repro.sparse.compound.kernels import render_module
+from repro.sparse.compound.runnables import Variant
 from repro.sparse.library import for_problem
-from repro.sparse.library.cusparse_library import load, version
-from repro.sparse.library.cusparse_op import lacks_spmvop
+from repro.sparse.library.cusparse import lacks_spmvop
+from repro.sparse.library.cusparse_bindings import load, version
 from repro.sparse.operands import expand
-from repro.sparse.solvers.bicgstab import BiCGSTAB
-from repro.sparse.solvers.host import bicgstab
-from repro.sparse.solvers.render import Reason, render_solver
-from repro.sparse.solvers.run import SolverRun
-from repro.studies.compound_spmv.render import render_module
-from repro.studies.compound_spmv.variant import Variant
-from repro.studies.compound_spmv.variant_id import VariantId
-from repro.studies.compressed_coo.blocking import Blocking
-from repro.studies.compressed_coo.render import render_coo
+from repro.sparse.solvers.bicgstab import BiCGSTAB, SolverRun, bicgstab
+from repro.sparse.solvers.kernels import Reason, render_solver
+from repro.studies.compressed_coo.ids import Blocking, CoordinateId
+from repro.studies.compressed_coo.kernels import render_coo
 from repro.studies.compressed_coo.study import variant_of
-from repro.studies.compressed_coo.variant_id import VariantId as CoordinateId
 
 pytestmark = pytest.mark.gpu
 
 PRECISIONS = ("single", "double")
-EFFORT = Effort(20, 5, 5)
+EFFORT = SamplingPlan(20, 5, 5)
 
 
 def make_problem(matrix):

@@ -6,11 +6,9 @@ import scipy.sparse as sp
 
 from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.spgemm.coordinates import CoordinateMultiplication
-from repro.sparse.spgemm.factors import Factors
-from repro.sparse.spgemm.plan import papers_plan, plan_products
-from repro.sparse.spgemm.product import Multiplication
-from repro.sparse.spgemm.shapes import BINS
+from repro.sparse.spgemm.kernels import BINS
+from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Multiplication
+from repro.sparse.spgemm.rows import Factors, papers_plan, plan_products
 from sparse_factors import around_edges, assert_product, doubled, fragmented, of_sizes, random
 
 pytestmark = pytest.mark.gpu

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from products_by_shape import every_shape
-from repro.codegen.precisions import DTYPES
-from repro.codegen.targets import get_target
+from repro.codegen.targets import DTYPES, get_target
 from sparse_modules import by_precision, loader
 
 pytestmark = pytest.mark.gpu

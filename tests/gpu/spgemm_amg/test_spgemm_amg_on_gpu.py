@@ -11,18 +11,23 @@ from amg_problems import PROBLEMS, around_limits, as_problem, of_blocks, only_mu
 from products_by_shape import five_point
 from repro.bench.runnable import Unsupported
 from repro.bench.workspace import Workspace
-from repro.codegen.compile import compile_module
-from repro.devices.several import Devices
-from repro.sparse.built import Built
-from repro.sparse.spgemm.shapes import BINS
-from repro.studies.spgemm_amg.bins import MODES, kernels_of
-from repro.studies.spgemm_amg.library import ROUTINES, library_products
+from repro.codegen.build_cache import compile_module
+from repro.devices.device_group import Devices
+from repro.sparse.device_work import ModuleFile
+from repro.sparse.spgemm.kernels import BINS
+from repro.studies.spgemm_amg.ids import SPACES
+from repro.studies.spgemm_amg.kernels import MODULES, render_key
 from repro.studies.spgemm_amg.operands import make_operands
-from repro.studies.spgemm_amg.plans import Plans
-from repro.studies.spgemm_amg.products import Refill, WholeProduct
-from repro.studies.spgemm_amg.render import MODULES, render_key
-from repro.studies.spgemm_amg.setups import LevelSetUp
-from repro.studies.spgemm_amg.variant_id import SPACES
+from repro.studies.spgemm_amg.product_runnables import (
+    MODES,
+    ROUTINES,
+    Plans,
+    Refill,
+    WholeProduct,
+    kernels_of,
+    library_products,
+)
+from repro.studies.spgemm_amg.setup_runnables import LevelSetUp
 
 pytestmark = pytest.mark.gpu
 
@@ -52,7 +57,7 @@ def gpu_built(gpu, templates, tmp_path_factory):
     def build(precision, name):
         manifest = folder / precision / f"{name}.json"
         compile_module(render_key(templates, f"{precision}/{name}", gpu.target), gpu.target, manifest)
-        return Built.read(manifest)
+        return ModuleFile.read(manifest)
 
     return {precision: {name: build(precision, name) for name in MODULES} for precision in ("single", "double")}
 

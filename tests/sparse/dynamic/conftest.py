@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from repro.codegen.precisions import DTYPES
+from repro.codegen.targets import DTYPES
 from repro.devices.base import Program
-from repro.sparse.dynamic.batch import Batch
 from repro.sparse.dynamic.layout import Arrays
 from repro.sparse.dynamic.matrix import DynamicMatrix
+from repro.sparse.dynamic.storage import Batch
 from sparse_modules import loader
 
 

@@ -6,7 +6,7 @@ from dynamic_matrices import random_matrix
 
 from repro.codegen.targets import CPU
 from repro.sparse.dynamic.layout import lay_out
-from repro.sparse.dynamic.product import bind_product
+from repro.sparse.dynamic.matrix import bind_product
 from repro.sparse.dynamic.schedules import Schedule, usual_schedule
 
 

@@ -16,8 +16,8 @@ from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.sparse.dynamic import layout, operations
 from repro.sparse.dynamic import matrix as dynamic_matrix
+from repro.sparse.dynamic.kernels import MEDIUM, SMALL
 from repro.sparse.dynamic.matrix import NoRoom
-from repro.sparse.dynamic.render import MEDIUM, SMALL
 from repro.sparse.dynamic.storage import Storage
 
 # any operations in any order
@@ -315,6 +315,6 @@ def test_more_entries_than_offsets_can_count_are_refused(on_cpu, make_batch, mon
     with pytest.raises(ReproError, match="more entries than a dynamic matrix can hold"):
         layout.lay_out(sp.csr_array((2, 2)), 4, 2**31)
     dynamic = on_cpu(layout.lay_out(sp.csr_array((2, 9)), 4, 10), slack=4)
-    monkeypatch.setattr(dynamic_matrix, "MOST_ENTRIES", 12)
+    monkeypatch.setattr(dynamic_matrix, "MAX_ENTRIES", 12)
     with pytest.raises(ReproError, match="the batch is too large"):
         dynamic.insert(make_batch([0, 0, 0, 0, 1], range(5), np.ones(5)))

@@ -6,9 +6,9 @@ import scipy.sparse as sp
 from dynamic_matrices import assert_equal, canonical, random_matrix
 
 from repro.errors import ReproError
-from repro.sparse.dynamic import layout, state
+from repro.sparse.dynamic import kernels, layout
+from repro.sparse.dynamic.kernels import LONG_ROW, MEDIUM, SMALL
 from repro.sparse.dynamic.matrix import Unfinished
-from repro.sparse.dynamic.render import LONG_ROW, MEDIUM, SMALL
 from repro.sparse.dynamic.storage import Storage
 
 # rows that are long enough to be changed by a block together
@@ -176,6 +176,12 @@ def interrupted(function, after):
 
 
 def test_the_words_of_the_state_are_apart():
-    words = [state.POINTER, state.OPENED, state.CLOSED, state.TOTAL, *state.COUNTERS]
-    words += [word + len(state.COUNTERS) for word in state.COUNTERS]
-    assert len(set(words)) == len(words) and max(words) < state.WORDS
+    words = [
+        kernels.STATE_POINTER,
+        kernels.STATE_OPENED,
+        kernels.STATE_CLOSED,
+        kernels.STATE_TOTAL,
+        *kernels.STATE_COUNTERS,
+    ]
+    words += [word + len(kernels.STATE_COUNTERS) for word in kernels.STATE_COUNTERS]
+    assert len(set(words)) == len(words) and max(words) < kernels.STATE_WORDS

@@ -30,9 +30,9 @@ from inserted_batches import (
     two_windows_of_a_part,
     uniform,
 )
-from repro.sparse.dynamic import state
+from repro.sparse.dynamic import kernels
+from repro.sparse.dynamic.kernels import MEDIUM, SMALL
 from repro.sparse.dynamic.matrix import Unfinished
-from repro.sparse.dynamic.render import MEDIUM, SMALL
 
 FEW, SEVERAL = SMALL + 1, 9000
 
@@ -106,7 +106,7 @@ def test_entries_of_one_place_come_beside_each_other(on_cpu, m):
 def test_a_matrix_is_open_until_the_last_block_is_done(on_cpu):
     dynamic = on_cpu(grown(ROWS, 2, 100_000))
     words = state_of(dynamic)
-    words[state.DONE] = -1  # as if one of the blocks never came to its end
+    words[kernels.STATE_DONE] = -1  # as if one of the blocks never came to its end
     dynamic.storage.device.write(dynamic.storage.state, words)
     dynamic.operations.insertion(on_device(dynamic.storage.device, *drawn_batch(uniform, SEVERAL)), 2).launch()
     with pytest.raises(Unfinished, match="left in the middle"):

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.errors import ReproError
 from repro.sparse.dynamic import layout
-from repro.sparse.dynamic.bins import widths_of
-from repro.sparse.dynamic.matrix import DynamicMatrix
-from repro.sparse.dynamic.reading import Reading
-from repro.sparse.dynamic.render import render_module
+from repro.sparse.dynamic.kernels import render_module
+from repro.sparse.dynamic.matrix import DynamicMatrix, Reading
+from repro.sparse.dynamic.schedules import widths_of
 from torn_rows import Readers, Rows, appending, replacing, sums_of_swapping, swapping, without_check
 
 #: Rows that a thread changes by itself, and rows that a block changes together.

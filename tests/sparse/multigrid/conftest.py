@@ -10,7 +10,7 @@ from repro.devices.base import Program
 from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.multigrid.hierarchy import set_up_on
-from repro.sparse.multigrid.solve import Solver
+from repro.sparse.multigrid.solver import Solver
 from sparse_modules import by_precision, loader
 
 

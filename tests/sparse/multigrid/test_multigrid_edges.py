@@ -7,9 +7,9 @@ import scipy.sparse as sp
 from grids import poisson
 from hierarchies import assert_levels, read
 from repro.errors import ReproError
-from repro.sparse.multigrid import model, render
+from repro.sparse.multigrid import kernels, reference
 from repro.sparse.multigrid.hierarchy import set_up_on
-from repro.sparse.multigrid.settings import Settings
+from repro.sparse.multigrid.reference import MultigridSettings
 from sparse_factors import to_csr
 from sparse_modules import loader
 
@@ -42,24 +42,24 @@ SET_UP = {
 @pytest.mark.parametrize("name", SET_UP)
 def test_edges(device, levels_of, name):
     matrix, given = SET_UP[name]
-    settings = Settings(**given)
+    settings = MultigridSettings(**given)
     levels = levels_of(sp.csr_array(matrix), settings=settings)
-    assert_levels(device, levels, model.set_up(sp.csr_array(matrix), settings=settings), 1e-9)
+    assert_levels(device, levels, reference.set_up(sp.csr_array(matrix), settings=settings), 1e-9)
     single = name in ("no more rows than the coarsest", "n = 1", "one level", "nothing is connected")
     assert len(levels) == (1 if single else 2)
 
 
 def test_coarsening_that_stalls(levels_of):
     pairs = sp.csr_array(sp.kron(sp.eye_array(100), np.array([[2.0, -1.0], [-1.0, 2.0]])))
-    assert len(levels_of(pairs, settings=Settings(stall=0.4))) == 1
-    assert len(levels_of(pairs, settings=Settings(stall=0.9))) == 2
+    assert len(levels_of(pairs, settings=MultigridSettings(stall=0.4))) == 1
+    assert len(levels_of(pairs, settings=MultigridSettings(stall=0.9))) == 2
 
 
 def test_a_strongly_anisotropic_matrix_is_made_coarser_along_what_is_strong(device, levels_of):
     line = sp.diags_array([2 * np.ones(30), -np.ones(29), -np.ones(29)], offsets=[0, 1, -1])
     matrix = sp.csr_array(sp.kron(line, sp.eye_array(30)) + 1e-3 * sp.kron(sp.eye_array(30), line))
-    settings = Settings(theta=0.1, coarsest=40)
-    levels, expected = levels_of(matrix, settings=settings), model.set_up(matrix, settings=settings)
+    settings = MultigridSettings(theta=0.1, coarsest=40)
+    levels, expected = levels_of(matrix, settings=settings), reference.set_up(matrix, settings=settings)
     assert_levels(device, levels, expected, 1e-10)
     columns = expected[0].aggregates.reshape(30, 30)
     assert all(not set(columns[:, i]) & set(columns[:, i + 1]) for i in range(29))  # none across what is weak
@@ -87,7 +87,7 @@ def test_numbers_beside_the_diagonal_that_are_not_finite(levels_of, solver_of, b
     with pytest.raises(ReproError, match="finite numbers"):
         levels_of(matrix)
     with pytest.raises(ReproError, match="finite numbers"):
-        solver_of(matrix, Settings(coarsest=400))
+        solver_of(matrix, MultigridSettings(coarsest=400))
 
 
 def test_a_matrix_that_is_not_square(levels_of):
@@ -97,10 +97,10 @@ def test_a_matrix_that_is_not_square(levels_of):
 
 @pytest.mark.parametrize("k", [1, 2])
 def test_vectors_that_are_zero_over_an_aggregate(device, levels_of, k):
-    settings = Settings(coarsest=30)
+    settings = MultigridSettings(coarsest=30)
     near = np.random.default_rng(1).uniform(0.5, 1.5, (400, k))
-    near[model.aggregate(model.strong(GRID, 0.0)) == 3, 0] = 0
-    levels, expected = levels_of(GRID, near, settings=settings), model.set_up(GRID, near, settings=settings)
+    near[reference.aggregate(reference.strong(GRID, 0.0)) == 3, 0] = 0
+    levels, expected = levels_of(GRID, near, settings=settings), reference.set_up(GRID, near, settings=settings)
     assert_levels(device, levels, expected, 1e-10)
     row = to_csr(levels[1].a)[[3 * k]].tocoo()
     assert row.data[row.col == 3 * k] == [1] and not row.data[row.col != 3 * k].any()  # nothing meets it
@@ -108,13 +108,13 @@ def test_vectors_that_are_zero_over_an_aggregate(device, levels_of, k):
 
 def test_nodes_with_the_same_random_key(device, templates, tmp_path, on_device, monkeypatch):
     # keys of two bits: four of them, and what is next to each other has often the same one
-    for module in (model, render):
+    for module in (reference, kernels):
         monkeypatch.setattr(module, "KEY_BITS", 2)
-    keys = model.keys_of(400)
+    keys = reference.keys_of(400)
     assert len(set(keys.tolist())) == 4 and (keys[1:] == keys[:-1]).any()
     load = loader(device, templates, tmp_path)
     levels = set_up_on(device, lambda module: load(f"double/{module}"), on_device(GRID))
-    assert_levels(device, levels, model.set_up(GRID), 1e-10)
+    assert_levels(device, levels, reference.set_up(GRID), 1e-10)
     assert len(levels) == 2
     for level in levels:
         level.release()
@@ -122,12 +122,12 @@ def test_nodes_with_the_same_random_key(device, templates, tmp_path, on_device, 
 
 def test_an_estimate_of_zero_for_the_spectral_radius(device, levels_of, solver_of):
     # what Arnoldi's process begins with is taken to 0
-    start = model.keys_of(400) / 2.0**model.KEY_BITS + 0.5
+    start = reference.keys_of(400) / 2.0**reference.KEY_BITS + 0.5
     matrix = sp.csr_array(sp.diags_array(1 / start) @ neumann(20, 20) @ sp.diags_array(1 / start))
     exact = abs(np.linalg.eigvals((sp.diags_array(1 / matrix.diagonal()) @ matrix).toarray())).max()
     levels = levels_of(matrix)
     assert 0.9 * exact < levels[0].radius <= 1.01 * exact
-    assert levels[0].radius == pytest.approx(model.spectral_radius(matrix, 8), rel=0.02)
+    assert levels[0].radius == pytest.approx(reference.spectral_radius(matrix, 8), rel=0.02)
     solver = solver_of(matrix)
     x = np.random.default_rng(3).random(400)
     device.write(solver.b, matrix @ x)

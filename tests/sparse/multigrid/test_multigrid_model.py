@@ -7,8 +7,9 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from grids import PROBLEMS, poisson
 from repro.errors import ReproError
-from repro.sparse.multigrid.cycle import Cycle
-from repro.sparse.multigrid.model import (
+from repro.sparse.multigrid.reference import (
+    Cycle,
+    MultigridSettings,
     aggregate,
     coarse_matrix,
     independent_set,
@@ -20,7 +21,6 @@ from repro.sparse.multigrid.model import (
     strong,
     tentative,
 )
-from repro.sparse.multigrid.settings import Settings
 
 
 @pytest.fixture(params=PROBLEMS)
@@ -95,8 +95,8 @@ def test_the_spectral_radius_is_near(matrix):
 @pytest.mark.parametrize("n", [1, 5])
 def test_no_coarser_level_than_is_asked_for(n):
     assert len(set_up(sp.csr_array(sp.eye_array(n)))) == 1
-    assert len(set_up(poisson((20, 20), 5), settings=Settings(levels=2))) == 2
-    assert len(set_up(poisson((20, 20), 5), settings=Settings(coarsest=1000))) == 1
+    assert len(set_up(poisson((20, 20), 5), settings=MultigridSettings(levels=2))) == 2
+    assert len(set_up(poisson((20, 20), 5), settings=MultigridSettings(coarsest=1000))) == 1
     assert len(set_up(sp.csr_array(sp.eye_array(200)))) == 1  # nothing is connected
 
 
@@ -112,7 +112,7 @@ def test_a_diagonal_with_zeros_is_refused(bad):
 def test_settings_that_make_no_sense_are_refused(setting):
     name, value = setting.split("=")
     with pytest.raises(ReproError, match=name):
-        Settings(**{name: int(value)})
+        MultigridSettings(**{name: int(value)})
 
 
 def iterations(a, b, preconditioner):
@@ -129,7 +129,7 @@ def iterations(a, b, preconditioner):
 
 def test_beside_pyamg_with_the_same_aggregates(matrix):
     pyamg = pytest.importorskip("pyamg")
-    levels = set_up(matrix, settings=Settings(coarsest=20))
+    levels = set_up(matrix, settings=MultigridSettings(coarsest=20))
     tentatives = [tentative(level.aggregates, np.ones((level.a.shape[0], 1)))[0] for level in levels[:-1]]
     theirs = pyamg.smoothed_aggregation_solver(
         sp.csr_matrix(matrix),

@@ -9,9 +9,9 @@ from grids import PROBLEMS, poisson
 from hierarchies import assert_levels, read
 from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
-from repro.sparse.multigrid import hierarchy, model
-from repro.sparse.multigrid.settings import Settings
-from repro.sparse.multigrid.solve import Repeated, Solver
+from repro.sparse.multigrid import hierarchy, reference
+from repro.sparse.multigrid.reference import MultigridSettings
+from repro.sparse.multigrid.solver import Repeated, Solver
 from sparse_factors import to_csr
 
 
@@ -42,35 +42,35 @@ def refreshed(device, load, levels_of):
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_it_is_a_set_up_of_the_new_values(device, refreshed, name, precision):
-    matrix, settings = poisson(*PROBLEMS[name]), Settings(coarsest=20)
+    matrix, settings = poisson(*PROBLEMS[name]), MultigridSettings(coarsest=20)
     other = revalued(matrix)
     levels, expected = (
         refreshed(matrix, other, settings=settings, precision=precision),
-        model.set_up(other, settings=settings),
+        reference.set_up(other, settings=settings),
     )
     assert len(levels) > 1
     assert_levels(device, levels, expected, 1e-10 if precision == "double" else 1e-3)
-    radius = model.spectral_radius(other, settings.ritz_steps)
+    radius = reference.spectral_radius(other, settings.ritz_steps)
     assert levels[0].radius == pytest.approx(radius, rel=1e-10 if precision == "double" else 1e-4)
 
 
 def test_several_vectors_and_unknowns(device, refreshed):
     matrix = sp.csr_array(sp.kron(poisson((24, 24), 5), np.eye(2) + 0.1))
-    near, settings = np.random.default_rng(1).random((matrix.shape[0], 3)), Settings(coarsest=60)
+    near, settings = np.random.default_rng(1).random((matrix.shape[0], 3)), MultigridSettings(coarsest=60)
     other = revalued(matrix)
     levels = refreshed(matrix, other, near, 2, settings=settings)
-    assert_levels(device, levels, model.set_up(other, near, 2, settings), 1e-9)
+    assert_levels(device, levels, reference.set_up(other, near, 2, settings), 1e-9)
 
 
 def test_vectors_that_no_aggregate_can_tell_apart(device, refreshed):
-    matrix, near, settings = poisson((20, 20), 5), np.ones((400, 2)), Settings(coarsest=30)
+    matrix, near, settings = poisson((20, 20), 5), np.ones((400, 2)), MultigridSettings(coarsest=30)
     other = revalued(matrix)
     levels = refreshed(matrix, other, near, settings=settings)
-    assert_levels(device, levels, model.set_up(other, near, settings=settings), 1e-10)
+    assert_levels(device, levels, reference.set_up(other, near, settings=settings), 1e-10)
 
 
 def test_the_same_values_leave_all_as_it_is(device, refreshed, levels_of):
-    matrix, settings = poisson((30, 30), 9), Settings(coarsest=10)
+    matrix, settings = poisson((30, 30), 9), MultigridSettings(coarsest=10)
     levels, fresh = refreshed(matrix, matrix, settings=settings), levels_of(matrix, settings=settings)
     for ours, theirs in zip(levels, fresh, strict=True):
         assert abs(to_csr(ours.a) - to_csr(theirs.a)).max() <= 1e-14 * abs(to_csr(theirs.a)).max()
@@ -81,21 +81,21 @@ def test_aggregates_stay_where_other_entries_are_strong(device, refreshed):
     line = sp.diags_array([2 * np.ones(30), -np.ones(29), -np.ones(29)], offsets=[0, 1, -1])
     along, across = sp.kron(line, sp.eye_array(30)), sp.kron(sp.eye_array(30), line)
     matrix, other = sp.csr_array(along + 1e-3 * across), sp.csr_array(1e-3 * along + across)
-    settings = Settings(theta=0.1, coarsest=40)
+    settings = MultigridSettings(theta=0.1, coarsest=40)
     levels = refreshed(matrix, other, settings=settings)
-    first = model.set_up(matrix, settings=settings)[0].aggregates
-    assert (first != model.set_up(other, settings=settings)[0].aggregates).any()
+    first = reference.set_up(matrix, settings=settings)[0].aggregates
+    assert (first != reference.set_up(other, settings=settings)[0].aggregates).any()
     np.testing.assert_array_equal(read(device, levels[0].aggregates, 900, np.int32), first)
     a, p = other, to_csr(levels[0].p)
-    t, _ = model.tentative(first, np.ones((900, 1)))
-    assert abs(p - model.prolongator(a, t, settings.omega, levels[0].radius)).max() < 1e-12
+    t, _ = reference.tentative(first, np.ones((900, 1)))
+    assert abs(p - reference.prolongator(a, t, settings.omega, levels[0].radius)).max() < 1e-12
     assert abs(to_csr(levels[1].a) - p.T @ a @ p).max() < 1e-12
 
 
 @pytest.mark.parametrize("dense_rows", [1024, 10])
 def test_a_solver_takes_the_new_values(device, load, levels_of, monkeypatch, dense_rows):
-    monkeypatch.setattr("repro.sparse.multigrid.solve.DENSE_ROWS", dense_rows)
-    matrix, settings = poisson((40, 40), 5), Settings(coarsest=40)
+    monkeypatch.setattr("repro.sparse.multigrid.solver.DENSE_ROWS", dense_rows)
+    matrix, settings = poisson((40, 40), 5), MultigridSettings(coarsest=40)
     other, b = revalued(matrix), np.random.default_rng(2).random(1600)
     levels = levels_of(matrix, settings=settings, refreshable=True)
     solver = Solver(device, load("double"), levels)
@@ -117,7 +117,7 @@ def test_a_solver_takes_the_new_values(device, load, levels_of, monkeypatch, den
 
 
 def test_refreshing_and_solving_again_and_again_takes_no_more_memory(device, load, levels_of, monkeypatch):
-    matrix, settings, alive = poisson((20, 20), 5), Settings(coarsest=40), []
+    matrix, settings, alive = poisson((20, 20), 5), MultigridSettings(coarsest=40), []
     levels = levels_of(matrix, settings=settings, refreshable=True)
     begin, release = Repeated.__init__, Repeated.release
     monkeypatch.setattr(Repeated, "__init__", lambda self, *args: (begin(self, *args), alive.append(self))[0])

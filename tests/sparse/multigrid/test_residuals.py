@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from grids import poisson
 from hierarchies import read
 from repro.errors import ReproError
-from repro.sparse.multigrid.course import COMPUTED_EVERY, MOST_IDLE, Course
+from repro.sparse.multigrid.solver import COMPUTED_EVERY, MAX_IDLE, ConvergenceMonitor
 
 DTYPES = {"single": np.float32, "double": np.float64}
 METHODS = ("conjugate_gradients", "iterate")
@@ -92,9 +92,9 @@ def test_no_tolerance_is_too_small_to_end(solve, method, tolerance):
 @on_the_cpu
 def test_where_all_goes_well_one_residual_is_computed(solver_of, solve, monkeypatch):
     solver, computed = solver_of(GRID), []
-    take = Course.take_computed
+    take = ConvergenceMonitor.take_computed
     monkeypatch.setattr(
-        Course, "take_computed", lambda self, residual: computed.append(residual) or take(self, residual)
+        ConvergenceMonitor, "take_computed", lambda self, residual: computed.append(residual) or take(self, residual)
     )
     solved, _ = solve.again(solver, np.ones(121), "conjugate_gradients", 1e-8, 100)
     assert solved.converged and computed == [solved.residuals[-1]]
@@ -237,7 +237,7 @@ def updated(course, *residuals):
 
 
 def test_the_course_raises_what_drifted_and_only_that():
-    course = Course(100.0, wanted=1e-3, floor=0.0)
+    course = ConvergenceMonitor(100.0, wanted=1e-3, floor=0.0)
     updated(course, 10.0, 0.9, 0.1, 1e-2)
     assert not course.is_due(1000)
     updated(course, 1e-3)
@@ -248,8 +248,8 @@ def test_the_course_raises_what_drifted_and_only_that():
 
 
 def test_the_course_ends_where_it_comes_no_further():
-    course = Course(1.0, wanted=1e-6, floor=0.0)
-    for residual in (0.5, 0.4, 0.2, *[0.15] * MOST_IDLE):
+    course = ConvergenceMonitor(1.0, wanted=1e-6, floor=0.0)
+    for residual in (0.5, 0.4, 0.2, *[0.15] * MAX_IDLE):
         updated(course, 1e-7)
         assert course.goes_on(1000)
         course.take_computed(residual)
@@ -257,7 +257,7 @@ def test_the_course_ends_where_it_comes_no_further():
 
 
 def test_the_course_computes_now_and_then_and_at_the_end():
-    course = Course(1.0, wanted=1e-6, floor=0.0)
+    course = ConvergenceMonitor(1.0, wanted=1e-6, floor=0.0)
     updated(course, *[0.5] * (COMPUTED_EVERY - 1))
     assert not course.is_due(1000) and course.is_due(COMPUTED_EVERY - 1)
     updated(course, 0.5)
@@ -267,7 +267,7 @@ def test_the_course_computes_now_and_then_and_at_the_end():
 
 
 def test_the_course_says_where_many_steps_came_no_further():
-    course = Course(1.0, wanted=1e-6, floor=0.0)
+    course = ConvergenceMonitor(1.0, wanted=1e-6, floor=0.0)
     for residual, hovers in ((0.6, True), (0.29, False), (0.2, True)):
         updated(course, *[0.5] * COMPUTED_EVERY)
         course.take_computed(residual)
@@ -276,7 +276,7 @@ def test_the_course_says_where_many_steps_came_no_further():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_the_course_ends_at_what_is_no_number(bad):
-    course = Course(1.0, wanted=1e-6, floor=0.0)
+    course = ConvergenceMonitor(1.0, wanted=1e-6, floor=0.0)
     updated(course, bad)
     assert course.is_due(1000)
     course.take_computed(bad)

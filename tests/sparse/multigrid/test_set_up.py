@@ -7,20 +7,20 @@ import scipy.sparse as sp
 from grids import PROBLEMS, poisson
 from hierarchies import assert_levels
 from repro.errors import ReproError
-from repro.sparse.multigrid import model
-from repro.sparse.multigrid.settings import Settings
+from repro.sparse.multigrid import reference
+from repro.sparse.multigrid.reference import MultigridSettings
 from sparse_factors import to_csr
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_the_levels_are_those_of_the_model(device, levels_of, name, precision):
-    matrix, settings = poisson(*PROBLEMS[name]), Settings(coarsest=20)
-    expected = model.set_up(matrix, settings=settings)
+    matrix, settings = poisson(*PROBLEMS[name]), MultigridSettings(coarsest=20)
+    expected = reference.set_up(matrix, settings=settings)
     levels = levels_of(matrix, settings=settings, precision=precision)
     assert len(levels) > 1
     assert_levels(device, levels, expected, 1e-10 if precision == "double" else 5e-4)
-    radius = model.spectral_radius(matrix, settings.ritz_steps)
+    radius = reference.spectral_radius(matrix, settings.ritz_steps)
     assert levels[0].radius == pytest.approx(radius, rel=1e-10 if precision == "double" else 1e-4)
 
 
@@ -35,30 +35,30 @@ def test_the_coarse_matrix_is_the_product_of_the_three(levels_of):
 def test_several_vectors_and_unknowns(device, levels_of, unknowns, k):
     matrix = sp.csr_array(sp.kron(poisson((24, 24), 5), np.eye(unknowns) + 0.1))
     near = np.random.default_rng(1).random((matrix.shape[0], k))
-    expected = model.set_up(matrix, near, unknowns, Settings(coarsest=60))
-    assert_levels(device, levels_of(matrix, near, unknowns, Settings(coarsest=60)), expected, 1e-10)
+    expected = reference.set_up(matrix, near, unknowns, MultigridSettings(coarsest=60))
+    assert_levels(device, levels_of(matrix, near, unknowns, MultigridSettings(coarsest=60)), expected, 1e-10)
 
 
 def test_strong_connections_alone(device, levels_of):
     matrix = sp.csr_array(sp.kron(sp.eye_array(30), poisson((10, 10), 5)[:10, :10]) + 0.01 * poisson((30, 10), 5))
-    settings = Settings(theta=0.08, coarsest=20)
-    assert_levels(device, levels_of(matrix, settings=settings), model.set_up(matrix, settings=settings), 1e-10)
+    settings = MultigridSettings(theta=0.08, coarsest=20)
+    assert_levels(device, levels_of(matrix, settings=settings), reference.set_up(matrix, settings=settings), 1e-10)
 
 
 def test_vectors_that_no_aggregate_can_tell_apart(device, levels_of):
     matrix = poisson((20, 20), 5)
     near = np.ones((400, 2))
-    settings = Settings(coarsest=30)
+    settings = MultigridSettings(coarsest=30)
     levels = levels_of(matrix, near, settings=settings)
     assert (to_csr(levels[1].a).diagonal() != 0).all()
-    assert_levels(device, levels, model.set_up(matrix, near, settings=settings), 1e-10)
+    assert_levels(device, levels, reference.set_up(matrix, near, settings=settings), 1e-10)
 
 
 def test_levels_and_smoothing_as_asked_for(device, levels_of):
     matrix = poisson((30, 30), 5)
-    assert len(levels_of(matrix, settings=Settings(levels=2))) == 2
-    plain = Settings(omega=0.0, coarsest=50)
-    assert_levels(device, levels_of(matrix, settings=plain), model.set_up(matrix, settings=plain), 1e-10)
+    assert len(levels_of(matrix, settings=MultigridSettings(levels=2))) == 2
+    plain = MultigridSettings(omega=0.0, coarsest=50)
+    assert_levels(device, levels_of(matrix, settings=plain), reference.set_up(matrix, settings=plain), 1e-10)
 
 
 @pytest.mark.parametrize(("near", "unknowns", "message"), [((10, 1), 1, "near null"), (None, 3, "unknowns of a node")])

@@ -7,11 +7,10 @@ from scipy.sparse.linalg import LinearOperator, cg
 from grids import PROBLEMS, poisson
 from hierarchies import read
 from repro.errors import ReproError
-from repro.sparse.multigrid import model
-from repro.sparse.multigrid.cycle import Cycle, Smoother
-from repro.sparse.multigrid.settings import Settings
+from repro.sparse.multigrid import reference
+from repro.sparse.multigrid.reference import Cycle, MultigridSettings, Smoother
 
-SETTINGS = Settings(coarsest=20)
+SETTINGS = MultigridSettings(coarsest=20)
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 6])
@@ -42,14 +41,14 @@ def test_a_cycle_is_that_of_the_host(device, solver_of, name, degree):
     device.write(solver.b, b)
     for _ in range(2):
         solver.cycle(solver.b, solver.x)()
-    expected = Cycle(model.set_up(matrix, settings=SETTINGS), SETTINGS.ritz_steps, smoother)(b)
+    expected = Cycle(reference.set_up(matrix, settings=SETTINGS), SETTINGS.ritz_steps, smoother)(b)
     np.testing.assert_allclose(read(device, solver.x, len(b)), expected, rtol=1e-9, atol=1e-9 * abs(expected).max())
 
 
 @pytest.mark.parametrize("name", ["jacobi", "chebyshev"])
 def test_the_cycle_is_symmetric_and_positive_definite(name):
     matrix = poisson((15, 15), 9)
-    cycle = Cycle(model.set_up(matrix, settings=SETTINGS), smoother=Smoother(name))
+    cycle = Cycle(reference.set_up(matrix, settings=SETTINGS), smoother=Smoother(name))
     dense = np.column_stack([cycle(column) for column in np.eye(225)])
     assert abs(dense - dense.T).max() < 1e-13 * abs(dense).max()
     assert np.linalg.eigvalsh((dense + dense.T) / 2).min() > 0
@@ -68,7 +67,7 @@ def test_it_takes_fewer_steps_than_jacobis_method(device, solver_of, name):
         assert solved.converged
         assert np.linalg.norm(b - matrix @ read(device, solver.x, len(b))) <= 1.1e-8 * np.linalg.norm(b)
         on_host = []
-        preconditioner = LinearOperator(matrix.shape, Cycle(model.set_up(matrix, settings=SETTINGS), 8, smoother))
+        preconditioner = LinearOperator(matrix.shape, Cycle(reference.set_up(matrix, settings=SETTINGS), 8, smoother))
         cg(matrix, b, rtol=1e-8, M=preconditioner, callback=on_host.append)
         steps[smoother.kind, smoother.degree] = len(solved.residuals) - 1
         assert abs(steps[smoother.kind, smoother.degree] - len(on_host)) <= 1

@@ -7,33 +7,33 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from grids import PROBLEMS, poisson
 from hierarchies import read
-from repro.sparse.multigrid import model, solve
-from repro.sparse.multigrid.cycle import Cycle
-from repro.sparse.multigrid.settings import Settings
+from repro.sparse.multigrid import reference
+from repro.sparse.multigrid import solver as solve
+from repro.sparse.multigrid.reference import Cycle, MultigridSettings
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_cycle_is_that_of_the_host(device, solver_of, name):
-    matrix, settings = poisson(*PROBLEMS[name]), Settings(coarsest=20)
+    matrix, settings = poisson(*PROBLEMS[name]), MultigridSettings(coarsest=20)
     b = np.random.default_rng(1).random(matrix.shape[0])
     solver = solver_of(matrix, settings)
     device.write(solver.b, b)
     solver.cycle(solver.b, solver.x)()
-    expected = Cycle(model.set_up(matrix, settings=settings), settings.ritz_steps)(b)
+    expected = Cycle(reference.set_up(matrix, settings=settings), settings.ritz_steps)(b)
     np.testing.assert_allclose(read(device, solver.x, len(b)), expected, rtol=1e-9, atol=1e-9 * abs(expected).max())
     np.testing.assert_array_equal(read(device, solver.b, len(b)), b)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_conjugate_gradients_take_as_many_steps_as_on_the_host(device, solver_of, name):
-    matrix, settings = poisson(*PROBLEMS[name]), Settings(coarsest=20)
+    matrix, settings = poisson(*PROBLEMS[name]), MultigridSettings(coarsest=20)
     b = np.random.default_rng(2).random(matrix.shape[0])
     solver = solver_of(matrix, settings)
     device.write(solver.b, b)
     device.fill(solver.x, 0)
     solved = solver.conjugate_gradients(1e-8, 100)
     steps = []
-    preconditioner = LinearOperator(matrix.shape, Cycle(model.set_up(matrix, settings=settings)))
+    preconditioner = LinearOperator(matrix.shape, Cycle(reference.set_up(matrix, settings=settings)))
     cg(matrix, b, rtol=1e-8, M=preconditioner, callback=steps.append)
     assert solved.converged and abs(len(solved.residuals) - 1 - len(steps)) <= 1
     x = read(device, solver.x, len(b))
@@ -70,13 +70,13 @@ def test_cycles_alone_converge(device, solver_of, precision):
 
 def test_a_large_coarsest_level_is_relaxed(device, solver_of, monkeypatch):
     monkeypatch.setattr(solve, "DENSE_ROWS", 10)
-    monkeypatch.setattr("repro.sparse.multigrid.cycle.DENSE_ROWS", 10)
-    matrix, settings = poisson((30, 30), 5), Settings(coarsest=40)
+    monkeypatch.setattr("repro.sparse.multigrid.reference.DENSE_ROWS", 10)
+    matrix, settings = poisson((30, 30), 5), MultigridSettings(coarsest=40)
     b = np.random.default_rng(5).random(900)
     solver = solver_of(matrix, settings)
     device.write(solver.b, b)
     solver.cycle(solver.b, solver.x)()
-    expected = Cycle(model.set_up(matrix, settings=settings))(b)
+    expected = Cycle(reference.set_up(matrix, settings=settings))(b)
     np.testing.assert_allclose(read(device, solver.x, 900), expected, rtol=1e-8, atol=1e-8 * abs(expected).max())
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.codegen.compile import Module, compile_module
+from repro.codegen.build_cache import Module, compile_module
 from repro.codegen.targets import CPU
 from repro.problems.matrix import Matrix
 from repro.sparse.expansions import real_expansion
 from repro.sparse.library.scipy_products import SciPy
 from repro.sparse.solvers.bicgstab import BiCGSTAB
-from repro.sparse.solvers.render import render_solver
+from repro.sparse.solvers.kernels import render_solver
 
 
 @pytest.fixture(scope="session")

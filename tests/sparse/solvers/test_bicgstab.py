@@ -8,8 +8,8 @@ from scipy.sparse import linalg
 from repro.errors import ReproError
 from repro.sparse.operands import expand
 from repro.sparse.solvers import bicgstab as on_device
-from repro.sparse.solvers.host import bicgstab
-from repro.sparse.solvers.render import Reason
+from repro.sparse.solvers.bicgstab import bicgstab
+from repro.sparse.solvers.kernels import Reason
 
 DTYPES = {"single": np.float32, "double": np.float64}
 precisions = pytest.mark.parametrize("precision", DTYPES)

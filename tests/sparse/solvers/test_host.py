@@ -5,8 +5,8 @@ import pytest
 from scipy.sparse import linalg
 
 from repro.sparse.operands import expand
-from repro.sparse.solvers.host import bicgstab
-from repro.sparse.solvers.render import Reason
+from repro.sparse.solvers.bicgstab import bicgstab
+from repro.sparse.solvers.kernels import Reason
 
 
 @pytest.mark.parametrize("wind", [0.0, 0.7, 5.0])

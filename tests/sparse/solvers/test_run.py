@@ -7,25 +7,24 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.bench.timing import Effort
-from repro.codegen.compile import Module, compile_module
+from repro.bench.timing import SamplingPlan
+from repro.codegen.build_cache import Module, compile_module
 from repro.codegen.targets import CPU
+from repro.sparse.compound.ids import VariantId
+from repro.sparse.compound.kernels import render_module
+from repro.sparse.compound.layouts import Layout
+from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.schedules import Schedule
 from repro.sparse.expansions import real_expansion
 from repro.sparse.library.scipy_products import SciPy
-from repro.sparse.solvers.render import State, render_solver
-from repro.sparse.solvers.run import SolverRun, expect
-from repro.studies.compound_spmv.layout import Layout
-from repro.studies.compound_spmv.render import render_module
-from repro.studies.compound_spmv.schedules import Schedule
-from repro.studies.compound_spmv.variant import Variant
-from repro.studies.compound_spmv.variant_id import VariantId
-from repro.studies.compressed_coo.blocking import Blocking
-from repro.studies.compressed_coo.paper import STUDY
-from repro.studies.compressed_coo.render import render_coo
+from repro.sparse.solvers.bicgstab import SolverRun, expect
+from repro.sparse.solvers.kernels import State, render_solver
+from repro.studies.compressed_coo import STUDY_NAME
+from repro.studies.compressed_coo.ids import Blocking, CoordinateId
+from repro.studies.compressed_coo.kernels import render_coo
 from repro.studies.compressed_coo.study import variant_of
-from repro.studies.compressed_coo.variant_id import VariantId as CoordinateId
 
-EFFORT = Effort(4, 2, 5)
+EFFORT = SamplingPlan(4, 2, 5)
 SCIPY = SciPy("csr", real_expansion("real"))
 
 
@@ -52,7 +51,7 @@ def products(tmp_path, templates):
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_a_solve_with_any_product_is_verified_and_timed(make_bench, convection, products, solver_modules, precision):
     folder, modules = solver_modules
-    bench = make_bench(convection(40), precision, STUDY)
+    bench = make_bench(convection(40), precision, STUDY_NAME)
     for product in products(precision):
         row = bench.try_once(SolverRun(product, modules[precision], folder), "report", EFFORT)
         assert (row.status, row.kind) == ("ok", "solver"), row.message
@@ -107,7 +106,7 @@ def test_a_wrong_solver_is_incorrect_and_has_no_time(make_bench, convection, tem
     assert right in template.read_text()
     template.write_text(template.read_text().replace(right, wrong))
     module = compile_module(render_solver(kernels, "bicgstab", precision, CPU), CPU, tmp_path / "wrong.json")
-    bench = make_bench(convection(), precision, STUDY)
+    bench = make_bench(convection(), precision, STUDY_NAME)
     row = bench.try_once(SolverRun(SCIPY, module, tmp_path), "report", EFFORT)
     bench.release()
     assert row.status == "incorrect", row.error
@@ -122,7 +121,7 @@ def test_a_solver_that_writes_past_its_memory_is_incorrect(make_bench, convectio
     body = source.index("{", source.index("begin("))
     wrong = f"{source[: body + 1]} state[{len(State)}] = 1; {source[body + 1 :]}"
     module = compile_module(wrong, CPU, tmp_path / "wrong.json")
-    bench = make_bench(convection(), "double", STUDY)
+    bench = make_bench(convection(), "double", STUDY_NAME)
     row = bench.try_once(SolverRun(SCIPY, module, tmp_path), "report", EFFORT)
     bench.release()
     assert (row.status, row.event_median) == ("incorrect", None)
@@ -131,7 +130,7 @@ def test_a_solver_that_writes_past_its_memory_is_incorrect(make_bench, convectio
 
 def test_a_solve_that_breaks_down_on_the_host_does_so_on_the_device(make_bench, as_problem, solver_modules):
     folder, modules = solver_modules
-    bench = make_bench(as_problem(sp.csr_array((np.zeros(9), np.arange(9), np.arange(10)))), study=STUDY)
+    bench = make_bench(as_problem(sp.csr_array((np.zeros(9), np.arange(9), np.arange(10)))), study=STUDY_NAME)
     run = SolverRun(SciPy("csr", real_expansion("real")), modules["double"], folder)
     row = bench.try_once(run, "report", EFFORT)
     bench.release()
@@ -142,18 +141,20 @@ def test_a_solve_that_breaks_down_on_the_host_does_so_on_the_device(make_bench, 
 
 def test_what_a_solver_cannot_do_is_unsupported(make_bench, small_problem, solver_modules):
     folder, modules = solver_modules
-    bench = make_bench(small_problem("block3"), study=STUDY)
+    bench = make_bench(small_problem("block3"), study=STUDY_NAME)
     row = bench.try_once(SolverRun(SciPy("csr", real_expansion("block3")), modules["double"], folder), "report", EFFORT)
     assert (row.status, row.message) == ("unsupported", "the solver works on numbers, not on block3 entries")
     broken = Module("compile_error", "", "", (), message="no")
-    row = make_bench(small_problem("real"), study=STUDY).try_once(SolverRun(SCIPY, broken, folder), "report", EFFORT)
+    row = make_bench(small_problem("real"), study=STUDY_NAME).try_once(
+        SolverRun(SCIPY, broken, folder), "report", EFFORT
+    )
     assert (row.status, row.message) == ("compile_error", "no")
 
 
 def test_what_is_expected_is_computed_once(make_bench, convection, monkeypatch):
     bench = make_bench(convection())
     first = expect(bench.workspace, 5)
-    monkeypatch.setattr("repro.sparse.solvers.run.expected_residual", None)
+    monkeypatch.setattr("repro.sparse.solvers.bicgstab.expected_residual", None)
     assert expect(bench.workspace, 5) is first
     bench.release()
 
@@ -166,7 +167,7 @@ def test_where_rounding_takes_over_only_what_comes_before_is_compared(
     folder, modules = solver_modules
     for seed in range(8):
         random = np.random.default_rng(seed)
-        bench = make_bench(as_problem(sp.random_array((500, 500), density=0.02, rng=random)), precision, STUDY)
+        bench = make_bench(as_problem(sp.random_array((500, 500), density=0.02, rng=random)), precision, STUDY_NAME)
         row = bench.try_once(SolverRun(SCIPY, modules[precision], folder, iterations=40), "report", EFFORT)
         expected = expect(bench.workspace, 40)
         bench.release()
@@ -177,7 +178,7 @@ def test_where_rounding_takes_over_only_what_comes_before_is_compared(
 
 def test_a_well_behaved_solve_is_compared_at_its_end_and_closely(make_bench, convection):
     for precision, iterations, closely in (("single", 8, 0.2), ("double", 10, 1e-8)):
-        bench = make_bench(convection(40), precision, STUDY)
+        bench = make_bench(convection(40), precision, STUDY_NAME)
         expected = expect(bench.workspace, iterations)
         bench.release()
         assert expected.iterations == iterations
@@ -212,9 +213,10 @@ def test_where_right_products_move_the_residual_as_far_the_solve_is_unstable(mak
     random = np.random.default_rng(10)
     half = sp.random_array((400, 400), density=0.01, rng=random, data_sampler=lambda size: random.normal(size=size))
     matrix = (half - half.T) + sp.diags_array(random.normal(size=400) * 1e-3)
-    bench = make_bench(as_problem(matrix), study=STUDY)
+    bench = make_bench(as_problem(matrix), study=STUDY_NAME)
     rows = [
-        bench.try_once(SolverRun(LastBits(seed), modules["double"], folder), "report", Effort(3)) for seed in range(40)
+        bench.try_once(SolverRun(LastBits(seed), modules["double"], folder), "report", SamplingPlan(3))
+        for seed in range(40)
     ]
     bench.release()
     assert {row.status for row in rows} == {"ok", "unstable"}
@@ -242,7 +244,7 @@ def test_a_wrong_product_is_incorrect_where_right_ones_agree(make_bench, convect
             return launch
 
     folder, modules = solver_modules
-    bench = make_bench(convection(40), study=STUDY)
+    bench = make_bench(convection(40), study=STUDY_NAME)
     row = bench.try_once(SolverRun(Off("csr", real_expansion("real")), modules["double"], folder), "report", EFFORT)
     bench.release()
     assert row.status == "incorrect"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from repro.codegen.precisions import DTYPES
+from repro.codegen.targets import DTYPES
 from repro.devices.base import Program
 from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.spgemm.product import Multiplication
+from repro.sparse.spgemm.multiplication import Multiplication
 from sparse_modules import by_precision, loader
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from products_by_shape import check_shape, every_shape, five_point, rows_that_fit
 from repro.codegen.targets import get_target
-from repro.sparse.spgemm.shapes import hash_shapes
+from repro.sparse.spgemm.kernels import hash_shapes
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])

@@ -7,12 +7,19 @@ import scipy.sparse as sp
 from grids import PROBLEMS, poisson
 from repro.codegen.targets import get_target
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.spgemm import product
-from repro.sparse.spgemm.bins import Bins
-from repro.sparse.spgemm.factors import Factors
-from repro.sparse.spgemm.plan import Demand, plan_entries, roomy_plan, spread_out
-from repro.sparse.spgemm.sample import LEAST_SHARE, ROWS, take_sample
-from repro.sparse.spgemm.shapes import BINS, LIMITS, HashShape
+from repro.sparse.spgemm import multiplication as product
+from repro.sparse.spgemm.kernels import BINS, LIMITS, HashShape
+from repro.sparse.spgemm.rows import (
+    MIN_SHARE,
+    SAMPLE_ROWS,
+    Demand,
+    Factors,
+    ProductBins,
+    plan_entries,
+    roomy_plan,
+    spread_out,
+    take_sample,
+)
 from sparse_factors import around_edges, assert_product, of_sizes, random
 
 SM_90 = get_target("sm_90")
@@ -21,7 +28,7 @@ SM_90 = get_target("sm_90")
 @pytest.mark.parametrize("name", ["edges", "27", "no slots"])
 @pytest.mark.parametrize("phases", ["one", "two"])
 def test_products_by_a_sample_of_their_rows(multiplication, on_device, monkeypatch, name, phases):
-    monkeypatch.setattr(product, "LEAST_PRODUCTS", 1)
+    monkeypatch.setattr(product, "MIN_PRODUCTS", 1)
     if name == "27":
         a = b = poisson(*PROBLEMS["27"])
     else:
@@ -36,7 +43,7 @@ def test_what_a_sample_tells(device, load, on_device):
     a, b = random(300, 200, 0.05), random(200, 400, 0.1, 2)
     factors = Factors(on_device(a), on_device(b))
     c = Storage.empty(device, factors.shape, 1, 1, np.dtype(np.float64))
-    bins = Bins(device, load("double")("count-exact"), 300)
+    bins = ProductBins(device, load("double")("count-exact"), 300)
     bins.by_products(factors.a, factors.b, c)
     counts = bins.read()
     sample = take_sample(device, load("double"), factors, c, bins, counts)
@@ -49,11 +56,11 @@ def test_what_a_sample_tells(device, load, on_device):
         rows = (products > 0) & (of_rows == bin)
         assert counts.rows[bin] == rows.sum()
         assert counts.largest[bin] == products[rows].max(initial=0)
-        if products[rows].sum() < LEAST_SHARE * products.sum():
+        if products[rows].sum() < MIN_SHARE * products.sum():
             assert not sample.rows[bin]
             continue
-        assert sample.rows[bin] == min(rows.sum(), ROWS)
-        if rows.sum() <= ROWS:  # then it is no sample but all
+        assert sample.rows[bin] == min(rows.sum(), SAMPLE_ROWS)
+        if rows.sum() <= SAMPLE_ROWS:  # then it is no sample but all
             looked_at += 1
             assert sample.entries[bin] == sizes[rows].sum()
             assert sample.largest[bin] == sizes[rows].max()

@@ -8,10 +8,9 @@ from repro.devices.base import OutOfDeviceMemory
 from repro.errors import ReproError
 from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.spgemm.bins import Bins
-from repro.sparse.spgemm.coordinates import CoordinateMultiplication
-from repro.sparse.spgemm.product import Factors
-from repro.sparse.spgemm.shapes import LIMITS
+from repro.sparse.spgemm.kernels import LIMITS
+from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Factors
+from repro.sparse.spgemm.rows import ProductBins
 from sparse_factors import assert_product, doubled, fragmented, of_sizes, random
 
 
@@ -155,7 +154,7 @@ def test_more_than_two_to_the_31_products_are_counted(device, load, name):
     b = sp.csr_array(np.ones((1, width)))
     first, second = (Storage.upload(device, lay_out(matrix, 1)) for matrix in (a, b))
     c = Storage.empty(device, (rows, width), 1, 1, np.dtype(np.float64))
-    bins = Bins(device, load("double")("count-chain"), rows)
+    bins = ProductBins(device, load("double")("count-chain"), rows)
     bins.by_products(first, second, c)
     counts = bins.read()
     assert counts.rows[-1] == rows and sum(counts.rows) == rows

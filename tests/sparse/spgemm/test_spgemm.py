@@ -6,11 +6,10 @@ import scipy.sparse as sp
 
 from repro.errors import ReproError
 from repro.sparse.dynamic.storage import Storage
-from repro.sparse.spgemm import product
-from repro.sparse.spgemm.coordinates import CoordinateMultiplication
-from repro.sparse.spgemm.factors import Factors
-from repro.sparse.spgemm.plan import papers_plan, plan_products
-from repro.sparse.spgemm.shapes import BINS, EXPECTED
+from repro.sparse.spgemm import multiplication as product
+from repro.sparse.spgemm.kernels import BINS, EXPECTED
+from repro.sparse.spgemm.multiplication import CoordinateMultiplication
+from repro.sparse.spgemm.rows import Factors, papers_plan, plan_products
 from sparse_factors import around_edges, assert_product, doubled, fragmented, of_sizes, random
 
 
@@ -101,7 +100,7 @@ def test_other_values_into_the_same_pattern(multiplication, on_device):
 
 
 def test_more_entries_than_offsets_tell_apart_are_refused(multiplication, on_device, monkeypatch):
-    monkeypatch.setattr(product, "MOST_ENTRIES", 100)
+    monkeypatch.setattr(product, "MAX_ENTRIES", 100)
     stored = on_device(sp.csr_array(np.ones((20, 20))))
     for multiply in (multiplication().in_one_phase, multiplication().in_two_phases):
         with pytest.raises(ReproError, match="more entries than a matrix can hold"):

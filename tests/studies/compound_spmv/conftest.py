@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from synthetic_campaign import PROBLEMS, STUDY, Maker
 
-from repro.artifacts.data import Campaign
-from repro.artifacts.published import Published
+from repro.results.campaign_data import Campaign
+from repro.results.published import Published
 from repro.studies import get_study, load_artifacts
 
 ROOT = Path(__file__).parents[3]

@@ -2,7 +2,7 @@ import pytest
 
 from repro.bench.rows import Row
 from repro.config.models import Timing
-from repro.studies.compound_spmv.choosing import choose
+from repro.studies.compound_spmv.study import choose
 from repro.tuning.search import within_reach
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from synthetic_campaign import PROBLEMS, STUDY, Maker
 
-from repro.cli import artifacts as commands
-from repro.cli import comparing
+from repro.cli import results
+from repro.cli import results as commands
 
 ROOT = Path(__file__).parents[3]
 #: Dynamic's time is 3 % less than static's.
@@ -67,5 +67,5 @@ def test_winners_are_compared_by_the_configured_tie(
         maker.choose(CLOSE.name, "single", chosen)
         (maker.folder(CLOSE.name, "double") / "choices.parquet").unlink()
         maker.configure(**{STUDY: {"problems": [CLOSE.name], "timing": {"tie": tie}}})
-    comparing.compare(str(configured.raw), str(other.raw))
+    results.compare(str(configured.raw), str(other.raw))
     assert said in capsys.readouterr().out

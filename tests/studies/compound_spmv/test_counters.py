@@ -7,12 +7,12 @@ import pytest
 from synthetic_campaign import PROBLEMS, STUDY, Maker
 from test_tables import make
 
-from repro.artifacts.data import Campaign
-from repro.artifacts.published import Published
-from repro.artifacts.render_tables import as_csv, as_latex
 from repro.bench.ncu import COLUMNS
 from repro.bench.rows import SCHEMA
 from repro.errors import ReproError
+from repro.results.campaign_data import Campaign
+from repro.results.output import as_csv, as_latex
+from repro.results.published import Published
 
 GIVEN = PROBLEMS[5]
 

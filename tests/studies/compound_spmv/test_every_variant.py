@@ -5,19 +5,19 @@ from collections import Counter
 
 import pytest
 
-from repro.bench.timing import Effort
-from repro.codegen.compile import compile_module
+from repro.bench.timing import SamplingPlan
+from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.entries import entries
+from repro.sparse.compound.ids import VariantId
+from repro.sparse.compound.kernels import render_module
+from repro.sparse.compound.layouts import Layout, all_layouts, extended_layouts
+from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.schedules import Schedule, extended_space
 from repro.sparse.ordering import UNKNOWNS
-from repro.studies.compound_spmv.layout import Layout, all_layouts, extended_layouts
-from repro.studies.compound_spmv.render import render_module
-from repro.studies.compound_spmv.schedules import Schedule, extended_space
-from repro.studies.compound_spmv.variant import Variant
-from repro.studies.compound_spmv.variant_id import VariantId
 
 SCHEDULES = [Schedule("static", 16, 3), Schedule("static", 64, 1), Schedule("dynamic", 32, 2)]
-EFFORT = Effort(3)
+EFFORT = SamplingPlan(3)
 PRECISIONS = ("single", "double")
 
 

@@ -11,14 +11,14 @@ from matplotlib.text import Text
 from synthetic_campaign import PROBLEMS, STUDY, Maker
 
 from pictures import flaws, laid_out
-from repro.artifacts import style
-from repro.artifacts.data import Campaign
-from repro.artifacts.document import Figure
-from repro.artifacts.published import Published
-from repro.artifacts.registry import artifacts, get_artifact
-from repro.artifacts.write import write_figure
-from repro.studies.compound_spmv.figures.baseline import speedups
-from repro.studies.compound_spmv.figures.schedules import _ticks, choose_problem, surface
+from repro.results import figure_style
+from repro.results.campaign_data import Campaign
+from repro.results.output import write_figure
+from repro.results.published import Published
+from repro.results.registry import artifacts, get_artifact
+from repro.results.tables import Figure
+from repro.studies.compound_spmv.figures.performance import speedups
+from repro.studies.compound_spmv.figures.search import _ticks, choose_problem, surface
 
 FIGURES = [artifact.name for artifact in artifacts(STUDY, "figure")]
 
@@ -58,7 +58,7 @@ def test_speedups(gpu: Campaign, published: Published) -> None:
 
 
 def texts(figure: Figure) -> list[str]:
-    with mpl.rc_context(style.RC):
+    with mpl.rc_context(figure_style.RC):
         return [text.get_text() for text in figure.draw().findobj(Text)]
 
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from recorded_campaigns import RESULTS, recorded_campaigns
-from repro.artifacts.data import Campaign
-from repro.bench.recorded import read_rows
-from repro.studies.compound_spmv.layout import REFERENCE
-from repro.studies.compound_spmv.searched import SPACES, judged_searches, searched
-from repro.studies.compound_spmv.tables.predicted import BUDGET
-from repro.studies.compound_spmv.variant_id import point_of
-from repro.tuning.judging import judge, replay, sampled
+from repro.bench.store import read_rows
+from repro.results.campaign_data import Campaign
+from repro.sparse.compound.ids import point_of
+from repro.sparse.compound.layouts import REFERENCE
+from repro.studies.compound_spmv.searches import SPACE_TITLES, judged_searches, searched
+from repro.studies.compound_spmv.tables.search import BUDGET
+from repro.tuning.evaluation import evaluate, replay, sample_note
 from repro.tuning.strategies.exhaustive import Exhaustive
 
 RECORDED = [
@@ -27,11 +27,11 @@ def cases_of(raw):
 
 
 @pytest.mark.parametrize("raw", RECORDED, ids=lambda path: path.parent.name)
-@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("space", SPACE_TITLES)
 def test_predicted_keeps_its_promises_on_recorded_campaigns(raw, space):
     recordings = searched(Campaign.load(raw, "compound_spmv"), space)
     if not recordings:
-        pytest.skip(f"{raw.parent.name} has nothing of {SPACES[space]}")
+        pytest.skip(f"{raw.parent.name} has nothing of {SPACE_TITLES[space]}")
     assert {(one.problem, one.precision) for one in recordings} == cases_of(raw), "some were not searched in full"
     judged = judged_searches(Campaign.load(raw, "compound_spmv"), space, BUDGET)
     losses = np.array([one.problem_unknown[-1] for one in judged])
@@ -54,9 +54,9 @@ def test_what_cannot_be_learnt_from_is_not(monkeypatch):
         def __call__(self, space, measure):
             measure(0)
 
-    monkeypatch.setattr("repro.tuning.judging.Predicted", Spy)
+    monkeypatch.setattr("repro.tuning.evaluation.Predicted", Spy)
     recordings = searched(Campaign.load(RECORDED[0], "compound_spmv"), "paper")
-    judge(recordings[:1] + recordings, BUDGET, point_of, str(REFERENCE))
+    evaluate(recordings[:1] + recordings, BUDGET, point_of, str(REFERENCE))
     one = recordings[0]
     assert (one.problem, one.family) not in seen[0]
     assert one.family not in {family for _, family in seen[1]}
@@ -66,13 +66,13 @@ def test_what_cannot_be_learnt_from_is_not(monkeypatch):
 def test_of_many_problems_some_are_judged_and_all_are_learnt_from(monkeypatch):
     recordings = searched(Campaign.load(RECORDED[0], "compound_spmv"), "paper")
     assert len(recordings) > 5
-    whole = {id(one.recording): one for one in judge(recordings, BUDGET, point_of, str(REFERENCE))}
-    monkeypatch.setattr("repro.tuning.judging.MOST_JUDGED", 3)
-    few = judge(recordings, BUDGET, point_of, str(REFERENCE))
+    whole = {id(one.recording): one for one in evaluate(recordings, BUDGET, point_of, str(REFERENCE))}
+    monkeypatch.setattr("repro.tuning.evaluation.MAX_EVALUATED", 3)
+    few = evaluate(recordings, BUDGET, point_of, str(REFERENCE))
     assert len(few) == 3
     assert few[0].recording is recordings[0]
     assert few[-1].recording is recordings[-1]
     for one in few:
         assert np.array_equal(one.problem_unknown, whole[id(one.recording)].problem_unknown)
-    assert sampled([few[:2]]) == ""
-    assert "At most 3 cases" in sampled([few[:2], few])
+    assert sample_note([few[:2]]) == ""
+    assert "At most 3 cases" in sample_note([few[:2], few])

@@ -13,19 +13,19 @@ import pytest
 from emulated_cuda import EmulatedCuda, needs_compiler
 from emulated_products import SM_90, emulated
 from repro.bench.runnable import Unsupported
-from repro.bench.timing import Effort
+from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.codegen import nvcc
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
 from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
-from repro.studies.compound_spmv.layout import Layout, extended_layouts
-from repro.studies.compound_spmv.render import kernel_name, render_module
-from repro.studies.compound_spmv.schedules import AHEAD, LOADS, Schedule, extended_space
-from repro.studies.compound_spmv.variant import Variant
-from repro.studies.compound_spmv.variant_id import VariantId
+from repro.sparse.compound.ids import VariantId
+from repro.sparse.compound.kernels import kernel_name, render_module
+from repro.sparse.compound.layouts import Layout, extended_layouts
+from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.schedules import AHEAD, LOADS, Schedule, extended_space
 
 OURS = ("CSR", "ELLPACK", "Sl-4", "Sl-8", "CSR@clustered", "Sl-4@clustered")
 #: All there is of loads; long rows and short ones, one thread to a row and a warp.
@@ -86,7 +86,7 @@ def test_what_the_cpu_has_no_word_for_is_a_plain_load(
     module = compile_module(source, CPU, tmp_path / "m.json")
     bench = make_bench(small_problem("block3"))
     found = [Variant(VariantId(layout, schedule), module, tmp_path, "extended") for schedule in schedules]
-    rows = [bench.try_once(variant, "search", Effort(3)) for variant in found]
+    rows = [bench.try_once(variant, "search", SamplingPlan(3)) for variant in found]
     bench.release()
     assert Counter(row.status for row in rows) == {"ok": 2}, [row.message for row in rows]
     assert {row["load"] for row in rows} == {"el"}

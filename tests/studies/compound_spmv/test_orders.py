@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from repro.studies.compound_spmv import orders
-from repro.studies.compound_spmv.layout import REFERENCE, Layout
-from repro.studies.compound_spmv.orders import Outcome
-from repro.studies.compound_spmv.schedules import Schedule
-from repro.studies.compound_spmv.variant_id import VariantId
+from repro.sparse.compound.ids import VariantId
+from repro.sparse.compound.layouts import REFERENCE, Layout
+from repro.sparse.compound.schedules import Schedule
+from repro.studies.compound_spmv import searches
+from repro.studies.compound_spmv.searches import Outcome
 from repro.tuning.recordings import Recording
 
 # CSR likes 64-2, ELL 256-8; under CSR's schedule ELL is slower than CSR
@@ -18,7 +18,7 @@ SECONDS = {
     "ELL-SoA-AoS/static-64-2": 9.0, "ELL-SoA-AoS/static-256-8": None, "ELL-SoA-AoS/dynamic-64-2": 1.0,
     "ELL-SoA-AoS/static-128-1": 9.0, "ELL-SoA-AoS/direct-128-1-w2": 0.5,
 }  # fmt: skip
-TIMES = orders.times_of(Recording("p", "real", "single", "cuda", np.zeros(1), SECONDS))
+TIMES = searches.times_of(Recording("p", "real", "single", "cuda", np.zeros(1), SECONDS))
 
 
 def test_only_the_papers_space_counts():
@@ -27,15 +27,15 @@ def test_only_the_papers_space_counts():
 
 
 def test_each_order_ends_where_it_must():
-    assert orders.jointly(TIMES) == Outcome(VariantId.parse("ELL-SoA-AoS/dynamic-64-2"), 11)
-    assert orders.schedule_alone(TIMES) == Outcome(VariantId.parse("CSR-AoS-AoS/static-64-2"), 4)
-    assert orders.layout_alone(TIMES) == Outcome(VariantId.parse("ELL-AoS-AoS/static-256-8"), 2)
-    assert orders.schedule_first(TIMES) == Outcome(VariantId.parse("CSR-AoS-AoS/static-64-2"), 4 + 2)
-    assert orders.layout_first(TIMES) == Outcome(VariantId.parse("ELL-AoS-AoS/dynamic-64-2"), 2 + 3)
+    assert searches.jointly(TIMES) == Outcome(VariantId.parse("ELL-SoA-AoS/dynamic-64-2"), 11)
+    assert searches.schedule_alone(TIMES) == Outcome(VariantId.parse("CSR-AoS-AoS/static-64-2"), 4)
+    assert searches.layout_alone(TIMES) == Outcome(VariantId.parse("ELL-AoS-AoS/static-256-8"), 2)
+    assert searches.schedule_first(TIMES) == Outcome(VariantId.parse("CSR-AoS-AoS/static-64-2"), 4 + 2)
+    assert searches.layout_first(TIMES) == Outcome(VariantId.parse("ELL-AoS-AoS/dynamic-64-2"), 2 + 3)
 
 
 def test_the_customary_schedule_fills_the_multiprocessor():
-    assert orders.customary(TIMES) == Schedule("static", 256, 8)
+    assert searches.customary(TIMES) == Schedule("static", 256, 8)
     large = {
         Layout.parse("CSR-AoS-AoS"): {
             Schedule("static", 512, 2): 1.0,
@@ -43,7 +43,7 @@ def test_the_customary_schedule_fills_the_multiprocessor():
             Schedule("dynamic", 64, 8): 1.0,
         }
     }
-    assert orders.customary(large) == Schedule("static", 512, 4)
+    assert searches.customary(large) == Schedule("static", 512, 4)
     small = {
         Layout.parse("CSR-AoS-AoS"): {
             Schedule("static", 64, 3): 1.0,
@@ -51,12 +51,12 @@ def test_the_customary_schedule_fills_the_multiprocessor():
             Schedule("static", 32, 3): 1.0,
         }
     }
-    assert orders.customary(small) == Schedule("static", 64, 3)
+    assert searches.customary(small) == Schedule("static", 64, 3)
 
 
 def test_a_product_knows_one_pair():
     # of the product 128 it keeps 128-1, and the dynamic 64-2, which is alone in its kind
-    largest, smallest = orders.by_product(lambda pair: -pair.n_t), orders.by_product(lambda pair: pair.n_t)
+    largest, smallest = searches.by_product(lambda pair: -pair.n_t), searches.by_product(lambda pair: pair.n_t)
     assert largest(TIMES) == Outcome(VariantId.parse("ELL-SoA-AoS/dynamic-64-2"), 3 + 2 + 3)
     static = {layout: {p: t for p, t in pairs.items() if p.kind == "static"} for layout, pairs in TIMES.items()}
     assert largest(static) == Outcome(VariantId.parse("ELL-AoS-AoS/static-256-8"), 3 + 2)
@@ -67,4 +67,4 @@ def test_a_product_knows_one_pair():
 
 def test_without_the_reference_layout_there_is_no_schedule_to_begin_with():
     rest = {layout: pairs for layout, pairs in TIMES.items() if layout != REFERENCE}
-    assert orders.schedule_first(rest) == Outcome(None, 0)
+    assert searches.schedule_first(rest) == Outcome(None, 0)

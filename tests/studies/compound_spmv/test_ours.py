@@ -9,20 +9,16 @@ from matplotlib.text import Text
 from synthetic_campaign import EXTENDED, PROBLEMS, REORDERED, STUDY, Maker
 from test_tables import make, values
 
-from repro.artifacts import style
-from repro.artifacts.case import Case
-from repro.artifacts.data import Campaign
-from repro.artifacts.document import Figure, Table
-from repro.artifacts.numbers import geometric_mean
-from repro.artifacts.published import Published
-from repro.artifacts.registry import artifacts, get_artifact
-from repro.artifacts.render_tables import as_csv
-from repro.artifacts.write import write_table
-from repro.studies.compound_spmv.figures.fraction import cache_bytes
-from repro.studies.compound_spmv.figures.speedup import MEAN, bars
-from repro.studies.compound_spmv.recorded import paper_rows
-from repro.studies.compound_spmv.standing import standings
-from repro.studies.compound_spmv.tables.targets import QUANTITIES
+from repro.results import figure_style
+from repro.results.campaign_data import Campaign, Case
+from repro.results.output import as_csv, write_table
+from repro.results.published import Published
+from repro.results.registry import artifacts, get_artifact
+from repro.results.significance import geometric_mean
+from repro.results.tables import Figure, Table
+from repro.studies.compound_spmv.figures.performance import MEAN, cache_bytes, speedup_bars
+from repro.studies.compound_spmv.results import comparisons, paper_rows
+from repro.studies.compound_spmv.tables.performance import QUANTITIES
 
 HUBS = "generated/hubs"
 MARKED = {"surfaces/dragon_dithered", "fem/nut_37k"}
@@ -35,7 +31,7 @@ def figure(campaign: Campaign, published: Published, name: str) -> Figure:
 
 
 def texts(one: Figure) -> list[str]:
-    with mpl.rc_context(style.RC):
+    with mpl.rc_context(figure_style.RC):
         return [text.get_text() for text in one.draw().findobj(Text)]
 
 
@@ -145,7 +141,10 @@ def test_without_the_extended_space_ours_is_absent(gpu: Campaign, published: Pub
 
 
 def test_bars(extended: Campaign, gpu: Campaign, published: Published) -> None:
-    rows = {bar.label: bar for bar in bars([s for s in standings(extended, published) if s.case.precision == "single"])}
+    rows = {
+        bar.label: bar
+        for bar in speedup_bars([s for s in comparisons(extended, published) if s.case.precision == "single"])
+    }
     hubs = rows[f"{HUBS}‡"]
     assert (hubs.ours, hubs.papers, hubs.floor) == pytest.approx((15 / 6, 1.5, 15 / 8))
     assert rows["fem/NX_MotorH67k"].missing == "unavailable"
@@ -219,7 +218,7 @@ def test_every_figure_marks_what_is_not_the_papers_own(extended: Campaign, publi
 
 @pytest.mark.parametrize("name", ["figure-speedup", "figure-fraction", "figure-5", "figure-3"])
 def test_no_label_is_cut_off_beside_the_note(extended: Campaign, published: Published, name: str) -> None:
-    with mpl.rc_context(style.RC):
+    with mpl.rc_context(figure_style.RC):
         drawn = figure(extended, published, name).draw()
         drawn.draw_without_rendering()
         box, (width, height) = drawn.get_tightbbox(), drawn.get_size_inches()

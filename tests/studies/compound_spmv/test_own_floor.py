@@ -8,17 +8,17 @@ from synthetic_campaign import EXTENDED, MOVED, PAIRED_PROBLEM, PAIRS, PAIRS_BYT
 from test_ours import figure, targets, texts
 from test_tables import make, values
 
-from repro.artifacts.data import Campaign
-from repro.artifacts.published import Published
 from repro.bench.rows import Row
-from repro.bench.timing import Effort
+from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
-from repro.codegen.common import Stream, streams
 from repro.codegen.targets import CPU
+from repro.codegen.templates import Stream, streams
+from repro.results.campaign_data import Campaign
+from repro.results.published import Published
+from repro.sparse.compound.runnables import OWN_FLOOR, OwnFloor, own_floors
 from repro.sparse.symmetry import HERMITIAN
-from repro.studies.compound_spmv.own_floor import OWN_FLOOR, OwnFloor, own_floors
-from repro.studies.compound_spmv.standing import standings
-from repro.studies.compound_spmv.tables.problems import OWN
+from repro.studies.compound_spmv.results import comparisons
+from repro.studies.compound_spmv.tables.performance import OWN
 from symmetric_problems import symmetric_problem
 
 PAIRED = tuple(given for given in PROBLEMS if given.name in (PAIRED_PROBLEM, "generated/hubs"))
@@ -91,7 +91,7 @@ def test_without_pairs_their_targets_have_no_number(extended: Campaign, publishe
 
 
 def test_with_a_cold_cache_the_floors_are_cold(pairs: Campaign, published: Published) -> None:
-    (case,) = [s for s in standings(pairs, published) if s.own_floor(s.ours) and s.case.precision == "single"]
+    (case,) = [s for s in comparisons(pairs, published) if s.own_floor(s.ours) and s.case.precision == "single"]
     cold = case.cold
     assert cold and cold.ours and cold.unpaired and (cold.ours.name, cold.unpaired.name) == (PAIRS, EXTENDED)
     floor = cold.own_floor(cold.ours)
@@ -110,7 +110,7 @@ def test_the_floor_streams_the_formats_own_bytes(make_bench: Callable[..., Bench
     bench = make_bench(symmetric_problem("complex", HERMITIAN))
     layout, size = "Pairs-64-AoSoA-AoS@clustered", 1234
     rows = [
-        bench.try_once(floor, "search", Effort(3))
+        bench.try_once(floor, "search", SamplingPlan(3))
         for floor in own_floors(
             [
                 paired(layout, size),

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from repro.bench.runnable import Unsupported
 from repro.problems.matrix import Matrix
-from repro.sparse import operands, slots
+from repro.sparse import operands, pairs
+from repro.sparse.compound import runnables
+from repro.sparse.compound.layouts import Layout, all_layouts
+from repro.sparse.compound.packing import count_bytes, pack
+from repro.sparse.compound.runnables import _packer
+from repro.sparse.elementwise import pack_vector
 from repro.sparse.operands import symmetry_on
 from repro.sparse.symmetry import symmetry_of
-from repro.sparse.vectors import pack_vector
-from repro.studies.compound_spmv import variant
-from repro.studies.compound_spmv.layout import Layout, all_layouts
-from repro.studies.compound_spmv.pack import count_bytes, pack
-from repro.studies.compound_spmv.variant import _packer
 
 
 def random_problem(lengths: list[int], seed: int = 0) -> Matrix:
@@ -109,9 +109,9 @@ def test_the_last_step_past_the_end_is_counted_too(monkeypatch, layout, past):
     rows = np.arange(70) if layout.endswith("@clustered") else None
     layout = Layout.parse(layout)
     needed = pack(problem, problem.values, layout, 32, rows).slots + past
-    monkeypatch.setattr(slots, "LARGEST", needed)
+    monkeypatch.setattr(pairs, "MAX_INDEX", needed)
     pack(problem, problem.values, layout, 32, rows)
-    monkeypatch.setattr(slots, "LARGEST", needed - 1)
+    monkeypatch.setattr(pairs, "MAX_INDEX", needed - 1)
     with pytest.raises(Unsupported, match=f"the last step goes {past} past them"):
         pack(problem, problem.values, layout, 32, rows)
 
@@ -122,7 +122,7 @@ def test_values_that_are_in_the_working_precision_are_not_copied(make_bench, sma
     def seen(function):
         return lambda matrix, values, *rest: given.append(values) or function(matrix, values, *rest)
 
-    monkeypatch.setattr(variant, "pack", seen(pack))
+    monkeypatch.setattr(runnables, "pack", seen(pack))
     monkeypatch.setattr(operands, "symmetry_of", seen(symmetry_of))
     bench = make_bench(problem, "double")
     _packer(bench.workspace, bench.operands, Layout("CSR", "AoS", "AoS"))()

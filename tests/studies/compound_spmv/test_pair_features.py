@@ -13,21 +13,18 @@ import pytest
 from repro.codegen.targets import get_target
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix
-from repro.sparse.clusters import cluster_rows
+from repro.sparse.compound.ids import VariantId, point_of
+from repro.sparse.compound.layouts import REFERENCE, Layout, extended_layouts
+from repro.sparse.compound.packing import pack_pairs
+from repro.sparse.compound.schedules import extended_space
 from repro.sparse.operands import csr_bytes
-from repro.sparse.ordering import reorder
-from repro.sparse.pair_counts import count_pairs
-from repro.sparse.pair_tiles import NO_COLUMN
-from repro.sparse.pairs import SLICE, find_pairs
-from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, kept_on_diagonal, symmetry_of
+from repro.sparse.ordering import cluster_rows, reorder
+from repro.sparse.pairs import NO_COLUMN, SLICE, find_pairs
+from repro.sparse.symmetry import HERMITIAN, SYMMETRIC, count_pairs, kept_on_diagonal, symmetry_of
+from repro.studies.compound_spmv import STUDY_NAME
 from repro.studies.compound_spmv.facts import facts, measure_pairs
-from repro.studies.compound_spmv.features import features, hopeless
-from repro.studies.compound_spmv.layout import REFERENCE, Layout, extended_layouts
-from repro.studies.compound_spmv.pack import pack_pairs
-from repro.studies.compound_spmv.paper import STUDY
-from repro.studies.compound_spmv.schedules import extended_space
-from repro.studies.compound_spmv.variant_id import VariantId, point_of
-from repro.tuning.judging import judge, replay
+from repro.studies.compound_spmv.study import features, prune_mask
+from repro.tuning.evaluation import evaluate, replay
 from repro.tuning.recordings import Machine, Recording
 from repro.tuning.strategies.predicted import Predicted, _weights
 from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
@@ -38,7 +35,7 @@ BUDGET = 0.02
 
 def record_of(problem: Matrix) -> dict[str, Any]:
     """A problem's record as it is written and read."""
-    record = {"entry": problem.entry, "statistics": dict(problem.describe()), "facts": {STUDY: facts(problem)}}
+    record = {"entry": problem.entry, "statistics": dict(problem.describe()), "facts": {STUDY_NAME: facts(problem)}}
     return json.loads(json.dumps(record))
 
 
@@ -131,7 +128,7 @@ def test_what_is_hopeless() -> None:
         ],
         columns=["name", "status", "message", "hopeless"],
     )
-    assert list(hopeless(rows)) == list(rows["hopeless"])
+    assert list(prune_mask(rows)) == list(rows["hopeless"])
 
 
 NAMES = [
@@ -165,7 +162,7 @@ def made_up(number: int) -> Recording:
         "rows": rows, "nonzeros": 7 * rows, "ell_factor": random.uniform(1.2, 3.0),
         "bandwidth_percent": {"median": 100 * (1 - near)},
     }  # fmt: skip
-    record = {"entry": "quaternion", "statistics": statistics, "facts": {STUDY: {"pairs": facts}}}
+    record = {"entry": "quaternion", "statistics": statistics, "facts": {STUDY_NAME: {"pairs": facts}}}
     cached = csr < MACHINE.cache_bytes
     # of a matrix a little larger than the cache, a share stays there all the same
     beyond = float(np.clip(np.log2(csr / MACHINE.cache_bytes) + 0.5, 0, 1))
@@ -201,7 +198,7 @@ RECORDED = [made_up(number) for number in range(18)]
 
 def test_a_predicted_search_finds_pairs_where_they_gain_and_nothing_else_where_not() -> None:
     """The promise of docs/tuning.md on problems that are made up; recorded ones are held to it in test_judging.py."""
-    judged = judge(RECORDED, BUDGET, point_of, str(REFERENCE))
+    judged = evaluate(RECORDED, BUDGET, point_of, str(REFERENCE))
     losses = np.array([one.problem_unknown[-1] for one in judged if one.problem_unknown is not None])
     assert len(losses) == len(RECORDED)
     assert np.median(losses) <= 0.02 and losses.max() <= 0.10

@@ -11,25 +11,25 @@ import pytest
 from emulated_cuda import EmulatedCuda, needs_compiler
 from emulated_products import emulated
 from repro.bench.runnable import Unsupported
-from repro.bench.timing import Effort
+from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.codegen import nvcc
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU, STATIC_SHARED, get_target
 from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
+from repro.sparse.compound.ids import VariantId
+from repro.sparse.compound.kernels import kernel_name, render_module
+from repro.sparse.compound.layouts import INNER, TILE_ROWS, VECTOR, Layout, extended_layouts
+from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.schedules import AHEAD, Schedule, extended_space
 from repro.sparse.ordering import UNKNOWNS
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC
-from repro.studies.compound_spmv.layout import INNER, TILE_ROWS, VECTOR, Layout, extended_layouts
-from repro.studies.compound_spmv.render import kernel_name, render_module
-from repro.studies.compound_spmv.schedules import AHEAD, Schedule, extended_space
-from repro.studies.compound_spmv.variant import Variant
-from repro.studies.compound_spmv.variant_id import VariantId
 from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
 PRECISIONS = ("single", "double")
-EFFORT = Effort(3)
+EFFORT = SamplingPlan(3)
 SM_90 = get_target("sm_90")
 PAIRS_64 = Layout("Pairs-64", "AoSoA", "AoS")
 ONE = Schedule("direct", 64, 1, unroll=2)

@@ -12,10 +12,10 @@ from test_pairs_kernels import PRECISIONS, emulated
 from emulated_cuda import needs_compiler
 from repro.bench.runnable import Unsupported
 from repro.problems.matrix import Matrix
+from repro.sparse.compound.ids import VariantId
+from repro.sparse.compound.layouts import TILE_ROWS, Layout
+from repro.sparse.compound.schedules import Schedule
 from repro.sparse.symmetry import HERMITIAN
-from repro.studies.compound_spmv.layout import TILE_ROWS, Layout
-from repro.studies.compound_spmv.schedules import Schedule
-from repro.studies.compound_spmv.variant_id import VariantId
 from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
 CASES = [

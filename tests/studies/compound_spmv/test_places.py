@@ -13,9 +13,8 @@ from jinja2 import Environment, FileSystemLoader
 
 from repro.entries import entries, get_entry
 from repro.problems.matrix import Matrix
-from repro.studies.compound_spmv.layout import Layout
-from repro.studies.compound_spmv.outer import get_outer, outer_formats
-from repro.studies.compound_spmv.tiles import TILE, chunks, tile
+from repro.sparse.compound.layouts import TILE, Layout, chunks, tile
+from repro.sparse.compound.outer import get_outer, outer_formats
 
 
 def macros(templates: Path, name: str, **constants: Any) -> Any:

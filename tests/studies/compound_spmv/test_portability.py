@@ -8,18 +8,16 @@ import pandas as pd
 import pytest
 from synthetic_campaign import LAYOUTS, PROBLEMS, STUDY, Given, Maker
 
-from repro.artifacts import style
-from repro.artifacts.beside import OTHER_CONTENT
-from repro.artifacts.data import Campaign
-from repro.artifacts.document import Cell, Table
-from repro.artifacts.published import Published
-from repro.artifacts.registry import artifacts, get_artifact
-from repro.artifacts.render_tables import as_csv
-from repro.artifacts.write import write
 from repro.bench.rows import Row
 from repro.campaign.artifacts import Asked
-from repro.studies.compound_spmv.portability import journeys
-from repro.studies.compound_spmv.searched import judged_searches
+from repro.results import figure_style
+from repro.results.campaign_data import Campaign
+from repro.results.cross_campaign import OTHER_CONTENT
+from repro.results.output import as_csv, write
+from repro.results.published import Published
+from repro.results.registry import artifacts, get_artifact
+from repro.results.tables import Cell, Table
+from repro.studies.compound_spmv.searches import journeys, judged_searches
 
 #: Of the winner here, on the other device, over what it takes here; everything else is as fast there.
 FASTER = {"Sl-32-SoA-AoS": 0.8}
@@ -232,7 +230,7 @@ def test_several_campaigns_on_one_gpu_are_told_apart_by_their_names(both: Campai
 
 def rows_drawn(campaign: Campaign, published: Published) -> list[str]:
     """The names of the rows of the figure."""
-    with style.look():
+    with figure_style.look():
         drawn = get_artifact(STUDY, "figure-portability").make(campaign, published).draw()
     return [label.get_text() for label in drawn.axes[0].get_yticklabels()]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from repro.artifacts.published import Published
 from repro.entries import get_entry
-from repro.studies.compound_spmv.layout import Layout
-from repro.studies.compound_spmv.printed import gpus
+from repro.results.published import Published
+from repro.sparse.compound.layouts import Layout
+from repro.studies.compound_spmv.results import gpus
 
 KIB = {"KiB": 1024, "MiB": 1024**2}
 

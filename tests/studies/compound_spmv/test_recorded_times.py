@@ -3,10 +3,9 @@
 import pytest
 from synthetic_campaign import PROBLEMS
 
-from repro.artifacts.case import Case
-from repro.artifacts.data import Campaign
-from repro.sparse.times import baseline, library_of
-from repro.studies.compound_spmv.recorded import tied_layouts
+from repro.results.campaign_data import Campaign, Case
+from repro.sparse.baseline_times import fastest_baseline, library_of
+from repro.studies.compound_spmv.results import tied_layouts
 
 HELMHOLTZ = PROBLEMS[1]
 
@@ -23,7 +22,7 @@ def test_layouts_within_the_tie_of_the_winner(gpu: Campaign) -> None:
 
 def test_baselines(gpu: Campaign) -> None:
     case = Case(gpu, HELMHOLTZ.name, "double")
-    fastest, papers = baseline(case, "event"), baseline(case, "event", papers_choice=True)
+    fastest, papers = fastest_baseline(case, "event"), fastest_baseline(case, "event", papers_choice=True)
     assert fastest and papers
     assert (fastest.name, fastest.seconds) == ("cusparse/spmv-csr-alg1/real", pytest.approx(22.5e-6))
     assert (papers.name, papers.seconds) == ("cusparse/bsrmv/real", pytest.approx(37.5e-6))

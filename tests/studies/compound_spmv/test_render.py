@@ -3,13 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from repro.codegen.common import render_common
 from repro.codegen.targets import get_target
-from repro.codegen.templates import alignment
+from repro.codegen.templates import alignment, render_common
 from repro.errors import ReproError
-from repro.studies.compound_spmv.layout import Layout
-from repro.studies.compound_spmv.render import kernel_name, render_module
-from repro.studies.compound_spmv.schedules import Schedule, paper_space
+from repro.sparse.compound.kernels import kernel_name, render_module
+from repro.sparse.compound.layouts import Layout
+from repro.sparse.compound.schedules import Schedule, paper_space
 
 GPU, CPU = get_target("sm_90"), get_target("cpu")
 

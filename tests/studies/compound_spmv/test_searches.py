@@ -5,18 +5,16 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 from synthetic_campaign import PROBLEMS, STUDY, Maker
 
-from repro.artifacts.data import Campaign
-from repro.artifacts.document import Figure, Table
-from repro.artifacts.published import Published
-from repro.artifacts.registry import get_artifact
-from repro.studies.compound_spmv.figures.predicted import curves
-from repro.studies.compound_spmv.layout import REFERENCE
-from repro.studies.compound_spmv.searched import searched
-from repro.studies.compound_spmv.tables.pareto import weigh
-from repro.studies.compound_spmv.tables.predicted import BUDGET
-from repro.studies.compound_spmv.tables.strategies import PRODUCTS, SEQUENCES, lost
-from repro.studies.compound_spmv.variant_id import point_of
-from repro.tuning.judging import judge
+from repro.results.campaign_data import Campaign
+from repro.results.published import Published
+from repro.results.registry import get_artifact
+from repro.results.tables import Figure, Table
+from repro.sparse.compound.ids import point_of
+from repro.sparse.compound.layouts import REFERENCE
+from repro.studies.compound_spmv.figures.search import curves
+from repro.studies.compound_spmv.searches import searched
+from repro.studies.compound_spmv.tables.search import BUDGET, PRODUCTS, SEQUENCES, lost, weigh
+from repro.tuning.evaluation import evaluate
 
 
 def values(table: Table) -> dict[tuple[str, ...], dict[str, object]]:
@@ -58,7 +56,7 @@ def test_predicted_finds_what_all_problems_share(predicted: dict[tuple[str, ...]
 
 
 def test_curves_fall(gpu: Campaign) -> None:
-    judged = judge(searched(gpu, "paper")[:4], BUDGET, point_of, str(REFERENCE))
+    judged = evaluate(searched(gpu, "paper")[:4], BUDGET, point_of, str(REFERENCE))
     for key in ("problem_unknown", "entry_unknown", "random"):
         losses = curves(judged, key)
         assert losses is not None and losses.shape[0] == 4

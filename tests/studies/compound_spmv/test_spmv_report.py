@@ -7,16 +7,15 @@ import pytest
 from synthetic_campaign import PROBLEMS, REASON, STUDY, Maker
 
 from html_page import Page
-from repro.artifacts.data import Campaign
-from repro.artifacts.published import Published
-from repro.artifacts.registry import Kind, artifacts
-from repro.artifacts.report.accounts import failures, missing, statuses
-from repro.artifacts.report.page import Part, write_report
+from repro.results.campaign_data import Campaign
+from repro.results.published import Published
+from repro.results.registry import Kind, artifacts
+from repro.results.report import PageStudy, failures, missing, statuses, write_report
 from repro.studies import get_study
 
 
 def written(campaign: Campaign, published: Published, folder: Path, kind: Kind | None = None) -> str:
-    part = Part(campaign, published, artifacts(STUDY, kind), glance=get_study(STUDY).glance)
+    part = PageStudy(campaign, published, artifacts(STUDY, kind), glance=get_study(STUDY).glance)
     return write_report([part], folder / "report.html").read_text()
 
 

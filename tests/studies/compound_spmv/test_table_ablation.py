@@ -7,10 +7,10 @@ import pytest
 from synthetic_campaign import EMPTY, PROBLEMS, Maker
 from test_searches import make, values
 
-from repro.artifacts.data import Campaign
-from repro.artifacts.published import Published
 from repro.bench.rows import Row
-from repro.studies.compound_spmv.tables.ablation import ALL, IDEAS
+from repro.results.campaign_data import Campaign
+from repro.results.published import Published
+from repro.studies.compound_spmv.tables.search import ALL, IDEAS
 
 SMALL, LARGE = replace(PROBLEMS[5], name="small"), replace(PROBLEMS[5], name="large")
 BYTES = {"small": 2_000_000, "large": 200_000_000}

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from synthetic_campaign import PROBLEMS, REASON, STUDY, Maker
 
-from repro.artifacts.data import Campaign
-from repro.artifacts.document import Table
-from repro.artifacts.published import Published
-from repro.artifacts.registry import artifacts, get_artifact
-from repro.artifacts.render_tables import as_csv, as_latex, as_markdown
-from repro.artifacts.report.page import missing
 from repro.errors import ReproError
-from repro.studies.compound_spmv.tables.sizes import size_text
+from repro.results.campaign_data import Campaign
+from repro.results.output import as_csv, as_latex, as_markdown
+from repro.results.published import Published
+from repro.results.registry import artifacts, get_artifact
+from repro.results.report import missing
+from repro.results.tables import Table
+from repro.studies.compound_spmv.tables.reproduction import size_text
 
 
 def make(campaign: Campaign, published: Published, name: str) -> Table:

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from repro.codegen.compile import Module
+from repro.codegen.build_cache import Module
 from repro.codegen.targets import get_target
 from repro.config.models import StudySettings
 from repro.entries import entries
 from repro.errors import ReproError
+from repro.sparse.compound.ids import VariantId, fitting
+from repro.sparse.compound.layouts import Layout
+from repro.sparse.compound.runnables import Variant
+from repro.sparse.compound.schedules import AHEAD, LOADS, SPACES, Schedule, schedules
 from repro.sparse.ordering import UNKNOWNS
-from repro.studies.compound_spmv.layout import Layout
-from repro.studies.compound_spmv.schedules import AHEAD, LOADS, SPACES, Schedule, schedules
 from repro.studies.compound_spmv.study import STUDY, layouts
-from repro.studies.compound_spmv.variant import Variant
-from repro.studies.compound_spmv.variant_id import VariantId, fitting
 
 ALL = StudySettings(space="extended")
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from repro.studies.compressed_coo.balanced import Balanced, Chunking
+from repro.studies.compressed_coo.coordinate_format import Balanced, Chunking
 
 #: Where columns need more than 16 bits.
 WIDE = 70_000

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from recorder import Recorder
-from repro.artifacts.data import Campaign
-from repro.artifacts.published import Published
 from repro.bench.rows import Row
+from repro.results.campaign_data import Campaign
+from repro.results.published import Published
+from repro.studies.compressed_coo.ids import CoordinateId
 from repro.studies.compressed_coo.study import STUDY as CONTRACT
-from repro.studies.compressed_coo.variant_id import VariantId
 
 ROOT = Path(__file__).parents[3]
 STUDY = CONTRACT.name
@@ -88,7 +88,7 @@ class CooMaker(Recorder):
             if name != OURS or self.extended:
                 rows.append(self.timed(
                     given, "variant", name, micro if name == PLAIN else micro / given.faster,
-                    **VariantId.parse(name).columns, encodings=json.dumps(coded),
+                    **CoordinateId.parse(name).columns, encodings=json.dumps(coded),
                     space="extended" if name == OURS else "paper", matrix_bytes=round(memory * csr),
                 ))  # fmt: skip
         return rows
@@ -112,7 +112,7 @@ class CooMaker(Recorder):
         times = {p: m if p == PLAIN else m / given.faster for p, m in SOLVERS.items() if p != OURS or self.extended}
         ours = [
             self.timed(given, "solver", f"bicgstab-10/{product}", micro, routine="bicgstab", product=product,
-                       layout=VariantId.parse(product).layout)
+                       layout=CoordinateId.parse(product).layout)
             for product, micro in times.items()
         ]  # fmt: skip
         libraries = [

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from balanced_matrices import Csr
 
-from repro.studies.compressed_coo.sliced import Sliced, slice_up
-from repro.studies.compressed_coo.slices import make_slices
+from repro.studies.compressed_coo.sliced_format import Sliced, make_slices, slice_up
 
 WINDOW = 1024
 

@@ -23,18 +23,18 @@ from matplotlib.text import Text
 from html_page import Page
 from pictures import flaws, laid_out
 from recorder import Recorder
-from repro.artifacts import style
-from repro.artifacts.data import Campaign
-from repro.artifacts.document import Figure, Table
-from repro.artifacts.registry import artifacts, get_artifact
-from repro.artifacts.render_tables import as_csv
 from repro.campaign.artifacts import Asked
-from repro.campaign.reporting import report
+from repro.campaign.report import report
 from repro.errors import ReproError
+from repro.results import figure_style
+from repro.results.campaign_data import Campaign
+from repro.results.output import as_csv
+from repro.results.registry import artifacts, get_artifact
+from repro.results.tables import Figure, Table
 from repro.studies import get_study, load_artifacts
-from repro.studies.compressed_coo.times import DISTINCT as ARE_DISTINCT
-from repro.studies.compressed_coo.times import REPEAT as REPEATS
-from repro.studies.compressed_coo.times import all_times, counted
+from repro.studies.compressed_coo.results import DISTINCT as ARE_DISTINCT
+from repro.studies.compressed_coo.results import REPEAT as REPEATS
+from repro.studies.compressed_coo.results import all_times, counted
 
 load_artifacts(STUDY)
 TARGET_NAMES = [item["quantity"] for item in published_coo().targets]
@@ -67,7 +67,7 @@ def lines(made: Table) -> dict[str, dict[str, object]]:
 
 def drawn(campaign: Campaign, name: str) -> tuple[list[str], Figure]:
     made = cast(Figure, get_artifact(STUDY, name).make(campaign, published_coo()))
-    with mpl.rc_context(style.RC):
+    with mpl.rc_context(figure_style.RC):
         return [text.get_text() for text in made.draw().findobj(Text)], made
 
 

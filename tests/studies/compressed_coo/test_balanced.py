@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from repro.bench.runnable import Unsupported
 from repro.errors import ReproError
-from repro.studies.compressed_coo.balanced import Chunking, balance, count_slots, deinterleave, interleave
+from repro.studies.compressed_coo.coordinate_format import Chunking, balance, count_slots, deinterleave, interleave
 
 
 def deal_out(csr: Csr, chunking: Chunking) -> tuple[list[int], list[int], list[float]]:

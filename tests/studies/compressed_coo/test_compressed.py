@@ -6,10 +6,12 @@ import pytest
 from balanced_matrices import Csr, chunkings, cube, five_point, matrices, one_chunk
 from hypothesis import given, settings
 
-from repro.studies.compressed_coo.balanced import Balanced, Chunking, balance
-from repro.studies.compressed_coo.compressed import (
+from repro.studies.compressed_coo.coordinate_format import (
+    Balanced,
+    Chunking,
     Compressed,
     Encoding,
+    balance,
     compress,
     decompress,
     frequent_with_zero,

@@ -6,34 +6,35 @@ from pathlib import Path
 
 import pytest
 
-from repro.codegen.compile import Module
+from repro.codegen.build_cache import Module
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
-from repro.studies.compressed_coo.blocking import LOADS, SPLITS, Blocking, blockings
+from repro.studies.compressed_coo.ids import LOADS, SPLITS, Blocking, CoordinateId, blockings
+from repro.studies.compressed_coo.runnables import CoordinateVariant
 from repro.studies.compressed_coo.study import STUDY
-from repro.studies.compressed_coo.variant import CoordinateVariant
-from repro.studies.compressed_coo.variant_id import VariantId
 
 
 def from_columns(columns):
     """Make a variant of nothing but the columns of its row."""
-    return VariantId(columns["layout"], Blocking(*(columns[name] for name in ("n_t", "per_thread", "chunks", "load"))))
+    return CoordinateId(
+        columns["layout"], Blocking(*(columns[name] for name in ("n_t", "per_thread", "chunks", "load")))
+    )
 
 
 @pytest.mark.parametrize("target", ["sm_90", "cpu"])
 @pytest.mark.parametrize("layout", SPLITS)
 def test_text_and_columns_say_every_parameter(target, layout):
-    ids = [VariantId(layout, blocking) for blocking in blockings(get_target(target), layout)]
+    ids = [CoordinateId(layout, blocking) for blocking in blockings(get_target(target), layout)]
     assert len({str(id) for id in ids}) == len(set(ids)) == len(ids) >= 6
     assert {id.blocking.load for id in ids} == set(LOADS)
     for id in ids:
-        assert VariantId.parse(str(id)) == id
+        assert CoordinateId.parse(str(id)) == id
         assert from_columns(id.columns) == id
         assert {name: type(value) for name, value in id.columns.items()}.items() <= STUDY.columns.items()
 
 
 def test_a_variants_row_has_the_columns_of_its_identity():
-    id = VariantId.parse("CCOO-aligned/b128-k8-c2-cs")
+    id = CoordinateId.parse("CCOO-aligned/b128-k8-c2-cs")
     columns = CoordinateVariant(id, Module("ok", "", "", ()), Path(), "extended").columns
     assert id.columns.items() <= columns.items()
     expected = {"layout": "CCOO-aligned", "ordering": "natural", "n_t": 128, "per_thread": 8, "chunks": 2, "load": "cs"}
@@ -59,5 +60,5 @@ def test_a_variants_row_has_the_columns_of_its_identity():
 )
 def test_what_is_no_variant_is_one_message(text, message):
     with pytest.raises(ReproError, match=message) as refused:
-        VariantId.parse(text)
+        CoordinateId.parse(text)
     assert refused.value.expected and refused.value.actual is not None

@@ -7,18 +7,17 @@ import numpy as np
 import pytest
 
 from encoded_problems import ENCODINGS, encoded, possible
-from repro.bench.timing import Effort
-from repro.codegen.compile import compile_module
+from repro.bench.timing import SamplingPlan
+from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
-from repro.studies.compressed_coo.balanced import ENTRIES
-from repro.studies.compressed_coo.blocking import HEIGHTS, PAIRS, SPLITS, Blocking
-from repro.studies.compressed_coo.paper import STUDY
-from repro.studies.compressed_coo.render import render_coo
+from repro.studies.compressed_coo import STUDY_NAME
+from repro.studies.compressed_coo.coordinate_format import ENTRIES
+from repro.studies.compressed_coo.ids import HEIGHTS, PAIRS, SPLITS, Blocking, CoordinateId
+from repro.studies.compressed_coo.kernels import render_coo
+from repro.studies.compressed_coo.runnables import CoordinateVariant
 from repro.studies.compressed_coo.study import variant_of
-from repro.studies.compressed_coo.variant import CoordinateVariant
-from repro.studies.compressed_coo.variant_id import VariantId
 
-EFFORT = Effort(3)
+EFFORT = SamplingPlan(3)
 COORDINATES = [layout for layout in SPLITS if layout not in (*HEIGHTS, *PAIRS)]
 #: Threads and slots of each, a kernel each: all there are, each number in both precisions.
 KERNELS = {
@@ -59,9 +58,9 @@ def test_all_kernels_are_run():
 @pytest.mark.parametrize("layout", COORDINATES)
 def test_every_blocking_is_right(modules, make_bench, small_problem, layout, precision):
     module, folder = modules[layout, precision]
-    bench = make_bench(small_problem("real", n=400), precision, STUDY)
+    bench = make_bench(small_problem("real", n=400), precision, STUDY_NAME)
     rows = [
-        bench.try_once(variant_of(VariantId(layout, blocking), module, folder, "paper"), "search", EFFORT)
+        bench.try_once(variant_of(CoordinateId(layout, blocking), module, folder, "paper"), "search", EFFORT)
         for blocking in BLOCKINGS[precision]
     ]
     bench.release()
@@ -82,11 +81,11 @@ CASES = [
 
 @pytest.mark.parametrize(("encoding", "threads", "entries"), CASES)
 def test_every_encoding_is_decoded(modules, make_bench, encoding, threads, entries):
-    bench = make_bench(encoded(encoding, threads, entries), study=STUDY)
+    bench = make_bench(encoded(encoding, threads, entries), study=STUDY_NAME)
     rows = []
     for layout in ("CCOO-unpadded",) if encoding.startswith("16") else ("CCOO", "CCOO-unpadded", "CCOO-aligned"):
         module, folder = modules[layout, "double"]
-        variant = CoordinateVariant(VariantId(layout, Blocking(threads, entries, 3)), module, folder, "paper")
+        variant = CoordinateVariant(CoordinateId(layout, Blocking(threads, entries, 3)), module, folder, "paper")
         rows.append(bench.try_once(variant, "search", EFFORT))
     bench.release()
     assert [(row.name, row.message) for row in rows if row.status != "ok"] == []
@@ -98,8 +97,8 @@ def test_every_encoding_is_decoded(modules, make_bench, encoding, threads, entri
 def test_the_product_takes_other_vectors(modules, make_bench, small_problem):
     problem = small_problem("real", n=300)
     module, folder = modules["CCOO-aligned", "double"]
-    bench = make_bench(problem, study=STUDY)
-    variant = CoordinateVariant(VariantId("CCOO-aligned", Blocking(32, 2)), module, folder, "paper")
+    bench = make_bench(problem, study=STUDY_NAME)
+    variant = CoordinateVariant(CoordinateId("CCOO-aligned", Blocking(32, 2)), module, folder, "paper")
     bench.prepare(variant)
     given = np.linspace(-1, 1, problem.n)
     x, y = bench.device.upload(given), bench.device.upload(np.full(problem.n, np.nan))
@@ -115,9 +114,9 @@ def test_the_product_takes_other_vectors(modules, make_bench, small_problem):
 
 def test_entries_that_are_not_real_are_refused(modules, make_bench, small_problem):
     module, folder = modules["CCOO", "double"]
-    bench = make_bench(small_problem("complex"), study=STUDY)
+    bench = make_bench(small_problem("complex"), study=STUDY_NAME)
     row = bench.try_once(
-        CoordinateVariant(VariantId("CCOO", Blocking(32, 1)), module, folder, "paper"), "search", EFFORT
+        CoordinateVariant(CoordinateId("CCOO", Blocking(32, 1)), module, folder, "paper"), "search", EFFORT
     )
     bench.release()
     assert row.status == "unsupported"

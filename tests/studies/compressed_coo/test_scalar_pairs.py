@@ -14,30 +14,28 @@ import scipy.sparse as sp
 from emulated_cuda import needs_compiler
 from emulated_workspace import EmulatedWorkspace
 from repro.bench.runnable import Unsupported
-from repro.bench.timing import Effort
+from repro.bench.timing import SamplingPlan
 from repro.bench.trial import Bench
 from repro.codegen import nvcc
-from repro.codegen.compile import Module, compile_module
+from repro.codegen.build_cache import Module, compile_module
 from repro.codegen.targets import CPU, STATIC_SHARED, get_target
-from repro.problems.generated import generate
+from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
-from repro.sparse.clusters import cluster_rows
 from repro.sparse.operands import csr_bytes, make_operands
+from repro.sparse.ordering import cluster_rows
 from repro.sparse.pairs import SLICE, find_pairs
 from repro.sparse.symmetry import SYMMETRIC, symmetry_of
-from repro.studies.compressed_coo import pairs_variant
-from repro.studies.compressed_coo import variant as coordinates
-from repro.studies.compressed_coo.balanced import deinterleave
-from repro.studies.compressed_coo.blocking import LOADS, PAIRS, RUNS, TILES, Blocking, blockings
-from repro.studies.compressed_coo.pairs import PLAIN, TABLED, SymmetricPairs, store_pairs
-from repro.studies.compressed_coo.paper import STUDY
-from repro.studies.compressed_coo.render import render_coo
+from repro.studies.compressed_coo import STUDY_NAME, runnables
+from repro.studies.compressed_coo import runnables as coordinates
+from repro.studies.compressed_coo.coordinate_format import deinterleave
+from repro.studies.compressed_coo.ids import LOADS, PAIRS, RUNS, TILES, Blocking, CoordinateId, blockings
+from repro.studies.compressed_coo.kernels import render_coo
+from repro.studies.compressed_coo.pair_format import PLAIN, TABLED, SymmetricPairs, store_pairs
 from repro.studies.compressed_coo.study import variant_of
-from repro.studies.compressed_coo.variant_id import VariantId
 from symmetric_problems import disturbed, symmetric_problem, without_entry
 
 PRECISIONS = ("single", "double")
-EFFORT = Effort(3)
+EFFORT = SamplingPlan(3)
 SM_90 = get_target("sm_90")
 #: Several tiles, the last partly filled, with empty rows, beside these.
 SHAPES = {
@@ -131,7 +129,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tried(bench: Bench, templates: Path, folder: Path, precision: str, layout: str, tried: list[Blocking]) -> list:
     source = render_coo(templates, precision, layout, tried, CPU)
     module = compile_module(source, CPU, folder / f"{layout}.json")
-    variants = [variant_of(VariantId(layout, blocking), module, folder, "extended") for blocking in tried]
+    variants = [variant_of(CoordinateId(layout, blocking), module, folder, "extended") for blocking in tried]
     return [bench.try_once(variant, "search", EFFORT) for variant in variants]
 
 
@@ -141,7 +139,7 @@ def tried(bench: Bench, templates: Path, folder: Path, precision: str, layout: s
 def test_every_blocking_is_right(
     folder: Path, templates: Path, make_bench: Callable[..., Bench], layout: str, values: str, precision: str
 ) -> None:
-    bench = make_bench(problem_of(values), precision, STUDY)
+    bench = make_bench(problem_of(values), precision, STUDY_NAME)
     rows = tried(bench, templates, folder, precision, layout, blockings(CPU, layout))
     rows += tried(bench, templates, folder, precision, layout, [Blocking(rows, 2) for rows in TILES])
     bench.release()
@@ -155,13 +153,13 @@ def test_every_blocking_is_right(
 @pytest.fixture
 def padded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have matrices run that are mostly padding, as small ones are."""
-    monkeypatch.setattr(coordinates, "MOST_PADDING", 20)
+    monkeypatch.setattr(coordinates, "MAX_PADDING", 20)
 
 
 @pytest.mark.usefixtures("padded")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_matrices_of_all_shapes(folder: Path, templates: Path, make_bench: Callable[..., Bench], shape: str) -> None:
-    bench = make_bench(problem_of("distinct", **SHAPES[shape]), "single", STUDY)
+    bench = make_bench(problem_of("distinct", **SHAPES[shape]), "single", STUDY_NAME)
     rows = [row for layout in PAIRS for row in tried(bench, templates, folder, "single", layout, [Blocking(64, 1)])]
     bench.release()
     assert [row.status for row in rows] == ["ok", "ok"], [row.message for row in rows]
@@ -171,7 +169,7 @@ def test_matrices_of_all_shapes(folder: Path, templates: Path, make_bench: Calla
 def test_what_is_not_symmetric_is_not_tried(
     folder: Path, templates: Path, make_bench: Callable[..., Bench], break_it: Callable[[Matrix], Matrix]
 ) -> None:
-    bench = make_bench(break_it(problem_of("distinct")), "double", STUDY)
+    bench = make_bench(break_it(problem_of("distinct")), "double", STUDY_NAME)
     for layout in PAIRS:
         (row,) = tried(bench, templates, folder, "double", layout, [Blocking(64, 2)])
         assert (row.status, row.message.split(":")[0]) == ("unsupported", "not symmetric")
@@ -181,13 +179,13 @@ def test_what_is_not_symmetric_is_not_tried(
 @pytest.fixture
 def unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a test fail where values are written."""
-    monkeypatch.setattr(pairs_variant, "store_pairs", lambda *_: pytest.fail("values were written"))
+    monkeypatch.setattr(runnables, "store_pairs", lambda *_: pytest.fail("values were written"))
 
 
 @pytest.mark.usefixtures("unwritten")
 def test_what_is_mostly_padding_is_not_tried(folder: Path, templates: Path, make_bench: Callable[..., Bench]) -> None:
     rod = sp.diags_array([1.0, 1.0], offsets=[-320, 320], shape=(640, 640)).tocsr()
-    bench = make_bench(Matrix("rod", "real", 640, rod.indptr, rod.indices, rod.data[:, None]), "double", STUDY)
+    bench = make_bench(Matrix("rod", "real", 640, rod.indptr, rod.indices, rod.data[:, None]), "double", STUDY_NAME)
     (row,) = tried(bench, templates, folder, "double", "Pairs", [Blocking(64, 4)])
     bench.release()
     assert (row.status, row.message) == ("unsupported", "padded to 4.0 times the non-zeros, more than 2")
@@ -197,7 +195,7 @@ def test_what_is_mostly_padding_is_not_tried(folder: Path, templates: Path, make
 def test_a_tile_that_does_not_fit_into_shared_memory_is_not_tried(
     folder: Path, templates: Path, make_bench: Callable[..., Bench]
 ) -> None:
-    bench = make_bench(problem_of("distinct", 8000, hub=40), "double", STUDY)
+    bench = make_bench(problem_of("distinct", 8000, hub=40), "double", STUDY_NAME)
     (row,) = tried(bench, templates, folder, "double", "Pairs", [Blocking(64, 1)])
     bench.release()
     assert row.status == "unsupported"
@@ -209,8 +207,8 @@ def test_a_product_takes_other_vectors(folder: Path, templates: Path, make_bench
     problem = problem_of("repeat")
     blocking = Blocking(64, 2)
     module = compile_module(render_coo(templates, "double", PAIRS[1], [blocking], CPU), CPU, folder / "m.json")
-    variant = variant_of(VariantId(PAIRS[1], blocking), module, folder, "extended")
-    bench = make_bench(problem, study=STUDY)
+    variant = variant_of(CoordinateId(PAIRS[1], blocking), module, folder, "extended")
+    bench = make_bench(problem, study=STUDY_NAME)
     bench.prepare(variant)
     given, found = np.linspace(-1, 1, problem.n), np.full(problem.n, np.nan)
     x, y = bench.device.upload(given), bench.device.upload(found)
@@ -222,7 +220,7 @@ def test_a_product_takes_other_vectors(folder: Path, templates: Path, make_bench
     bench.release()
 
 
-def emulated(problem: Matrix, precision: str, variant: VariantId, templates: Path, folder: Path) -> np.ndarray:
+def emulated(problem: Matrix, precision: str, variant: CoordinateId, templates: Path, folder: Path) -> np.ndarray:
     """Return the errors of y, as parts of its bounds, of a kernel's CUDA text; NaN where it wrote nothing."""
     operands = make_operands(problem, precision, 1)
     source = render_coo(templates, precision, variant.layout, [variant.blocking], SM_90)
@@ -244,9 +242,9 @@ def emulated(problem: Matrix, precision: str, variant: VariantId, templates: Pat
 def test_as_cuda_on_the_cpu(built_folder: Path, templates: Path, rows: int, entries: int) -> None:
     """Layouts, loads, values and precisions take turns."""
     turn = TILES.index(rows) + RUNS.index(entries)
-    id = VariantId(PAIRS[turn % 2], Blocking(rows, entries, 1, LOADS[turn // 2 % 2]))
+    id = CoordinateId(PAIRS[turn % 2], Blocking(rows, entries, 1, LOADS[turn // 2 % 2]))
     problem = problem_of(("distinct", "repeat", "both")[turn % 3], 700)
-    errors = emulated(problem, PRECISIONS[turn // 2 % 2], VariantId.parse(str(id)), templates, built_folder)
+    errors = emulated(problem, PRECISIONS[turn // 2 % 2], CoordinateId.parse(str(id)), templates, built_folder)
     assert errors.max() <= 1  # and no NaN
 
 
@@ -254,7 +252,7 @@ def test_as_cuda_on_the_cpu(built_folder: Path, templates: Path, rows: int, entr
 @pytest.mark.usefixtures("padded")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_all_shapes_as_cuda_on_the_cpu(built_folder: Path, templates: Path, shape: str) -> None:
-    id = VariantId.parse("Pairs@clustered/b64-k4-c1")
+    id = CoordinateId.parse("Pairs@clustered/b64-k4-c1")
     assert emulated(problem_of("both", **SHAPES[shape]), "double", id, templates, built_folder).max() <= 1
 
 

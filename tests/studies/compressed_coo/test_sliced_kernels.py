@@ -10,22 +10,21 @@ import pytest
 
 from emulated_cuda import needs_compiler
 from emulated_workspace import EmulatedWorkspace
-from repro.bench.timing import Effort
+from repro.bench.timing import SamplingPlan
 from repro.codegen import nvcc
-from repro.codegen.compile import Module, compile_module
+from repro.codegen.build_cache import Module, compile_module
 from repro.codegen.targets import CPU, get_target
 from repro.problems.matrix import Matrix
 from repro.sparse.operands import make_operands
-from repro.studies.compressed_coo import variant as coordinates
-from repro.studies.compressed_coo.blocking import CHUNKS, HEIGHTS, Blocking, blockings
-from repro.studies.compressed_coo.paper import STUDY
-from repro.studies.compressed_coo.render import render_coo
-from repro.studies.compressed_coo.sliced_variant import SlicedVariant
+from repro.studies.compressed_coo import STUDY_NAME
+from repro.studies.compressed_coo import runnables as coordinates
+from repro.studies.compressed_coo.ids import CHUNKS, HEIGHTS, Blocking, CoordinateId, blockings
+from repro.studies.compressed_coo.kernels import render_coo
+from repro.studies.compressed_coo.runnables import SlicedVariant
 from repro.studies.compressed_coo.study import variant_of
-from repro.studies.compressed_coo.variant_id import VariantId
 from sliced_problems import PROBLEMS, REACH, coded, matrix, uneven
 
-EFFORT = Effort(3)
+EFFORT = SamplingPlan(3)
 SM_90 = get_target("sm_90")
 PRECISIONS = ("single", "double")
 #: What each matrix is tried with: each number of entries in flight.
@@ -60,12 +59,12 @@ def modules(tmp_path_factory, templates):
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("layout", HEIGHTS)
 def test_every_kernel_is_right(modules, make_bench, monkeypatch, layout, name):
-    monkeypatch.setattr(coordinates, "MOST_PADDING", 1000)  # a slice has more places than small matrices entries
+    monkeypatch.setattr(coordinates, "MAX_PADDING", 1000)  # a slice has more places than small matrices entries
     problem = PROBLEMS[name]
     for precision in PRECISIONS:
         module, folder = modules[layout, precision]
-        bench = make_bench(problem, precision, STUDY)
-        variants = [variant_of(VariantId(layout, blocking), module, folder, "extended") for blocking in TRIED]
+        bench = make_bench(problem, precision, STUDY_NAME)
+        variants = [variant_of(CoordinateId(layout, blocking), module, folder, "extended") for blocking in TRIED]
         rows = [bench.try_once(variant, "search", EFFORT) for variant in variants]
         bench.release()
         assert {row.status for row in rows} == {"ok"}, [row.message for row in rows]
@@ -77,9 +76,9 @@ def test_every_kernel_is_right(modules, make_bench, monkeypatch, layout, name):
 @pytest.mark.parametrize("values", ["distinct", "repeat"])
 def test_rows_say_what_their_steps_are(modules, make_bench, bits, values):
     module, folder = modules["CSELL-16", "double"]
-    bench = make_bench(coded(bits, values), study=STUDY)
+    bench = make_bench(coded(bits, values), study=STUDY_NAME)
     row = bench.try_once(
-        variant_of(VariantId.parse("CSELL-16/b64-k8-c1-cs"), module, folder, "extended"), "search", EFFORT
+        variant_of(CoordinateId.parse("CSELL-16/b64-k8-c1-cs"), module, folder, "extended"), "search", EFFORT
     )
     bench.release()
     steps = json.loads(row["encodings"])
@@ -90,8 +89,8 @@ def test_rows_say_what_their_steps_are(modules, make_bench, bits, values):
 def test_the_same_bits_each_time_and_for_other_vectors(modules, make_bench):
     problem = uneven()
     module, folder = modules["CSELL-8", "double"]
-    bench = make_bench(problem, study=STUDY)
-    variant = variant_of(VariantId.parse("CSELL-8/b32-k1-c2"), module, folder, "extended")
+    bench = make_bench(problem, study=STUDY_NAME)
+    variant = variant_of(CoordinateId.parse("CSELL-8/b32-k1-c2"), module, folder, "extended")
     bench.prepare(variant)
     given = np.linspace(-1, 1, problem.n)
     x = bench.device.upload(given)
@@ -114,16 +113,16 @@ def test_what_would_be_mostly_padding_is_not_tried(modules, make_bench):
     module, folder = modules["CSELL-32", "double"]
     sparse = np.zeros(64 * 1024, int)
     sparse[::1024] = 1
-    bench = make_bench(matrix("sparse", sparse, np.arange(64)), study=STUDY)
+    bench = make_bench(matrix("sparse", sparse, np.arange(64)), study=STUDY_NAME)
     row = bench.try_once(
-        variant_of(VariantId.parse("CSELL-32/b64-k4-c1"), module, folder, "extended"), "search", EFFORT
+        variant_of(CoordinateId.parse("CSELL-32/b64-k4-c1"), module, folder, "extended"), "search", EFFORT
     )
     bench.release()
     assert row.status == "unsupported"
     assert row.message == "padded to 32.0 times the non-zeros, more than 2"
 
 
-def emulated(problem: Matrix, precision: str, id: VariantId, templates: Path, folder: Path) -> np.ndarray:
+def emulated(problem: Matrix, precision: str, id: CoordinateId, templates: Path, folder: Path) -> np.ndarray:
     """Return how far entries of y by a kernel's CUDA text are off, over their bounds; NaN where it wrote nothing."""
     operands = make_operands(problem, precision, 1)
     source = render_coo(templates, precision, id.layout, [id.blocking], SM_90)
@@ -144,14 +143,14 @@ def emulated(problem: Matrix, precision: str, id: VariantId, templates: Path, fo
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_as_cuda_on_the_cpu(built_folder: Path, templates: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Kernels and chunks take turns."""
-    monkeypatch.setattr(coordinates, "MOST_PADDING", 1000)
+    monkeypatch.setattr(coordinates, "MAX_PADDING", 1000)
     turn = list(PROBLEMS).index(name)
     problem = PROBLEMS[name]
     for number, layout in enumerate(HEIGHTS):
         precision, threads, entries, load = EMULATED[(turn + 2 * number) % len(EMULATED)]
         blocking = Blocking(threads, entries, CHUNKS[(turn // 2 + number) % 3], load)
         assert blocking in blockings(SM_90, layout)
-        errors = emulated(problem, precision, VariantId(layout, blocking), templates, built_folder)
+        errors = emulated(problem, precision, CoordinateId(layout, blocking), templates, built_folder)
         assert errors.max() <= 1  # and no NaN
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sliced_reader import packed, read
 
 from repro.bench.runnable import Unsupported
-from repro.studies.compressed_coo import sliced
-from repro.studies.compressed_coo.slices import MOST_STEPS, PIECE, make_slices
+from repro.studies.compressed_coo import sliced_format
+from repro.studies.compressed_coo.sliced_format import MAX_STEPS, PIECE, make_slices
 
 HEIGHTS = (8, 16, 32)
 #: Non-zeros a second that are aimed at on one core, and what a shared one reaches at the least.
@@ -25,7 +25,7 @@ def entries(rows: np.ndarray, columns: np.ndarray, values: np.ndarray) -> list[n
     return [rows[order], columns[order], bits[order]]
 
 
-def assert_same(csr: Csr, height: int) -> sliced.Sliced:
+def assert_same(csr: Csr, height: int) -> sliced_format.Sliced:
     """Check that a matrix, packed, has each of its entries once, and nothing else but zeros, at columns that exist."""
     held = packed(csr, height)
     rows, columns, values, written = read(held)
@@ -76,7 +76,7 @@ def uneven(lengths: list[int], n: int, seed: int = 0) -> Csr:
 
 @pytest.mark.parametrize("height", HEIGHTS)
 def test_long_rows_are_cut_into_pieces(height):
-    lengths = [3, PIECE, 2, PIECE + 1, 4, 2 * PIECE, 1, MOST_STEPS + 1]
+    lengths = [3, PIECE, 2, PIECE + 1, 4, 2 * PIECE, 1, MAX_STEPS + 1]
     csr = uneven(lengths, 3000)
     held = assert_same(csr, height)
     assert held.pieces == 1 + 2 + 2 + 1
@@ -175,7 +175,7 @@ def test_a_matrix_without_entries_in_most_rows_is_written_all_the_same():
 
 
 def test_what_indices_cannot_count_is_refused(monkeypatch):
-    monkeypatch.setattr(sliced, "FAR", 10)
+    monkeypatch.setattr(sliced_format, "FAR", 10)
     with pytest.raises(Unsupported, match="too large for 32-bit indices"):
         packed(five_point(8), 8)
 

@@ -10,18 +10,17 @@ import pytest
 
 from quick_timing import QUICK
 from repro.bench.rows import Row
-from repro.campaign.launching import launch
-from repro.campaign.measuring import measure
-from repro.codegen.common import render_common
-from repro.codegen.compile import compile_module, manifest_path
+from repro.campaign.measurement import measure
+from repro.campaign.profiler import launch
+from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU, get_target
+from repro.codegen.templates import render_common
 from repro.config.models import Config, StudySettings, Timing
 from repro.errors import ReproError
-from repro.problems.generated import generate
+from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
-from repro.problems.outline import Outline
-from repro.problems.statistics import describe
-from repro.studies.compressed_coo.blocking import HEIGHTS, PAIRS, SPLITS, blockings
+from repro.problems.problem import Outline, describe_pattern
+from repro.studies.compressed_coo.ids import HEIGHTS, PAIRS, SPLITS, blockings
 from repro.studies.compressed_coo.study import STUDY, choose, layouts
 
 NAME = "grid"
@@ -54,7 +53,13 @@ def campaign(modules, monkeypatch, tmp_path, templates):
     monkeypatch.chdir(tmp_path)
     made = generate("diffusion", points=[40, 41], stencil=5)
     problem = Matrix(
-        NAME, "real", made.n, made.indptr, made.indices, made.values, statistics=describe(made.indptr, made.indices)
+        NAME,
+        "real",
+        made.n,
+        made.indptr,
+        made.indices,
+        made.values,
+        statistics=describe_pattern(made.indptr, made.indices),
     )
     problem.save(Path(f"results/c/problems/{NAME}.npz"))
 

@@ -9,15 +9,15 @@ import pytest
 from dg_campaign import APPLIES, Maker
 
 from region_lists import region_list
-from repro.artifacts.data import Campaign
 from repro.bench.workspace import Workspace
-from repro.codegen.compile import compile_module, manifest_path
+from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU
+from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
-from repro.devices.several import Devices
-from repro.sparse.built import Built
-from repro.studies.dg_postprocessing.region_operands import RegionOperands
-from repro.studies.dg_postprocessing.region_render import FOLDER, render_regions
+from repro.results.campaign_data import Campaign
+from repro.sparse.device_work import ModuleFile
+from repro.studies.dg_postprocessing.kernels import FOLDER, render_regions
+from repro.studies.dg_postprocessing.operands import RegionOperands
 
 
 @pytest.fixture(scope="session")
@@ -27,13 +27,13 @@ def region_operands() -> dict[int, RegionOperands]:
 
 
 @pytest.fixture(scope="session")
-def region_modules(templates: Path, modules_folder: Path) -> Callable[[str], Built]:
+def region_modules(templates: Path, modules_folder: Path) -> Callable[[str], ModuleFile]:
     """Compile the module of a key for the CPU."""
 
-    def build(key: str) -> Built:
+    def build(key: str) -> ModuleFile:
         manifest = manifest_path(CPU.name, FOLDER, key, modules_folder)
         compile_module(render_regions(templates, key, CPU), CPU, manifest)
-        return Built.read(manifest)
+        return ModuleFile.read(manifest)
 
     return build
 

@@ -14,15 +14,14 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
 from recorder import DEVICES, READS, Recorder
-from repro.artifacts import style
-from repro.artifacts.document import Cell, Figure, Table
-from repro.artifacts.published import Published
-from repro.artifacts.registry import get_artifact
 from repro.bench.rows import Row
+from repro.results import figure_style
+from repro.results.published import Published
+from repro.results.registry import get_artifact
+from repro.results.tables import Cell, Figure, Table
 from repro.studies import load_artifacts
-from repro.studies.dg_postprocessing.filter_id import FilterId
-from repro.studies.dg_postprocessing.paper import STUDY
-from repro.studies.dg_postprocessing.printed import PUBLISHED, TARGETS
+from repro.studies.dg_postprocessing import PUBLISHED, STUDY, TARGETS
+from repro.studies.dg_postprocessing.ids import FilterId
 from repro.studies.dg_postprocessing.study import DgPostprocessing
 
 load_artifacts(STUDY)
@@ -171,7 +170,7 @@ def drawn(campaign: object, name: str, published: Published = NUMBERS) -> tuple[
     """Make a figure of the study; return it with its texts and caption."""
     made = get_artifact(STUDY, name).make(campaign, published)  # type: ignore[arg-type]
     assert isinstance(made, Figure)
-    with mpl.rc_context(style.RC):
+    with mpl.rc_context(figure_style.RC):
         figure = made.draw()
         figure.draw_without_rendering()
     return figure, [text.get_text() for text in figure.findobj(Text)], made.caption

@@ -8,9 +8,9 @@ from pathlib import Path
 from dg_campaign import Maker
 
 from repro.codegen.targets import CPU, Target, get_target
-from repro.studies.dg_postprocessing.paper import JOINT, PAPERS
-from repro.studies.dg_postprocessing.region_space import RegionId, full_width, our_space, papers_space
-from repro.studies.dg_postprocessing.region_work import operations
+from repro.studies.dg_postprocessing import JOINT, PAPERS
+from repro.studies.dg_postprocessing.ids import RegionId, full_width, own_region_ids, paper_region_ids
+from repro.studies.dg_postprocessing.metrics import region_operations
 
 #: Regions of each list, and the width of each degree that is made the fastest.
 REGIONS, FASTEST = 2**20, {1: 18, 2: 16}
@@ -34,7 +34,7 @@ def target_of(backend: str) -> Target:
 
 def ids_of(degree: int, target: Target) -> list[RegionId]:
     """Return all kernels of a degree that fit."""
-    return [*papers_space(degree, target), *our_space(degree, target)]
+    return [*paper_region_ids(degree, target), *own_region_ids(degree, target)]
 
 
 class RegionMaker(Maker):
@@ -73,7 +73,7 @@ class RegionMaker(Maker):
             return self.row(
                 problem, "double", "variant", str(id), weight * time(id), clocks, phase=phase, space=id.space,
                 protocol="full", regions=REGIONS, points=50, shared_bytes=id.shared_bytes,
-                region_operations=operations(id.method, degree), **id.columns,
+                region_operations=region_operations(id.method, degree), **id.columns,
             )  # fmt: skip
 
         self.write(problem, "double", "search", [row(id, "search", ("event",)) for id in ids])

@@ -11,16 +11,16 @@ from region_lists import cube_field
 from repro.bench.runnable import IncorrectError, Unsupported
 from repro.bench.workspace import Workspace
 from repro.codegen import nvcc
-from repro.codegen.compile import compile_module, manifest_path
+from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU, get_target
-from repro.devices.several import Devices
-from repro.filtering.kernel import kernel as siac_kernel
-from repro.sparse.built import Built
-from repro.sparse.dynamic.render import render_module
-from repro.studies.dg_postprocessing.device_clip import ClipRegions, DeviceClip
-from repro.studies.dg_postprocessing.region_operands import Clipped, RegionOperands
-from repro.studies.dg_postprocessing.region_render import FOLDER, render_regions
+from repro.devices.device_group import Devices
+from repro.filtering.spline_kernel import kernel as siac_kernel
+from repro.sparse.device_work import ModuleFile
+from repro.sparse.dynamic.kernels import render_module
+from repro.studies.dg_postprocessing.kernels import FOLDER, render_regions
+from repro.studies.dg_postprocessing.operands import ClippedRegions, RegionOperands
 from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions
+from repro.studies.dg_postprocessing.runnables_regions import ClipRegions, DeviceClip
 
 degrees = pytest.mark.parametrize("degree", [1, 2])
 
@@ -52,7 +52,7 @@ def clip_modules(templates, modules_folder):
         manifest = manifest_path(CPU.name, FOLDER, key, modules_folder)
         render = render_regions(templates, key, CPU) if "clip" in key else render_module(templates, key, CPU, FOLDER)
         compile_module(render, CPU, manifest)
-        built[key] = Built.read(manifest)
+        built[key] = ModuleFile.read(manifest)
     return built
 
 
@@ -81,7 +81,7 @@ def test_a_list_that_lacks_a_region_is_noticed():
         def before(self): ...
         def launch(self): ...
         def result(self):
-            return Clipped(np.delete(rows, largest, 0), np.delete(cells, largest))
+            return ClippedRegions(np.delete(rows, largest, 0), np.delete(cells, largest))
 
     with pytest.raises(IncorrectError, match="of a stencil of 64"):
         operands.check(Made(), None)

@@ -21,18 +21,18 @@ from dg_campaign import (
     values,
 )
 
-from repro.artifacts import style
-from repro.artifacts.registry import get_artifact
 from repro.bench.runnable import IncorrectError
-from repro.filtering.local_scales import at_points
 from repro.filtering.reference import contour_rows
+from repro.filtering.stencil_geometry import at_points
 from repro.galerkin.basis import evaluate
-from repro.problems.content import mesh_checksum
-from repro.problems.fields import FUNCTIONS, generate_field
-from repro.studies.dg_postprocessing.accuracy import exact, unfiltered
-from repro.studies.dg_postprocessing.figures.picture import lattice, sample
+from repro.problems.field import FUNCTIONS, generate_field
+from repro.problems.files import mesh_checksum
+from repro.results import figure_style
+from repro.results.registry import get_artifact
+from repro.studies.dg_postprocessing import MAX_LOCAL_TRIANGLES, STUDY
+from repro.studies.dg_postprocessing.figures_accuracy import lattice, sample_field
+from repro.studies.dg_postprocessing.metrics import exact, unfiltered
 from repro.studies.dg_postprocessing.operands import DgOperands, Filters, make_operands
-from repro.studies.dg_postprocessing.paper import LOCAL_MOST, STUDY
 
 
 class Given(Filters):
@@ -160,7 +160,7 @@ def test_local_h_beside_one(dg_campaign_of_some):
     assert values(line, "local_max", "max_gain") == pytest.approx([expected["max_error"] / LOCAL_GAIN, LOCAL_GAIN])
     assert values(line, "whole_pairs", "local_pairs") == [PAIRS, LOCAL_PAIRS]
     assert values(line, "whole_ms", "local_ms", "speedup") == pytest.approx([200, 80, 2.5])
-    assert f"{LOCAL_MOST // 1000}\N{NO-BREAK SPACE}000 triangles" in made.caption
+    assert f"{MAX_LOCAL_TRIANGLES // 1000}\N{NO-BREAK SPACE}000 triangles" in made.caption
 
 
 def test_local_h_that_failed_or_was_left_out_says_so(tmp_path):
@@ -171,7 +171,7 @@ def test_local_h_that_failed_or_was_left_out_says_so(tmp_path):
     failed = maker.row("odd", "double", "variant", "local-t64", None, status="out_of_memory", message="2 GiB more",
                        phase="report", what="local")  # fmt: skip
     maker.measured("odd", [*(row for row in maker.rows("odd", 1, 100) if row.name != failed.name), failed])
-    maker.case("large", "low", 1, LOCAL_MOST + 1)
+    maker.case("large", "low", 1, MAX_LOCAL_TRIANGLES + 1)
     by_name = lines(table(maker.load(), "table-local"))
     assert by_name["left"]["problem"].notes == ("local h was not measured",)
     assert by_name["odd"]["problem"].notes == ("local-t64: out of memory (2 GiB more)",)
@@ -185,7 +185,7 @@ def test_local_h_that_failed_or_was_left_out_says_so(tmp_path):
 
 def drawn(campaign, name):
     made = get_artifact(STUDY, name).make(campaign, NUMBERS)
-    with mpl.rc_context(style.RC):
+    with mpl.rc_context(figure_style.RC):
         figure = made.draw()
         figure.draw_without_rendering()
     return figure, made.caption
@@ -228,7 +228,7 @@ def test_a_picture_of_a_field_that_is_generated_again(tmp_path):
 def test_what_is_drawn_is_the_field_and_what_the_filter_makes_of_it():
     parameters = {"triangles": 300, "variance": "low", "degree": 1, "seed": 2}
     record = SimpleNamespace(origin={"kind": "delaunay", "function": "sine", "parameters": parameters})
-    shown = sample(SimpleNamespace(line=SimpleNamespace(record=record, problem="any")))  # type: ignore[arg-type]
+    shown = sample_field(SimpleNamespace(line=SimpleNamespace(record=record, problem="any")))  # type: ignore[arg-type]
     made = generate_field("delaunay", **parameters)
     mesh = make_operands(made, "double", 1).mesh
     assert len(shown.points) == 21 * len(shown.corners) and len(shown.parts) == 25 * len(shown.corners)

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from dg_campaign import NUMBERS, Maker, lines, table, values
 
-from repro.problems.fields import generate_field
+from repro.problems.field import generate_field
+from repro.studies.dg_postprocessing import STUDY
 from repro.studies.dg_postprocessing.facts import facts
-from repro.studies.dg_postprocessing.paper import STUDY
 
 PROBLEMS = Path(__file__).parents[3] / "config" / "problems.yaml"
 #: Meshes that take less than a second.
@@ -81,6 +81,6 @@ def test_building_a_problem_does_not_load_what_measures():
     program = "import sys, repro.studies.dg_postprocessing.facts; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = done.stdout.split()
-    assert "repro.filtering.patches" in loaded
+    assert "repro.filtering.grids" in loaded
     measures = ("repro.bench.runnable", "repro.devices", "repro.tuning", "repro.sparse")
     assert not [name for name in loaded if name.startswith(measures)]

@@ -11,23 +11,22 @@ import pytest
 from region_campaign import RegionMaker
 
 from quick_timing import QUICK
-from repro.artifacts.data import Campaign
-from repro.artifacts.published import Published
-from repro.artifacts.registry import get_artifact
-from repro.campaign.launching import launch
-from repro.campaign.measuring import measure
-from repro.codegen.common import render_common
-from repro.codegen.compile import compile_module, manifest_path
+from repro.campaign.measurement import measure
+from repro.campaign.profiler import launch
+from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU, get_target
+from repro.codegen.templates import render_common
 from repro.config.models import Config, StudySettings, Timing
 from repro.devices.opencl import OpenClDevice
 from repro.errors import ReproError
-from repro.problems.fields import generate_field
-from repro.problems.outline import Outline
+from repro.problems.field import generate_field
+from repro.problems.problem import Outline
+from repro.results.campaign_data import Campaign
+from repro.results.published import Published
+from repro.results.registry import get_artifact
 from repro.studies import load_artifacts
-from repro.studies.dg_postprocessing.filter_id import Way
-from repro.studies.dg_postprocessing.region_space import WIDTHS, full_width
-from repro.studies.dg_postprocessing.regions import SHORT, regions_of
+from repro.studies.dg_postprocessing.ids import WIDTHS, FilterMethod, full_width
+from repro.studies.dg_postprocessing.regions import SHORT_LIST, region_count
 from repro.studies.dg_postprocessing.study import STUDY
 
 FLAT, SOLID = "siac/flat", "siac/solid"
@@ -76,7 +75,7 @@ def test_modules_are_those_of_the_dimension_and_of_the_target():
 
 
 def test_a_list_is_long_on_the_papers_mesh_alone():
-    assert (regions_of(6000), regions_of(162)) == (2**20, SHORT)
+    assert (region_count(6000), region_count(162)) == (2**20, SHORT_LIST)
 
 
 def test_a_file_of_tetrahedra_is_refused():
@@ -119,7 +118,7 @@ def steps(name: str, **keys) -> dict[str, pd.DataFrame]:
 
 def test_ways_in_the_plane_are_searched_and_the_matrix_is_timed(field_campaign):
     tables = steps(FLAT)
-    assert set(tables["search"].way) == set(get_args(Way)) and set(tables["search"].status) == {"ok"}
+    assert set(tables["search"].way) == set(get_args(FilterMethod)) and set(tables["search"].status) == {"ok"}
     assert {"joint", "paper", "edges", "paper/point"} <= set(tables["choices"].tuning)
     report = tables["report"].set_index("name")
     assert set(report.status) == {"ok"}
@@ -182,7 +181,7 @@ def test_widths_in_space_are_searched_and_shown(field_campaign):
     search, report = tables["search"], tables["report"]
     assert set(search.status) == {"ok"} and (search.error <= 1).all()
     papers = search[search.method == "vector"]
-    assert set(papers.vector_width) == set(WIDTHS[1]) and set(search.regions) == {SHORT}
+    assert set(papers.vector_width) == set(WIDTHS[1]) and set(search.regions) == {SHORT_LIST}
     assert {"joint", "paper", "full", "lane", "matrix", "width/18"} <= set(tables["choices"].tuning)
     full = tables["choices"][tables["choices"].tuning == "full"].name
     assert set(papers.set_index("name").vector_width[full]) == {full_width(1)}

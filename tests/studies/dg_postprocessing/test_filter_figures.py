@@ -6,11 +6,11 @@ import pytest
 from dg_campaign import APPLIES, NOTHING_PUBLISHED, NUMBERS, OPERATIONS, Maker, drawn, lines, table, values
 
 from pictures import flaws, laid_out
-from repro.artifacts.document import Table
-from repro.artifacts.registry import artifacts, get_artifact
+from repro.results.registry import artifacts, get_artifact
+from repro.results.tables import Table
 from repro.studies import get_study
-from repro.studies.dg_postprocessing.figures.panels import short, ticks_of
-from repro.studies.dg_postprocessing.paper import STUDY
+from repro.studies.dg_postprocessing import STUDY
+from repro.studies.dg_postprocessing.figures_accuracy import mesh_ticks, short_triangles
 
 #: Those of the plane.
 NAMES = [
@@ -65,9 +65,9 @@ def test_speedups_over_triangles_with_what_is_published(dg_campaign_of_some):
 
 
 def test_meshes_of_about_one_size_share_a_tick():
-    assert ticks_of([4138, 1_026_742, 4_100, 16_374, 4138]) == [4100, 16_374, 1_026_742]
-    assert [short(size) for size in (299, 4138, 262_144, 1_026_742)] == ["299", "4.14k", "262k", "1.03M"]
-    assert ticks_of([]) == []
+    assert mesh_ticks([4138, 1_026_742, 4_100, 16_374, 4138]) == [4100, 16_374, 1_026_742]
+    assert [short_triangles(size) for size in (299, 4138, 262_144, 1_026_742)] == ["299", "4.14k", "262k", "1.03M"]
+    assert mesh_ticks([]) == []
 
 
 @pytest.mark.parametrize("name", ["figure-3-10", "figure-3-11"])

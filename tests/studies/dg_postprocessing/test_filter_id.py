@@ -6,16 +6,16 @@ import pytest
 
 from repro.codegen.targets import CPU, get_target
 from repro.errors import ReproError
-from repro.studies.dg_postprocessing.filter_id import FilterId, ids, point_of
+from repro.studies.dg_postprocessing.ids import FilterId, filter_ids, filter_point
 
 
 @pytest.mark.parametrize("target", [get_target("sm_90"), CPU], ids=lambda target: target.name)
 def test_a_text_says_everything_of_a_way(target):
-    ways = [*ids(target, "extended")]
+    ways = [*filter_ids(target, "extended")]
     assert len({str(way) for way in ways}) == len({way.point for way in ways}) == len(set(ways))
     for way in ways:
         assert FilterId.parse(str(way)) == way
-        assert point_of(str(way)) == way.point
+        assert filter_point(str(way)) == way.point
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from dg_campaign import (
     values,
 )
 
-from repro.studies.dg_postprocessing.peak import peak_of
-from repro.studies.dg_postprocessing.printed import FLOPS_LEAST, OVER_POINT, stated
+from repro.studies.dg_postprocessing import MIN_RATE, OVER_POINT, stated_number
+from repro.studies.dg_postprocessing.metrics import peak_gflops
 
 
 def test_counts_beside_the_published(dg_campaign_of_some):
@@ -50,10 +50,10 @@ def test_published_ratios_are_those_of_the_published_counts():
 
 
 def test_what_the_text_states_by_family_and_degree():
-    assert stated(NUMBERS, FLOPS_LEAST, "low", 3) == 30
-    assert stated(NUMBERS, OVER_POINT, "high") == 3
-    assert stated(NUMBERS, OVER_POINT, "high", 3) is None
-    assert stated(NOTHING_PUBLISHED, OVER_POINT, "high") is None
+    assert stated_number(NUMBERS, MIN_RATE, "low", 3) == 30
+    assert stated_number(NUMBERS, OVER_POINT, "high") == 3
+    assert stated_number(NUMBERS, OVER_POINT, "high", 3) is None
+    assert stated_number(NOTHING_PUBLISHED, OVER_POINT, "high") is None
 
 
 def test_ways_beside_ours(dg_campaign_of_some):
@@ -117,7 +117,7 @@ def test_a_device_whose_peak_is_not_known_has_no_share_of_it(tmp_path):
     made = table(maker.load(), "table-filters")
     assert not [column.key for column in made.columns if column.key.endswith("_peak")]
     assert "not known" in made.caption
-    assert peak_of({"target": "sm_90", "multiprocessors": 132}) is None
+    assert peak_gflops({"target": "sm_90", "multiprocessors": 132}) is None
 
 
 def test_the_matrix_and_from_when_on_it_pays(dg_campaign_of_some):

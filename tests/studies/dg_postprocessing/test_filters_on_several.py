@@ -10,34 +10,32 @@ import pytest
 from field_bench import field_benches
 from quick_timing import QUICK
 from repro.bench.runnable import IncorrectError
-from repro.bench.timing import Effort
-from repro.codegen.compile import compile_module
+from repro.bench.timing import SamplingPlan
+from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
+from repro.devices.device_group import Devices, numbers_of
 from repro.devices.opencl import OpenClDevice
-from repro.devices.several import Devices, numbers_of
-from repro.filtering.grids import grid_of_points
-from repro.filtering.kernel import kernel
-from repro.filtering.parts import consecutive, work_of_cells
-from repro.filtering.patches import parts_of, patches_of
+from repro.filtering.grids import consecutive, grid_of_points, parts_of, patches_of, work_of_cells
 from repro.filtering.reference import count_work
+from repro.filtering.spline_kernel import kernel
 from repro.filtering.triangulation import evaluation_points, of_field
-from repro.problems.fields import generate_field
-from repro.sparse.built import Built
-from repro.studies.dg_postprocessing.filter_id import FilterId
-from repro.studies.dg_postprocessing.paper import POINT_CELL, SEVERAL
-from repro.studies.dg_postprocessing.render import modules_of, render_key
-from repro.studies.dg_postprocessing.several import (
+from repro.problems.field import generate_field
+from repro.sparse.device_work import ModuleFile
+from repro.studies.dg_postprocessing import POINT_CELL, SEVERAL
+from repro.studies.dg_postprocessing.ids import FilterId
+from repro.studies.dg_postprocessing.kernels import modules_of, render_key
+from repro.studies.dg_postprocessing.metrics import Work2D, contour_operations, triangle_operations
+from repro.studies.dg_postprocessing.runnables_filters import (
+    DistributedFilter,
     FilterParts,
     FilterPatches,
     GatherParts,
-    OverDevices,
-    runnables,
+    device_filters,
 )
-from repro.studies.dg_postprocessing.work import Work2D, of_triangles, operations
-from repro.tuning.choose import Choice
+from repro.tuning.search import Choice
 from triangulations import graded, hexagonal, one_huge, structured
 
-EFFORT = Effort(3)
+EFFORT = SamplingPlan(3)
 EDGES, ELEMENT = FilterId("edges", 16, 0.5, 4), FilterId("element", 16, 0.5, 1)
 MADE = ((FilterParts, EDGES), (GatherParts, EDGES), (FilterPatches, ELEMENT))
 CHOICES = [
@@ -55,7 +53,7 @@ def modules(tmp_path_factory, templates):
         for name in () if degree in built else modules_of(degree):
             manifest = folder / f"{name}.json"
             compile_module(render_key(templates, f"plane/{name}", CPU), CPU, manifest)
-            built.setdefault(degree, {})[name] = Built.read(manifest)
+            built.setdefault(degree, {})[name] = ModuleFile.read(manifest)
         return built[degree]
 
     return of
@@ -74,16 +72,16 @@ def apart(count):
 
 def test_what_was_chosen_is_run_over_2_4_and_all():
     assert [numbers_of(count) for count in (1, 2, 3, 4, 6, 8)] == [[], [2], [2, 3], [2, 4], [2, 4, 6], [2, 4, 8]]
-    assert runnables({}, CHOICES, 1) == []
-    names = [runnable.name for runnable in runnables({}, CHOICES, 2)]
+    assert device_filters({}, CHOICES, 1) == []
+    names = [runnable.name for runnable in device_filters({}, CHOICES, 2)]
     assert names == [f"filter-2/{EDGES}", f"gather-2/{EDGES}", f"filter-2/{ELEMENT}"]
-    assert [runnable.devices for runnable in runnables({}, CHOICES[:1], 4)] == [2, 2, 4, 4]
+    assert [runnable.devices for runnable in device_filters({}, CHOICES[:1], 4)] == [2, 2, 4, 4]
 
 
 @pytest.mark.parametrize(("degree", "variance"), [(1, "low"), (2, "high")])
 def test_everything_is_right_and_timed_on_two(halves, modules, make_bench, degree, variance):
     bench = make_bench(halves, 60, degree, variance)
-    for runnable in runnables(modules(degree), CHOICES, 2):
+    for runnable in device_filters(modules(degree), CHOICES, 2):
         row = bench.try_once(runnable, "report", EFFORT)
         assert (row.name, row.status, row.message) == (runnable.name, "ok", None)
         assert row.error <= 1 and row.event_median > 0 and row.graph_median is None
@@ -144,7 +142,7 @@ def test_parts_have_equal_work_as_it_is_counted(mesh, count):
     points = evaluation_points(mesh, degree)
     half = kernel(degree).width * mesh.longest / 2
     grid = grid_of_points(mesh, points, POINT_CELL * mesh.longest)
-    bounds = consecutive(grid, work_of_cells(mesh, grid, half, of_triangles(mesh, degree, mesh.longest)), count)
+    bounds = consecutive(grid, work_of_cells(mesh, grid, half, triangle_operations(mesh, degree, mesh.longest)), count)
     assert bounds[0] == 0 and bounds[-1] == len(points) and (np.diff(bounds) > 0).all()
     drawn = np.arange(0, len(points), 20)  # of all of them it would take long
     counted = count_work(mesh, points[grid.members[drawn]], degree, mesh.longest)
@@ -155,7 +153,7 @@ def test_parts_have_equal_work_as_it_is_counted(mesh, count):
         for begin, end in pairwise(bounds):
             own = (begin <= drawn) & (drawn < end)
             counts = counted.pairs[own], counted.triangles[own], counted.segments[own]
-            work.append(operations(Work2D(*(int(numbers.sum()) for numbers in counts)), degree))
+            work.append(contour_operations(Work2D(*(int(numbers.sum()) for numbers in counts)), degree))
         return max(work) / np.mean(work)
 
     assert most(bounds) <= 1.06 < most(np.linspace(0, len(points), count + 1))
@@ -165,7 +163,7 @@ def test_parts_have_equal_work_as_it_is_counted(mesh, count):
 def test_parts_of_few_cells_are_cut_within_them(mesh):
     points = evaluation_points(mesh, 3)
     grid = grid_of_points(mesh, points, POINT_CELL * mesh.longest)
-    work = work_of_cells(mesh, grid, 2 * mesh.longest, of_triangles(mesh, 3, mesh.longest))
+    work = work_of_cells(mesh, grid, 2 * mesh.longest, triangle_operations(mesh, 3, mesh.longest))
     assert (work > 0).all() and (np.diff(consecutive(grid, work, 4)) > 0).all()
 
 
@@ -190,6 +188,6 @@ def test_shares_of_patches_are_all_triangles_once():
 
 
 def test_names_tell_everything_apart():
-    every = runnables({}, CHOICES, 8)
+    every = device_filters({}, CHOICES, 8)
     assert len({runnable.name for runnable in every}) == len(every) == 9
-    assert all(isinstance(runnable, OverDevices) for runnable in every)
+    assert all(isinstance(runnable, DistributedFilter) for runnable in every)

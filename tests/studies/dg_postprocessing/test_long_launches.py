@@ -5,28 +5,28 @@ from typing import get_args
 import pytest
 
 from repro.bench.runnable import Unsupported
-from repro.studies.dg_postprocessing.filter_id import Way
-from repro.studies.dg_postprocessing.long_launches import LAUNCHES, SHARES, predicted_seconds, refuse_long
+from repro.studies.dg_postprocessing.ids import FilterMethod
+from repro.studies.dg_postprocessing.study import MIN_LAUNCHES, PEAK_SHARES, predicted_seconds, refuse_long
 
 H200 = {"target": "sm_90", "multiprocessors": 132, "max_sm_clock_mhz": 1980}
 
 
 def test_every_way_and_degree_has_a_share_that_grows_with_the_degree():
-    assert set(SHARES) == set(get_args(Way))
-    for shares in SHARES.values():
+    assert set(PEAK_SHARES) == set(get_args(FilterMethod))
+    for shares in PEAK_SHARES.values():
         assert len(shares) == 4
         assert list(shares) == sorted(shares)
 
 
 def test_seconds_are_operations_over_a_share_of_the_peak():
     seconds = predicted_seconds("edges", 2, 10**12, H200)
-    assert seconds == pytest.approx(1e12 / (2 * 64 * 132 * 1.98e9 * SHARES["edges"][2]))
+    assert seconds == pytest.approx(1e12 / (2 * 64 * 132 * 1.98e9 * PEAK_SHARES["edges"][2]))
     assert predicted_seconds("point", 2, 10**12, H200) > 10 * seconds
     assert predicted_seconds("edges", 2, 10**12, {"target": "cpu"}) is None
 
 
 def test_what_outlasts_the_time_out_is_refused():
     refuse_long(None, 1.0)
-    refuse_long(0.9 / LAUNCHES, 1.0)
+    refuse_long(0.9 / MIN_LAUNCHES, 1.0)
     with pytest.raises(Unsupported, match="would outlast the time-out, 1 s"):
-        refuse_long(1.1 / LAUNCHES, 1.0)
+        refuse_long(1.1 / MIN_LAUNCHES, 1.0)

@@ -6,11 +6,17 @@ from dg_products import ready, small_operands
 from emulated_cuda import EmulatedCuda, needs_compiler
 from host_cusparse import STREAM, HostLibrary
 from repro.bench.runnable import IncorrectError, Unsupported
-from repro.filtering.rows import Rows
-from repro.sparse.library import csr_products
-from repro.studies.dg_postprocessing import library as library_module
-from repro.studies.dg_postprocessing.library import library_products, names
-from repro.studies.dg_postprocessing.matrix import FIELDS, ApplyMatrix, Blocks, of_matrix
+from repro.filtering.matrix import MatrixRows
+from repro.sparse.library import cusparse_csr
+from repro.studies.dg_postprocessing import runnables_matrix as library_module
+from repro.studies.dg_postprocessing.runnables_matrix import (
+    FIELD_COUNTS,
+    ApplyMatrix,
+    BlockMatrix,
+    library_products,
+    matrix_runnables,
+    routine_names,
+)
 from siac_on_devices import siac_loader
 
 DEGREE = 2
@@ -39,24 +45,24 @@ def load(templates, built_folder):
 def host_library(monkeypatch):
     """Cusparse on the host, for an emulated GPU whose memory is the host's."""
     library = HostLibrary(None)
-    for module in (csr_products, library_module):
+    for module in (cusparse_csr, library_module):
         monkeypatch.setattr(module, "gpu", lambda device: device)
         monkeypatch.setattr(module, "load", lambda: library)
-    monkeypatch.setattr(csr_products, "address", lambda buffer: buffer.pointer)
+    monkeypatch.setattr(cusparse_csr, "address", lambda buffer: buffer.pointer)
     return library
 
 
 @pytest.fixture
 def makings(monkeypatch):
     """How often a matrix was made."""
-    made, make = [], Rows.make
-    monkeypatch.setattr(Rows, "make", lambda self, *given: made.append(1) or make(self, *given))
+    made, make = [], MatrixRows.make
+    monkeypatch.setattr(MatrixRows, "make", lambda self, *given: made.append(1) or make(self, *given))
     return made
 
 
 def matrix_bytes(operands, load):
     """Return the bytes of the matrix as blocks."""
-    shared = Blocks()
+    shared = BlockMatrix()
     with ready(ApplyMatrix({}, shared, 1), Gpu(), load, operands):
         return shared.size.nbytes
 
@@ -64,7 +70,7 @@ def matrix_bytes(operands, load):
 @needs_compiler
 def test_every_routine_of_the_gpus_library_multiplies_with_one_matrix(operands, load, host_library, makings):
     device = Gpu()
-    products = library_products({}, names("cuda"), "cuda")
+    products = library_products({}, routine_names("cuda"), "cuda")
     assert [product.name for product in products[:3]] == [
         "cusparse/spmv-csr-alg1-1", "cusparse/spmv-csr-alg2-1", "cusparse/spmm-csr-alg1-4"
     ]  # fmt: skip
@@ -111,13 +117,13 @@ def test_a_wrong_product_is_seen(operands, load, host_library):
 def test_a_matrix_that_does_not_fit_is_refused_and_not_counted_again(
     operands, load, host_library, monkeypatch, makings, most, room, message
 ):
-    monkeypatch.setattr(library_module, "MOST_ENTRIES", most)
+    monkeypatch.setattr(library_module, "MAX_CSR_ENTRIES", most)
     device = Gpu()
     device.room = int(room * matrix_bytes(operands, load))
     makings.clear()
-    counted, count = [], Rows.count
-    monkeypatch.setattr(Rows, "count", lambda self: counted.append(1) or count(self))
-    for product in library_products({}, names("cuda"), "cuda"):
+    counted, count = [], MatrixRows.count
+    monkeypatch.setattr(MatrixRows, "count", lambda self: counted.append(1) or count(self))
+    for product in library_products({}, routine_names("cuda"), "cuda"):
         with pytest.raises(Unsupported, match=message), ready(product, device, load, operands):
             pass
     assert (len(counted), makings) == (1, [])
@@ -128,7 +134,7 @@ def test_without_the_library_nothing_is_made(operands, load, makings, monkeypatc
         raise Unsupported("cuSPARSE is not there")
 
     monkeypatch.setattr(library_module, "load", missing)
-    for product in library_products({}, names("cuda"), "cuda"):
+    for product in library_products({}, routine_names("cuda"), "cuda"):
         with pytest.raises(Unsupported, match="not there"), ready(product, Gpu(), load, operands):
             pass
     assert not makings
@@ -137,7 +143,7 @@ def test_without_the_library_nothing_is_made(operands, load, makings, monkeypatc
 @needs_compiler
 def test_products_and_streams_of_ours_share_a_matrix(operands, load, makings):
     device = Gpu()
-    [_], shared = of_matrix({})
+    [_], shared = matrix_runnables({})
     assert {runnable.what for runnable in shared} == {"apply", "stream"}
     with ready(shared[0], device, load, operands):
         for runnable in shared[1:]:
@@ -153,13 +159,13 @@ def test_products_and_streams_of_ours_share_a_matrix(operands, load, makings):
 
 @needs_compiler
 def test_scipys_product_on_the_host(operands, load, monkeypatch):
-    products = library_products({}, names("opencl"), "opencl")
-    assert [product.name for product in products] == [f"scipy/csr-{fields}" for fields in FIELDS]
+    products = library_products({}, routine_names("opencl"), "opencl")
+    assert [product.name for product in products] == [f"scipy/csr-{fields}" for fields in FIELD_COUNTS]
     for product in products:
         with ready(product, Gpu(), load, operands):
             assert operands.check(product, None) <= 1
-    monkeypatch.setattr(library_module, "HOST_BYTES", 1000)
-    [product, *_] = library_products({}, names("opencl"), "opencl")
+    monkeypatch.setattr(library_module, "MAX_HOST_BYTES", 1000)
+    [product, *_] = library_products({}, routine_names("opencl"), "opencl")
     with pytest.raises(Unsupported, match="SciPy's matrix has"), ready(product, Gpu(), load, operands):
         pass
     assert library_products({}, [], "opencl") == []
@@ -167,7 +173,7 @@ def test_scipys_product_on_the_host(operands, load, monkeypatch):
 
 @needs_compiler
 def test_what_nobody_uses_is_given_back(operands, load):
-    device, shared = Gpu(), Blocks()
+    device, shared = Gpu(), BlockMatrix()
     first, second = (ApplyMatrix({}, shared, fields) for fields in (1, 4))
     with ready(first, device, load, operands):
         with ready(second, device, load, operands):

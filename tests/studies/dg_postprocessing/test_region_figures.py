@@ -8,16 +8,14 @@ from dg_campaign import NOTHING_PUBLISHED, NUMBERS, PEAK, drawn, lines, table, v
 from region_campaign import FASTEST, MICRO, REGIONS, RegionMaker, ids_of, micro, target_of
 
 from pictures import flaws, laid_out
-from repro.artifacts.document import Figure, Table
-from repro.artifacts.registry import artifacts, get_artifact
+from repro.results.registry import artifacts, get_artifact
+from repro.results.tables import Figure, Table
 from repro.studies import get_study
-from repro.studies.dg_postprocessing.paper import STUDY
-from repro.studies.dg_postprocessing.reached import IN_SPACE
-from repro.studies.dg_postprocessing.region_features import features
-from repro.studies.dg_postprocessing.region_space import BLOCKS, WIDTHS, full_width, pairs
-from repro.studies.dg_postprocessing.region_work import formula, operations
-from repro.studies.dg_postprocessing.searched_regions import searched
-from repro.studies.dg_postprocessing.width_times import width_times
+from repro.studies.dg_postprocessing import STUDY
+from repro.studies.dg_postprocessing.ids import REGION_BLOCKS, WIDTHS, full_width, width_region_pairs
+from repro.studies.dg_postprocessing.metrics import region_features, region_formula, region_operations
+from repro.studies.dg_postprocessing.results import IN_SPACE, width_times
+from repro.studies.dg_postprocessing.tables import complete_recordings
 from repro.tuning.recordings import Machine
 
 NAMES = ["figure-4-4", "figure-4-5", "figure-4-6", "figure-4-7", "table-4-1", "table-predicted"]
@@ -52,7 +50,7 @@ def test_all_of_space_are_registered():
 def test_pairs_are_the_fastest_over_the_blocks_and_black_without_room(both):
     figure, texts, caption = drawn(both, "figure-4-4")
     shown = np.ma.filled(panel(figure, SECOND).images[0].get_array(), np.nan)
-    assert shown.shape == (10, 10) and np.isfinite(shown).sum() == len(pairs(2, target_of("cuda"))) == 63
+    assert shown.shape == (10, 10) and np.isfinite(shown).sum() == len(width_region_pairs(2, target_of("cuda"))) == 63
     # two regions of a block, 16 threads each: 12 % from 8 regions
     assert shown[0, 0] == pytest.approx(1e3 * MICRO["vector"][2] * 1.12 / REGIONS)
     assert {"ns a region", "regions of a block", f"{FIRST}, degree 1"} <= set(texts)
@@ -69,7 +67,7 @@ def test_every_kernel_has_a_mark_whose_colour_is_its_regions(both):
     for problem, degree, count in ((FIRST, 1, 100), (SECOND, 2, 63)):
         marks = panel(figure, problem).collections[0]
         places, ranks = np.asarray(marks.get_offsets()), np.asarray(marks.get_array())
-        assert len(places) == len(BLOCKS) * count
+        assert len(places) == len(REGION_BLOCKS) * count
         # places of a width lie within it, its ranks from left to right
         widths = np.round(places[:, 0]).astype(int)
         assert set(widths) == set(range(len(WIDTHS[degree])))
@@ -107,18 +105,18 @@ def test_rates_are_of_what_each_kernel_does(both):
         bars = [bar.get_height() for bar in panel(figure, problem).patches]
         assert len(bars) == len(WIDTHS[degree]) + 1
         seconds = 1e-6 * MICRO["vector"][degree]
-        assert max(bars[:-1]) == pytest.approx(1e-9 * REGIONS * operations("vector", degree) / seconds)
+        assert max(bars[:-1]) == pytest.approx(1e-9 * REGIONS * region_operations("vector", degree) / seconds)
         seconds = 1e-6 * MICRO["lane"][degree]
-        assert bars[-1] == pytest.approx(1e-9 * REGIONS * operations("lane", degree) / seconds)
-    assert formula() in caption and f"at most {PEAK:.0f} GFLOPS" in caption
+        assert bars[-1] == pytest.approx(1e-9 * REGIONS * region_operations("lane", degree) / seconds)
+    assert region_formula() in caption and f"at most {PEAK:.0f} GFLOPS" in caption
     assert {"GFLOPS", "the paper’s kernel", "ours"} <= set(texts)
 
 
 def test_the_formula_says_what_is_counted():
-    assert [operations("vector", degree) for degree in (1, 2)] == [36 * 122 + 54, 150 * 210 + 54]
-    assert [operations("lane", degree) for degree in (1, 2)] == [11 * 35 + 4 * 28 + 66, 44 * 53 + 10 * 52 + 66]
+    assert [region_operations("vector", degree) for degree in (1, 2)] == [36 * 122 + 54, 150 * 210 + 54]
+    assert [region_operations("lane", degree) for degree in (1, 2)] == [11 * 35 + 4 * 28 + 66, 44 * 53 + 10 * 52 + 66]
     for numbers in ("(122, 210)", "(36, 150)", "54 more", "(35, 53)", "(11, 44)", "(28, 52)", "(4, 10)", "66 more"):
-        assert numbers in formula()
+        assert numbers in region_formula()
 
 
 def test_the_machine_says_its_clock_and_its_peak(both):
@@ -165,14 +163,14 @@ def test_a_search_in_part_is_no_truth(tmp_path):
     maker = RegionMaker(tmp_path)
     maker.cubes(FIRST, 1)
     maker.cubes("siac/cubes_16_p1", 1, share=0.1)
-    assert [one.problem for one in searched(maker.load(), "paper")] == [FIRST]
+    assert [one.problem for one in complete_recordings(maker.load(), "paper")] == [FIRST]
 
 
 def test_features_are_free_of_units():
     record = {"dimension": 3, "degree": 1, "cells": 6000}
-    large = features(record, "double", Machine(132, 2048, 60 << 20))
+    large = region_features(record, "double", Machine(132, 2048, 60 << 20))
     assert large == pytest.approx([3, 1, np.log2(2**20 / (132 * 2048)), np.log2(8 * 4 * 6000 / (60 << 20))])
-    twice = features({**record, "degree": 2}, "double", Machine(132, 2048, 150 << 20))
+    twice = region_features({**record, "degree": 2}, "double", Machine(132, 2048, 150 << 20))
     assert twice[2:] == pytest.approx(large[2:]), "2.5 times the modes in 2.5 times the cache"
 
 

@@ -12,17 +12,22 @@ from region_lists import cube_field
 from repro.bench.rows import split_columns
 from repro.bench.runnable import IncorrectError, Unsupported
 from repro.codegen import nvcc
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU, STATIC_SHARED, get_target
 from repro.errors import ReproError
-from repro.filtering.kernel import kernel as siac_kernel
-from repro.studies.dg_postprocessing.lobatto_radau import papers_rule
-from repro.studies.dg_postprocessing.region_operands import RegionOperands, expected
-from repro.studies.dg_postprocessing.region_render import render_regions
-from repro.studies.dg_postprocessing.region_runnables import RegionFilter, RegionKernel, kernels_of
-from repro.studies.dg_postprocessing.region_space import REGION_COLUMNS, RegionId, module_keys, our_space, papers_space
-from repro.studies.dg_postprocessing.region_work import operations
-from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions
+from repro.filtering.spline_kernel import kernel as siac_kernel
+from repro.studies.dg_postprocessing.ids import (
+    REGION_COLUMNS,
+    RegionId,
+    own_region_ids,
+    paper_region_ids,
+    region_module_keys,
+)
+from repro.studies.dg_postprocessing.kernels import render_regions
+from repro.studies.dg_postprocessing.metrics import region_operations
+from repro.studies.dg_postprocessing.operands import RegionOperands, expected_integrals
+from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions, paper_rule
+from repro.studies.dg_postprocessing.runnables_regions import RegionFilter, RegionKernel, region_kernels
 
 degrees = pytest.mark.parametrize("degree", [1, 2])
 SM_90 = get_target("sm_90")
@@ -32,7 +37,7 @@ SM_90 = get_target("sm_90")
 def test_two_rules_agree_within_a_part_of_the_bound(degree, region_operands):
     operands = region_operands[degree]
     values, bounds = operands.expected
-    other = expected(operands.regions, operands.field, operands.pieces, papers_rule(degree))
+    other = expected_integrals(operands.regions, operands.field, operands.pieces, paper_rule(degree))
     assert (np.abs(values - other.values) <= bounds / 4).all()
     assert bounds.sum() < 1e-9 * np.abs(values).sum(), "a bound that nothing fails says nothing"
     assert (bounds > 0).all()
@@ -41,8 +46,8 @@ def test_two_rules_agree_within_a_part_of_the_bound(degree, region_operands):
 @degrees
 def test_every_kernel_of_the_cpu_is_right(degree, region_operands, region_modules, region_workspace):
     workspace, operands = region_workspace(degree), region_operands[degree]
-    built = {key: region_modules(key) for key in module_keys(degree, CPU)}
-    kernels = [*kernels_of(built, degree, CPU, "paper"), *kernels_of(built, degree, CPU, "extended")]
+    built = {key: region_modules(key) for key in region_module_keys(degree, CPU)}
+    kernels = [*region_kernels(built, degree, CPU, "paper"), *region_kernels(built, degree, CPU, "extended")]
     kernels = [kernel for kernel in kernels if kernel.id.blocks == 1 or (kernel.id.blocks, kernel.id.width) == (8, 16)]
     assert {kernel.id.method for kernel in kernels} == {"vector", "lane", "matrix"}
     for kernel in kernels:
@@ -69,7 +74,7 @@ def test_a_wrong_piece_or_mode_is_noticed(degree, region_operands, region_module
 @degrees
 def test_the_filter_adds_the_regions_of_each_point(degree, region_operands, region_modules, region_workspace):
     workspace, operands = region_workspace(degree), region_operands[degree]
-    id = our_space(degree, CPU)[0]
+    id = own_region_ids(degree, CPU)[0]
     kernel = RegionFilter({id.module: region_modules(id.module)}, id)
     kernel.prepare(workspace)
     error = operands.check(kernel, workspace)
@@ -137,7 +142,7 @@ def test_modules_compile_for_an_h200_without_spills(key, templates, tmp_path):
     module = compile_module(render_regions(templates, key, SM_90), SM_90, tmp_path / "module.json")
     assert module.status == "ok" and module.resources
     assert all(of["spills"] == 0 for of in module.resources.values()), module.resources
-    ids = [id for degree in (1, 2) for id in (*papers_space(degree, SM_90), *our_space(degree, SM_90))]
+    ids = [id for degree in (1, 2) for id in (*paper_region_ids(degree, SM_90), *own_region_ids(degree, SM_90))]
     assert {id.kernel for id in ids if id.module == key} <= set(module.resources)
 
 
@@ -157,8 +162,8 @@ def test_what_does_not_fit_is_refused(region_operands, region_modules, region_wo
 
 
 def test_operations_are_those_of_the_text():
-    assert operations("matrix", 1) == 8 and operations("matrix", 2) == 20
-    assert operations("vector", 2) / operations("lane", 2) > 5
+    assert region_operations("matrix", 1) == 8 and region_operations("matrix", 2) == 20
+    assert region_operations("vector", 2) / region_operations("lane", 2) > 5
 
 
 def test_lists_of_a_field_are_the_same_by_point_and_by_cell(region_operands):

@@ -7,15 +7,19 @@ import pytest
 
 from region_lists import PAPERS_COUNT, cube_field
 from repro.errors import ReproError
-from repro.filtering.kernel import kernel as siac_kernel
+from repro.filtering.spline_kernel import kernel as siac_kernel
 from repro.galerkin.basis import evaluate, exponents, mode_count, monomials
-from repro.galerkin.quadrature import evaluation_rule
-from repro.galerkin.symmetric import positive
-from repro.problems.triangulations import kuhn_cube
-from repro.studies.dg_postprocessing.clipping import MOST_PIECES, clip
-from repro.studies.dg_postprocessing.lobatto_radau import papers_counts, papers_rule
-from repro.studies.dg_postprocessing.region_operands import expected
-from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions
+from repro.galerkin.quadrature import evaluation_rule, positive
+from repro.problems.field import kuhn_cube
+from repro.studies.dg_postprocessing.operands import expected_integrals
+from repro.studies.dg_postprocessing.regions import (
+    MAX_PIECES,
+    clip,
+    evaluation_points,
+    make_regions,
+    paper_counts,
+    paper_rule,
+)
 
 degrees = pytest.mark.parametrize("degree", [1, 2])
 
@@ -44,8 +48,8 @@ def test_a_field_of_polynomials_is_its_own_projection(degree):
 
 @degrees
 def test_the_papers_rule_has_its_points_and_its_exactness(degree):
-    rule = papers_rule(degree)
-    assert len(rule.weights) == {1: 36, 2: 150}[degree] == np.prod(papers_counts(degree))
+    rule = paper_rule(degree)
+    assert len(rule.weights) == {1: 36, 2: 150}[degree] == np.prod(paper_counts(degree))
     powers = exponents(4 * degree, 3)
     exact = [np.prod([factorial(p) for p in row]) / factorial(sum(row) + 3) for row in powers.tolist()]
     np.testing.assert_allclose(rule.weights @ monomials(rule.points, 4 * degree), exact, rtol=1e-13)
@@ -64,7 +68,7 @@ def test_pieces_lie_in_their_cubes_and_fill_the_tetrahedra():
     np.testing.assert_allclose(filled[inside], volumes(corners)[inside], rtol=1e-10, atol=1e-16)
     assert (filled <= volumes(corners) * (1 + 1e-10)).all()
     _, counts = np.unique(np.column_stack([pieces.sources, pieces.cubes]), axis=0, return_counts=True)
-    assert 12 < counts.max() <= MOST_PIECES, "more than the paper's 12, not more than three to the power of three"
+    assert 12 < counts.max() <= MAX_PIECES, "more than the paper's 12, not more than three to the power of three"
 
 
 def test_corners_and_faces_on_planes_leave_no_flat_pieces_and_lose_nothing():
@@ -138,7 +142,7 @@ def test_the_seed_settles_the_list():
 def test_slivers_may_be_wrong_by_what_their_corners_lose():
     field = cube_field(PAPERS_COUNT, 1)
     regions = make_regions(field, 1 << 20)  # so many that some are thinner than the rounding of a place in the stencil
-    values, bounds = expected(regions, field, siac_kernel(1).pieces, positive(4, 3))
+    values, bounds = expected_integrals(regions, field, siac_kernel(1).pieces, positive(4, 3))
     here, there = volumes(regions.corners / regions.h), volumes(regions.knots())
     apart = np.abs(here - there) / there * np.abs(values)
     assert (apart[there > 0] <= bounds[there > 0]).all()

@@ -7,10 +7,10 @@ import pytest
 from dg_campaign import CHOSEN, NUMBERS, Maker, lines, table, values
 
 from recorder import READS
-from repro.artifacts import style
-from repro.artifacts.registry import get_artifact
-from repro.studies.dg_postprocessing.filter_id import FilterId
-from repro.studies.dg_postprocessing.paper import FILTER, GATHER, SEVERAL, STUDY
+from repro.results import figure_style
+from repro.results.registry import get_artifact
+from repro.studies.dg_postprocessing import FILTER, GATHER, SEVERAL, STUDY
+from repro.studies.dg_postprocessing.ids import FilterId
 
 LOW, HIGH, SMALL = "siac/low_1024k_p1", "siac/high_1024k_p2", "siac/low_4k_p1"
 #: Microseconds on one device, and of what is done over several, by their number.
@@ -63,7 +63,7 @@ def test_times_are_of_the_same_clock_on_one_and_on_several(shared):
 
 def test_lines_are_of_the_largest_meshes(shared):
     made = get_artifact(STUDY, "figure-3-12").make(shared, NUMBERS)
-    with mpl.rc_context(style.RC):
+    with mpl.rc_context(figure_style.RC):
         drawn = made.draw()
         drawn.draw_without_rendering()
     low, high = drawn.axes

@@ -3,10 +3,10 @@
 import pytest
 
 from graph_bench import graph_benches
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
-from repro.devices.several import Devices
-from repro.studies.dynamic_csr.render import render_key
+from repro.devices.device_group import Devices
+from repro.studies.dynamic_csr.kernels import render_key
 
 
 @pytest.fixture(scope="session")

@@ -6,25 +6,25 @@ from pathlib import Path
 import pytest
 
 from repro.bench.workspace import Workspace
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU
+from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClDevice
-from repro.devices.several import Devices
 from repro.problems.updates import Updates
-from repro.sparse.built import Built
+from repro.sparse.device_work import ModuleFile
+from repro.studies.dynamic_csr.kernels import render_key
 from repro.studies.dynamic_csr.operands import make_operands
-from repro.studies.dynamic_csr.render import render_key
 
 
 @pytest.fixture(scope="session")
-def rivals_built(built_folder: Path, templates: Path) -> dict[str, dict[str, Built]]:
+def rivals_built(built_folder: Path, templates: Path) -> dict[str, dict[str, ModuleFile]]:
     """The modules of other formats by precision and name."""
     folder = built_folder / "rivals"
 
-    def build(precision: str, name: str) -> Built:
+    def build(precision: str, name: str) -> ModuleFile:
         manifest = folder / precision / f"{name}.json"
         compile_module(render_key(templates, f"{precision}/{name}", CPU), CPU, manifest)
-        return Built.read(manifest)
+        return ModuleFile.read(manifest)
 
     return {
         precision: {name: build(precision, name) for name in ("sort", "hybrid", "rebuild", "matrix", "product")}

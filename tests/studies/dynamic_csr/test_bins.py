@@ -7,24 +7,23 @@ import pytest
 
 from grown_graphs import around_limits, growing
 from repro.codegen.targets import CPU, get_target
-from repro.sparse.dynamic.bins import (
-    LONG,
-    PAPERS_LEAST,
+from repro.sparse.dynamic.schedules import (
+    LONG_ROWS,
+    PAPERS_MIN_LENGTHS,
     bin_rows,
     deal_chunks,
     deal_parts,
     lay_out_sorted,
-    our_least,
+    our_min_lengths,
     spans_of,
 )
-from repro.studies.dynamic_csr.operands import make_operands
-from repro.studies.dynamic_csr.states import STATES, grow, lay_out_state, slack_of
+from repro.studies.dynamic_csr.operands import STATES, grow, lay_out_state, make_operands, slack_of
 
 SIZES = np.array([0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 511, 512, 9000, 5, 0], np.int32)
 
 
 def test_the_papers_bins():
-    bins = bin_rows(SIZES, PAPERS_LEAST)
+    bins = bin_rows(SIZES, PAPERS_MIN_LENGTHS)
     assert [SIZES[bins.order[first:last]].tolist() for first, last in bins.spans] == [
         [512, 9000], [32, 511], [16, 31], [8, 15], [4, 7, 5], [2, 3], [0, 1, 0],
     ]  # fmt: skip
@@ -33,7 +32,7 @@ def test_the_papers_bins():
 @pytest.mark.parametrize("target", ["sm_90", "cpu"])
 @pytest.mark.parametrize("per_thread", [2, 4])
 def test_our_bins_ascend_and_keep_rows_in_order(target, per_thread):
-    least = our_least(get_target(target), per_thread)
+    least = our_min_lengths(get_target(target), per_thread)
     assert list(least) == sorted(set(least)) and least[0] == 0
     bins = bin_rows(SIZES, least)
     assert sorted(bins.order) == list(range(len(SIZES)))
@@ -117,5 +116,5 @@ def test_the_slack_is_the_mean_row_size():
 
 
 def test_each_dialect_has_parts_that_a_row_is_longer_than():
-    assert {*LONG} == {"cuda", CPU.dialect}
-    assert all(long.block < long.parts >= long.part_length for long in LONG.values())
+    assert {*LONG_ROWS} == {"cuda", CPU.dialect}
+    assert all(long.block < long.parts >= long.part_length for long in LONG_ROWS.values())

@@ -14,12 +14,11 @@ from matplotlib.text import Text
 from graph_bench import OWN
 from pictures import flaws, laid_out
 from recorder import Recorder
-from repro.artifacts import style
-from repro.artifacts.published import Published
-from repro.studies.dynamic_csr.figures.scaling import ONE, scaling
-from repro.studies.dynamic_csr.paper import STUDY
-from repro.studies.dynamic_csr.printed import PUBLISHED, TARGETS
-from repro.studies.dynamic_csr.tables.devices import devices, exchange
+from repro.results import figure_style
+from repro.results.published import Published
+from repro.studies.dynamic_csr import PUBLISHED, STUDY, TARGETS
+from repro.studies.dynamic_csr.figures import ONE_DEVICE, scaling
+from repro.studies.dynamic_csr.tables import devices, exchange
 
 COLUMNS = {**OWN, "devices": int, "exchange": str, "steps": int}
 NOTHING_PUBLISHED = Published({}, [])
@@ -124,14 +123,14 @@ def test_the_exchange_alone_and_what_it_costs(campaign):
 
 def test_a_panel_a_problem_with_the_papers_numbers(campaign):
     made = scaling(campaign, PAPERS)
-    with mpl.style.context(["default", style.RC]):
+    with mpl.style.context(["default", figure_style.RC]):
         drawn = made.draw()
         drawn.draw_without_rendering()
     assert [axes.get_title() for axes in drawn.axes] == ["internet", "plain‡"]
     first = drawn.axes[0]
     drawn_lines = [[*zip(*line.get_data(), strict=True)] for line in first.get_lines()]
-    assert [ONE, (2, pytest.approx(1.6)), (4, pytest.approx(2.5))] in drawn_lines
-    assert drawn_lines.count([ONE, (2, pytest.approx(2.0)), (4, pytest.approx(3.2))]) == 2
+    assert [ONE_DEVICE, (2, pytest.approx(1.6)), (4, pytest.approx(2.5))] in drawn_lines
+    assert drawn_lines.count([ONE_DEVICE, (2, pytest.approx(2.0)), (4, pytest.approx(3.2))]) == 2
     assert [(2, 1.94)] in drawn_lines and [(4, 3.55)] in drawn_lines and [(8, 6.03)] not in drawn_lines
     texts = {text.get_text() for text in drawn.findobj(Text)}
     assert {"overlapped", "with exchange", "published, M2090"} <= texts

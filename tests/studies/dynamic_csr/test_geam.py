@@ -8,10 +8,9 @@ import pytest
 import scipy.sparse as sp
 
 from repro.bench.runnable import Unsupported
-from repro.devices.cuda_buffer import CudaBuffer
-from repro.studies.dynamic_csr.csr_memory import CsrMemory
-from repro.studies.dynamic_csr.geam import Geam, _Addition
-from repro.studies.dynamic_csr.yardstick import CubSort, CubSums
+from repro.devices.cuda_driver import CudaBuffer
+from repro.studies.dynamic_csr.formats import CsrMemory
+from repro.studies.dynamic_csr.runnables_baselines import CubSort, CubSums, Geam, _Addition
 from rival_problems import drawn, growing
 
 pytest_plugins = ("rival_fixtures",)

@@ -10,10 +10,10 @@ from grown_graphs import around_limits, growing
 from repro.bench.runnable import IncorrectError
 from repro.errors import ReproError
 from repro.problems.updates import Updates
-from repro.studies.dynamic_csr.operands import GraphOperands, Rebuilds, make_operands
+from repro.studies.dynamic_csr.operands import GraphOperands, MatrixRunnable, make_operands
 
 
-class Left(Rebuilds):
+class Left(MatrixRunnable):
     """Leaves whatever it is given."""
 
     kind = name = "left"

@@ -7,15 +7,15 @@ import pytest
 
 from grown_graphs import around_limits, growing
 from other_vectors import check_products
-from repro.bench.timing import Effort
+from repro.bench.timing import SamplingPlan
 from repro.codegen.targets import CPU
 from repro.sparse.library import for_problem
-from repro.studies.dynamic_csr.products import Facts, ProductVariant, matrix_arrays
-from repro.studies.dynamic_csr.states import grow, lay_out_state
-from repro.studies.dynamic_csr.variant_id import SPACES, VariantId, variant_ids
+from repro.studies.dynamic_csr.ids import SPACES, ProductId, product_ids
+from repro.studies.dynamic_csr.operands import grow, lay_out_state
+from repro.studies.dynamic_csr.runnables_products import PackedMatrix, ProductVariant, matrix_arrays
 
-EFFORT = Effort(2)
-EVERY = [id for space in SPACES for mean in (1.0, 8.0, 64.0) for id in variant_ids(CPU, space, mean)]
+EFFORT = SamplingPlan(2)
+EVERY = [id for space in SPACES for mean in (1.0, 8.0, 64.0) for id in product_ids(CPU, space, mean)]
 EVERY = list(dict.fromkeys(EVERY))
 
 
@@ -80,7 +80,7 @@ def test_what_lies_in_the_room_of_segments_is_not_read(product_modules, make_gra
     room[laid_out.places(rows, nth)] = False
     assert room.sum() > 300
     laid_out.values[room] = np.nan
-    bench.workspace.hold(("dcsr", "fragmented", 4), lambda: (Facts(1, 4, 1, 0), matrix_arrays(laid_out)))
+    bench.workspace.hold(("dcsr", "fragmented", 4), lambda: (PackedMatrix(1, 4, 1, 0), matrix_arrays(laid_out)))
     for id in EVERY:
         if id.state == "fragmented":
             row = bench.try_once(ProductVariant(id, modules["double"], folder), "search", EFFORT)
@@ -91,7 +91,7 @@ def test_what_lies_in_the_room_of_segments_is_not_read(product_modules, make_gra
 def test_launches_can_be_repeated_and_take_other_vectors(product_modules, make_graph_bench, text):
     modules, folder = product_modules
     bench = make_graph_bench(growing([0, 3, 700, 40, 1200, *[5] * 1400], 1405, 90))
-    variant = ProductVariant(VariantId.parse(text), modules["double"], folder)
+    variant = ProductVariant(ProductId.parse(text), modules["double"], folder)
     check_products(bench, variant)
 
 
@@ -99,7 +99,7 @@ def test_launches_can_be_repeated_and_take_other_vectors(product_modules, make_g
 def test_the_same_product_twice_has_the_same_bits(product_modules, make_graph_bench, text):
     modules, folder = product_modules
     bench = make_graph_bench(growing([3000, 0, 700, 900, 33], 4000, 90))
-    variant = ProductVariant(VariantId.parse(text), modules["double"], folder)
+    variant = ProductVariant(ProductId.parse(text), modules["double"], folder)
     bench.prepare(variant)
     results = []
     for _ in range(2):
@@ -127,7 +127,7 @@ def test_a_wrong_product_is_found(product_modules, make_graph_bench):
     bench = make_graph_bench(around_limits())
     laid_out = lay_out_state(bench.operands, "defragmented")
     laid_out.values[7] *= 1.001
-    bench.workspace.hold(("dcsr", "defragmented", 4), lambda: (Facts(1, 4, 1, 0), matrix_arrays(laid_out)))
-    variant = ProductVariant(VariantId.parse("dcsr-defragmented/vector-w8"), modules["double"], folder)
+    bench.workspace.hold(("dcsr", "defragmented", 4), lambda: (PackedMatrix(1, 4, 1, 0), matrix_arrays(laid_out)))
+    variant = ProductVariant(ProductId.parse("dcsr-defragmented/vector-w8"), modules["double"], folder)
     row = bench.try_once(variant, "search", EFFORT)
     assert row.status == "incorrect" and "1 of" in row.message

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 from recorder import Recorder
-from repro.artifacts.data import Campaign
-from repro.artifacts.document import Cell, Table
-from repro.artifacts.published import Published
-from repro.artifacts.registry import artifacts, get_artifact
 from repro.problems.updates import Updates
+from repro.results.campaign_data import Campaign
+from repro.results.published import Published
+from repro.results.registry import artifacts, get_artifact
+from repro.results.tables import Cell, Table
 from repro.studies import load_artifacts
+from repro.studies.dynamic_csr import PUBLISHED, STUDY, TARGETS
 from repro.studies.dynamic_csr.facts import facts
-from repro.studies.dynamic_csr.paper import STUDY
-from repro.studies.dynamic_csr.printed import PUBLISHED, TARGETS
 
 load_artifacts(STUDY)
 PUBLISHED_NUMBERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")

@@ -9,13 +9,18 @@ import scipy.sparse as sp
 from repro.bench.runnable import IncorrectError, Unsupported
 from repro.config.models import StudySettings
 from repro.errors import ReproError
+from repro.sparse.device_work import Work
 from repro.sparse.dynamic.layout import SEGMENTS, lay_out
-from repro.sparse.work import Work
-from repro.studies.dynamic_csr.geam import ROUTINE
-from repro.studies.dynamic_csr.growth import Defragmentation, DynamicConversion, DynamicUpdate, _exact, hold
-from repro.studies.dynamic_csr.states import grow
-from repro.studies.dynamic_csr.study import STUDY
-from repro.studies.dynamic_csr.timed import DYNAMIC_PAIRS, MODES, OPERATIONS, ORDERS, all_timed
+from repro.studies.dynamic_csr.operands import grow
+from repro.studies.dynamic_csr.runnables_baselines import GEAM
+from repro.studies.dynamic_csr.runnables_updates import (
+    Defragmentation,
+    DynamicConversion,
+    DynamicUpdate,
+    _read_exact,
+    guarded_storage,
+)
+from repro.studies.dynamic_csr.study import DYNAMIC_PAIRS, MODES, OPERATIONS, ORDERS, STUDY, suite
 from rival_problems import PROBLEMS, RANDOM, cases, check_twice, drawn, growing, problems
 
 pytest_plugins = ("rival_fixtures",)
@@ -142,8 +147,8 @@ def test_one_segment_a_row_without_room_is_asked_for(rivals_built, work_on):
         work = Work(workspace, rivals_built["double"], held)
         for arrays in (fragmented, roomy):
             with pytest.raises(IncorrectError, match="more than one segment, or room"):
-                _exact(hold(work, arrays), grown.nnz)
-        assert abs(_exact(hold(work, right), grown.nnz) - grown).max() == 0
+                _read_exact(guarded_storage(work, arrays), grown.nnz)
+        assert abs(_read_exact(guarded_storage(work, right), grown.nnz) - grown).max() == 0
 
 
 def _streams(order):
@@ -164,12 +169,12 @@ ALWAYS = [
 ]  # fmt: skip
 STREAMS = [_streams("sorted"), _streams("any")]
 INSERTS = [
-    [*_updates("insert", "sorted"), f"cusparse/{ROUTINE}/insert"],
+    [*_updates("insert", "sorted"), f"cusparse/{GEAM}/insert"],
     _updates("insert", "any"),
-    ["dcsr/iterate/sorted/add", "hyb/iterate/sorted", "csr/iterate/sorted", f"cusparse/{ROUTINE}/iterate"],
+    ["dcsr/iterate/sorted/add", "hyb/iterate/sorted", "csr/iterate/sorted", f"cusparse/{GEAM}/iterate"],
 ]
 BATCHES = [
-    [*_updates(f"batch-{which}", order), *([f"cusparse/{ROUTINE}/batch-{which}"] if order == "sorted" else [])]
+    [*_updates(f"batch-{which}", order), *([f"cusparse/{GEAM}/batch-{which}"] if order == "sorted" else [])]
     for which in range(2)
     for order in ("sorted", "any")
 ]
@@ -187,7 +192,7 @@ BATCHES = [
 )
 def test_groups_that_are_timed(counts, groups):
     problem = growing(RANDOM, [drawn(150, 90, count) for count in counts])
-    timed = [[runnable.name for runnable in group] for group in all_timed({}, problem)]
+    timed = [[runnable.name for runnable in group] for group in suite({}, problem)]
     assert timed == groups
     names = [name for group in timed for name in group]
     assert len(set(names)) == len(names)
@@ -195,8 +200,8 @@ def test_groups_that_are_timed(counts, groups):
 
 def test_parts_that_are_left_out_are_not_timed():
     problem = growing(RANDOM, [drawn(150, 90, 5)])
-    assert [[r.name for r in group] for group in all_timed({}, problem, ("conversions", "primitives"))] == ALWAYS
-    assert list(all_timed({}, problem, ("devices",))) == []
+    assert [[r.name for r in group] for group in suite({}, problem, ("conversions", "primitives"))] == ALWAYS
+    assert list(suite({}, problem, ("devices",))) == []
 
 
 def test_operations_are_timed_in_the_highest_precision_alone():

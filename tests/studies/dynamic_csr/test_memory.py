@@ -11,19 +11,26 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from repro.artifacts.published import Published
 from repro.config.models import Batches, Config, OwnProblem
-from repro.problems.build import build
-from repro.problems.generated import generate
+from repro.problems.builder import build
+from repro.problems.generators import generate
 from repro.problems.matrix import Matrix
 from repro.problems.registry import Generated, load_registry
 from repro.problems.updates import Updates
+from repro.results.published import Published
 from repro.sparse.dynamic.layout import lay_out
-from repro.studies.dynamic_csr.facts import describe, facts
-from repro.studies.dynamic_csr.memory import Sizes, all_bytes, deviation, papers_bytes, sizes_of, width_of
-from repro.studies.dynamic_csr.paper import STUDY
-from repro.studies.dynamic_csr.printed import MIB, PUBLISHED, TARGETS
-from repro.studies.dynamic_csr.shared_cells import shortened
+from repro.studies.dynamic_csr import MIB, PUBLISHED, STUDY, TARGETS
+from repro.studies.dynamic_csr.facts import (
+    FormatSizes,
+    all_bytes,
+    describe,
+    deviation,
+    facts,
+    format_sizes,
+    hybrid_width,
+    paper_bytes,
+)
+from repro.studies.dynamic_csr.results import short_count
 
 CONFIG = Path(__file__).parents[3] / "config"
 PRINTED = Published.load(STUDY, PUBLISHED, TARGETS, CONFIG)
@@ -33,15 +40,15 @@ REGISTRY = load_registry(CONFIG / "problems.yaml")
 STAND_INS = [item for item in REGISTRY.expand("king_stand_ins") if isinstance(item, Generated)]
 
 
-def sizes(item: Generated) -> Sizes:
+def sizes(item: Generated) -> FormatSizes:
     """What Table 5.1 and the registry say, without building anything."""
     rows, nonzeros = item.parameters["size"]
-    return Sizes(rows, item.parameters.get("columns", rows), nonzeros, item.parameters["overflow"])
+    return FormatSizes(rows, item.parameters.get("columns", rows), nonzeros, item.parameters["overflow"])
 
 
 @pytest.mark.parametrize("item", STAND_INS, ids=lambda item: item.name)
 def test_table_5_2_follows_from_the_sizes(item: Generated) -> None:
-    counted, printed = papers_bytes(sizes(item)), TABLE_5_2[item.stand_in]
+    counted, printed = paper_bytes(sizes(item)), TABLE_5_2[item.stand_in]
     assert f"{counted['HYB'] // MIB}M" == printed["HYB"]
     for name in ("DCSR-2", "DCSR-3", "DCSR-4", "CSR"):
         assert f"{counted[name] / counted['HYB']:.3f}" == f"{float(printed[name]):.3f}", name
@@ -51,11 +58,11 @@ def test_table_5_2_follows_from_the_sizes(item: Generated) -> None:
 @pytest.mark.parametrize("item", STAND_INS, ids=lambda item: item.name)
 def test_table_5_1_is_what_the_registry_has(item: Generated) -> None:
     printed, given = TABLE_5_1[item.stand_in], sizes(item)
-    assert shortened(given.nonzeros, "KM").text == printed["nonzeros"]
-    assert shortened(given.rows, "K").text == printed["rows"]
-    assert shortened(given.columns, "KM" if item.stand_in == "rail4284" else "K").text == printed["columns"]
+    assert short_count(given.nonzeros, "KM").text == printed["nonzeros"]
+    assert short_count(given.rows, "K").text == printed["rows"]
+    assert short_count(given.columns, "KM" if item.stand_in == "rail4284" else "K").text == printed["columns"]
     assert str(given.nonzeros // given.rows) == printed["mean"]
-    assert shortened(item.parameters["longest"], "K", 10_000).text == printed["longest"]
+    assert short_count(item.parameters["longest"], "K", 10_000).text == printed["longest"]
 
 
 @pytest.mark.parametrize("name", ["like_enron", "like_internet"])
@@ -92,7 +99,7 @@ def test_files_name_the_same_problems_in_the_same_order() -> None:
     ("rows", "nonzeros", "width"), [(0, 0, 0), (5, 0, 0), (5, 4, 0), (5, 5, 4), (5, 20, 4), (5, 24, 4), (5, 25, 8)]
 )
 def test_the_width_is_the_mean_cut_off_and_up_to_a_multiple_of_four(rows: int, nonzeros: int, width: int) -> None:
-    assert width_of(rows, nonzeros) == width
+    assert hybrid_width(rows, nonzeros) == width
 
 
 def test_the_deviation_is_about_the_mean_that_is_cut_off() -> None:
@@ -105,7 +112,7 @@ def test_everything_is_what_the_arrays_of_a_layout_take(precision: str) -> None:
     dtype = np.dtype(np.float32 if precision == "single" else np.float64)
     built = generate("graph", size=[700, 6000], overflow=2000, longest=90)
     matrix = sp.csr_array((built.values[:, 0].astype(dtype), built.indices, built.indptr), shape=(700, 700))
-    counted = all_bytes(sizes_of(np.diff(built.indptr), 700), precision)
+    counted = all_bytes(format_sizes(np.diff(built.indptr), 700), precision)
     for segments in (2, 3, 4):
         arrays = lay_out(matrix, segments)
         held = sum(part.nbytes for part in (arrays.columns, arrays.values, arrays.table, arrays.sizes))
@@ -125,7 +132,7 @@ def test_a_graph_in_a_file_goes_the_same_way(tmp_path: Path, make_config: Callab
     assert (said["mean"], said["longest"]) == (12, lengths.max())
     assert (said["width"], said["overflow"]) == (12, np.maximum(lengths - 12, 0).sum())
     assert said["deviation"] == pytest.approx(np.std(lengths))
-    assert said["memory"]["paper"] == papers_bytes(Sizes(300, 400, 3600, said["overflow"]))
+    assert said["memory"]["paper"] == paper_bytes(FormatSizes(300, 400, 3600, said["overflow"]))
     assert said["memory"]["paper"]["CSR"] == said["memory"]["single"]["CSR"]
     assert said["memory"]["double"]["CSR"] == 12 * 3600 + 4 * 301
 

@@ -7,15 +7,13 @@ from pathlib import Path
 import pytest
 
 from recorder import Recorder
-from repro.artifacts.case import NOISY
-from repro.artifacts.data import Campaign
-from repro.artifacts.document import Cell, Table
-from repro.artifacts.lineup import OF_NO_PAPER
-from repro.artifacts.published import Published
-from repro.artifacts.registry import get_artifact
+from repro.results.campaign_data import NOISY, Campaign
+from repro.results.problem_rows import OF_NO_PAPER
+from repro.results.published import Published
+from repro.results.registry import get_artifact
+from repro.results.tables import Cell, Table
 from repro.studies import load_artifacts
-from repro.studies.dynamic_csr.paper import STUDY
-from repro.studies.dynamic_csr.printed import PUBLISHED, TARGETS
+from repro.studies.dynamic_csr import PUBLISHED, STUDY, TARGETS
 
 load_artifacts(STUDY)
 PUBLISHED_NUMBERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")

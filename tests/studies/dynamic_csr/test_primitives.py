@@ -6,20 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repro.bench.runnable import IncorrectError
-from repro.codegen.compile import compile_module
+from repro.codegen.build_cache import compile_module
 from repro.codegen.targets import CPU, get_target
 from repro.errors import ReproError
-from repro.sparse.kernels import N_T
-from repro.sparse.scan import FEW_TILES, Scan
-from repro.sparse.scan import ITEMS as SUMMED
-from repro.sparse.sort import ITEMS, THREADS, RadixSort, bits_of
-from repro.studies.dynamic_csr.primitives import check_sort
-from repro.studies.dynamic_csr.render import render_key
+from repro.sparse.device_work import FEW_TILES, SORT_BLOCK_SIZE, SORT_ITEMS, RadixSort, Scan, bits_of
+from repro.sparse.device_work import SCAN_ITEMS as SUMMED
+from repro.sparse.elementwise import BLOCK_SIZE
+from repro.studies.dynamic_csr.kernels import render_key
+from repro.studies.dynamic_csr.runnables_baselines import check_sort
 
-TILE = THREADS["opencl"] * ITEMS["opencl"]
+TILE = SORT_BLOCK_SIZE["opencl"] * SORT_ITEMS["opencl"]
 CAPACITY = 5 * TILE + 7
 MOST = 1_000_000
-FEW = FEW_TILES * SUMMED * N_T["opencl"]
+FEW = FEW_TILES * SUMMED * BLOCK_SIZE["opencl"]
 sizes = st.one_of(
     st.integers(0, 40), st.sampled_from([t * TILE + o for t in (1, 2, 4) for o in (-1, 0, 1)]), st.just(CAPACITY)
 )
@@ -169,8 +168,8 @@ def test_bits_of_numbers(count, bits):
 @pytest.mark.parametrize("name", ["sm_50", "sm_90"])
 def test_both_dialects_have_the_tile_that_python_has(templates, name):
     source = render_key(templates, "single/sort", get_target(name))
-    assert f"sorted[{THREADS['cuda'] * ITEMS['cuda']}]" in source
-    assert f"__launch_bounds__({THREADS['cuda']}, 4) sort_scatter" in source
+    assert f"sorted[{SORT_BLOCK_SIZE['cuda'] * SORT_ITEMS['cuda']}]" in source
+    assert f"__launch_bounds__({SORT_BLOCK_SIZE['cuda']}, 4) sort_scatter" in source
     assert f"sorted[{TILE}]" in render_key(templates, "single/sort", CPU)
 
 

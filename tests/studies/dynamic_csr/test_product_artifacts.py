@@ -14,15 +14,13 @@ from matplotlib.text import Text
 from graph_bench import OWN
 from pictures import flaws, laid_out
 from recorder import Recorder
-from repro.artifacts import style
-from repro.artifacts.published import Published
 from repro.bench.rows import Row
-from repro.studies.dynamic_csr.choosing import choose_products, names_to_report
-from repro.studies.dynamic_csr.figures.flops import flops
-from repro.studies.dynamic_csr.paper import STUDY
-from repro.studies.dynamic_csr.printed import PUBLISHED, TARGETS
-from repro.studies.dynamic_csr.tables.products import products
-from repro.studies.dynamic_csr.variant_id import VariantId
+from repro.results import figure_style
+from repro.results.published import Published
+from repro.studies.dynamic_csr import PUBLISHED, STUDY, TARGETS
+from repro.studies.dynamic_csr.figures import flops
+from repro.studies.dynamic_csr.ids import ProductId, choose_products, reported_names
+from repro.studies.dynamic_csr.tables import products
 
 NOTHING_PUBLISHED = Published({}, [])
 NUMBERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
@@ -62,7 +60,7 @@ class Maker(Recorder):
 
         times = {**PAPERS, **OURS} if ours else PAPERS
         rows = [
-            row(name, micro, space=VariantId.parse(name).space, **VariantId.parse(name).columns)
+            row(name, micro, space=ProductId.parse(name).space, **ProductId.parse(name).columns)
             for name, micro in times.items()
         ]
         if hyb:
@@ -149,7 +147,7 @@ def test_what_is_not_there_has_its_reason(campaign):
 
 
 def drawn(campaign):
-    with mpl.rc_context(style.RC):
+    with mpl.rc_context(figure_style.RC):
         figure = flops(campaign, NOTHING_PUBLISHED).draw()
         return figure, [text.get_text() for text in figure.findobj(Text)]
 
@@ -184,7 +182,7 @@ def test_the_best_of_each_kind_are_chosen_and_their_twins_reported(tmp_path):
         "ours-fragmented": "dcsr-fragmented/adaptive-e2-u2-cs",
         "ours-defragmented": "dcsr-sorted/adaptive-e2-u2-cs-exact",
     }
-    names = names_to_report(rows, choose_products(rows, 0.01))
+    names = reported_names(rows, choose_products(rows, 0.01))
     assert len(names) == len(set(names))
     assert set(names) == {*PAPERS, *OURS, "hyb"}
     papers = Maker(tmp_path).products("p", "double", ours=False)

@@ -6,30 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from repro.codegen.compile import Module
+from repro.codegen.build_cache import Module
 from repro.codegen.targets import get_target
 from repro.errors import ReproError
 from repro.sparse.dynamic.schedules import Schedule
-from repro.studies.dynamic_csr.choosing import twins
-from repro.studies.dynamic_csr.products import ProductVariant
-from repro.studies.dynamic_csr.render import render_key
-from repro.studies.dynamic_csr.variant_id import PRODUCT_COLUMNS, SPACES, VariantId, point_of, variant_ids
+from repro.studies.dynamic_csr.ids import PRODUCT_COLUMNS, SPACES, ProductId, point_of, product_ids, twins
+from repro.studies.dynamic_csr.kernels import render_key
+from repro.studies.dynamic_csr.runnables_products import ProductVariant
 
 
 def from_columns(columns):
     """Make an identity of nothing but the columns of its row."""
     numbers = (columns[name] or 0 for name in ("width", "per_thread", "unroll"))
     schedule = Schedule(columns["schedule"], *numbers, columns["load"], columns["exact"])
-    return VariantId(columns["format"], columns["state"], schedule)
+    return ProductId(columns["format"], columns["state"], schedule)
 
 
 @pytest.mark.parametrize("target", ["sm_90", "cpu"])
 @pytest.mark.parametrize("space", SPACES)
 def test_text_and_columns_say_every_parameter(target, space):
-    ids = variant_ids(get_target(target), space, 40.0)
+    ids = product_ids(get_target(target), space, 40.0)
     assert len({str(id) for id in ids}) == len(set(ids)) == len(ids) > 15
     for id in ids:
-        assert VariantId.parse(str(id)) == id
+        assert ProductId.parse(str(id)) == id
         assert from_columns(id.columns) == id
         assert id.columns.keys() == PRODUCT_COLUMNS.keys()
         assert id.space == space
@@ -41,7 +40,7 @@ def test_text_and_columns_say_every_parameter(target, space):
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_the_module_has_every_kernel(templates, target, precision):
     source = render_key(templates, f"{precision}/product", get_target(target))
-    for id in (id for space in SPACES for id in variant_ids(get_target(target), space, 40.0)):
+    for id in (id for space in SPACES for id in product_ids(get_target(target), space, 40.0)):
         schedule = id.schedule
         form = "csr" if id.state is None else "exact" if schedule.exact else "dcsr"
         kernel = {"streams": "bin_block", "adaptive": f"bins_{form}", "chunks": f"chunks_{form}"}.get(
@@ -52,7 +51,7 @@ def test_the_module_has_every_kernel(templates, target, precision):
 
 def test_the_papers_space_has_every_number_of_threads_and_ours_what_may_make_sense():
     def widths(space, mean):
-        return {id.schedule.width for id in variant_ids(get_target("sm_90"), space, mean)} - {0}
+        return {id.schedule.width for id in product_ids(get_target("sm_90"), space, mean)} - {0}
 
     assert widths("paper", 3.0) == widths("paper", 3000.0) == {1, 2, 4, 8, 16, 32}
     assert widths("extended", 3.0) == {1, 2, 4}
@@ -61,7 +60,7 @@ def test_the_papers_space_has_every_number_of_threads_and_ours_what_may_make_sen
 
 
 def test_a_variants_row_has_the_columns_of_its_identity():
-    id = VariantId.parse("dcsr-defragmented/vector-w8-u2-cs-exact")
+    id = ProductId.parse("dcsr-defragmented/vector-w8-u2-cs-exact")
     columns = ProductVariant(id, Module("ok", "", "", ()), Path()).columns
     assert id.columns.items() <= columns.items()
     assert id.columns == {
@@ -89,7 +88,7 @@ def test_a_variants_row_has_the_columns_of_its_identity():
 )
 def test_what_is_no_product_is_one_message(text, message):
     with pytest.raises(ReproError, match=message) as refused:
-        VariantId.parse(text)
+        ProductId.parse(text)
     assert refused.value.expected and refused.value.actual is not None
 
 

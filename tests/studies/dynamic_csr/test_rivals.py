@@ -9,17 +9,26 @@ import pytest
 import scipy.sparse as sp
 
 from repro.bench.runnable import IncorrectError, ModuleError, Unsupported
-from repro.sparse.built import Built
-from repro.sparse.work import Work
-from repro.studies.dynamic_csr.conversions import PAIRS, Conversion
-from repro.studies.dynamic_csr.coo import CoordinateUpdate
-from repro.studies.dynamic_csr.coordinates import Entries, Resident, SortedCoordinates
-from repro.studies.dynamic_csr.hybrid import HybridArrays, ell_pitch, overflow
-from repro.studies.dynamic_csr.hybrid_runs import HybridProduct, HybridSort, HybridUpdate
+from repro.sparse.device_work import ModuleFile, Work
+from repro.studies.dynamic_csr.formats import (
+    DeviceEntries,
+    Entries,
+    HybridArrays,
+    SortedCoordinates,
+    ell_pitch,
+    overflow,
+)
 from repro.studies.dynamic_csr.operands import make_operands
-from repro.studies.dynamic_csr.primitives import SortOfRows, Sums
-from repro.studies.dynamic_csr.rebuild import Rebuild
-from repro.studies.dynamic_csr.rival import updating
+from repro.studies.dynamic_csr.runnables_baselines import (
+    CoordinateUpdate,
+    HybridProduct,
+    HybridSort,
+    HybridUpdate,
+    Rebuild,
+    SortOfRows,
+    Sums,
+)
+from repro.studies.dynamic_csr.runnables_updates import STATIC_PAIRS, StaticConversion, update_plan
 from rival_problems import PROBLEMS, RANDOM, cases, check_twice, drawn, growing, problems
 
 pytest_plugins = ("rival_fixtures",)
@@ -75,9 +84,9 @@ def test_the_sort_of_the_hybrid_format(rivals_built, work_on, problem):
 
 
 @problems
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@pytest.mark.parametrize(("source", "target"), STATIC_PAIRS)
 def test_a_conversion_leaves_the_matrix(rivals_built, work_on, source, target, problem):
-    assert check_twice(Conversion(rivals_built["double"], source, target), work_on(problem)) <= 1
+    assert check_twice(StaticConversion(rivals_built["double"], source, target), work_on(problem)) <= 1
 
 
 def test_stages_are_the_update_and_its_sort(rivals_built, work_on):
@@ -100,7 +109,7 @@ def test_coordinates_that_are_not_sorted_are_an_error(rivals_built, work_on):
     with ExitStack() as held:
         work = Work(work_on(PROBLEMS["one batch"]), rivals_built["double"], held)
         coordinates = SortedCoordinates(work, 3, 5, np.dtype(float))
-        coordinates.bind_copy(Resident.upload(work, entries), 3)()
+        coordinates.bind_copy(DeviceEntries.upload(work, entries), 3)()
         with pytest.raises(IncorrectError, match="not sorted"):
             coordinates.read(0, 3)
         coordinates.bind_sort(0, 3)()
@@ -146,21 +155,24 @@ def test_a_wrong_product_between_batches_is_noticed(rivals_built, work_on, updat
 
 def test_a_module_that_does_not_compile_is_said(rivals_built, work_on, tmp_path):
     sort = rivals_built["double"]["sort"]
-    broken = {**rivals_built["double"], "sort": Built(replace(sort.module, binary=None, message="line 3"), tmp_path)}
+    broken = {
+        **rivals_built["double"],
+        "sort": ModuleFile(replace(sort.module, binary=None, message="line 3"), tmp_path),
+    }
     with pytest.raises(ModuleError, match="line 3"):
         Rebuild(broken).prepare(work_on(PROBLEMS["one batch"]))
 
 
 def test_orders_of_entries():
     operands = make_operands(PROBLEMS["one batch"], "double", 1)
-    by_row = updating(operands, "stream", "sorted").batches[0]
-    shuffled = updating(operands, "stream", "any").batches[0]
+    by_row = update_plan(operands, "stream", "sorted").batches[0]
+    shuffled = update_plan(operands, "stream", "any").batches[0]
     assert (np.diff(by_row.rows) >= 0).all()
     assert not (np.diff(shuffled.rows) >= 0).all()
     np.testing.assert_allclose(shuffled.to_csr(operands.grown.shape).toarray(), operands.grown.toarray())
     rows = PROBLEMS["one batch"].batch(0)[0]
-    np.testing.assert_array_equal(updating(operands, "insert", "any").batches[0].rows, rows)
-    np.testing.assert_array_equal(updating(operands, "insert", "sorted").batches[0].rows, np.sort(rows))
+    np.testing.assert_array_equal(update_plan(operands, "insert", "any").batches[0].rows, rows)
+    np.testing.assert_array_equal(update_plan(operands, "insert", "sorted").batches[0].rows, np.sort(rows))
 
 
 def test_the_hybrid_layout_on_the_host():

@@ -8,8 +8,15 @@ import scipy.sparse as sp
 
 from repro.problems.updates import Updates
 from repro.sparse.dynamic.layout import insert, lay_out
-from repro.studies.dynamic_csr.facts import facts
-from repro.studies.dynamic_csr.room import MULTIPLES, SEGMENTS, Room, rooms_of, simulate, touched_by
+from repro.studies.dynamic_csr.facts import (
+    CAPACITY_SEGMENTS,
+    SLACK_MULTIPLES,
+    Capacity,
+    batch_rows,
+    capacities,
+    facts,
+    simulate_growth,
+)
 
 
 def growing(seed: int, rows: int = 12, sizes: tuple[int, ...] = (6, 20, 0, 1, 40, 9, 15)) -> Updates:
@@ -26,7 +33,7 @@ def growing(seed: int, rows: int = 12, sizes: tuple[int, ...] = (6, 20, 0, 1, 40
     )  # fmt: skip
 
 
-def insert_all(problem: Updates, segments: int, slack: int) -> Room:
+def insert_all(problem: Updates, segments: int, slack: int) -> Capacity:
     """Insert the batches one after the other by the model of the layout, in a buffer that is never too small."""
     capacity = 10_000
     base = problem.base
@@ -47,15 +54,15 @@ def insert_all(problem: Updates, segments: int, slack: int) -> Room:
             grown = sp.csr_array((np.ones(len(rows)), columns[order], indptr), shape=base.shape)
             arrays = lay_out(grown, segments, capacity)
             most = max(most, arrays.pointer)
-    return Room(defragmentations, most)
+    return Capacity(defragmentations, most)
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("slack", [0, 1, 5])
-@pytest.mark.parametrize("segments", SEGMENTS)
+@pytest.mark.parametrize("segments", CAPACITY_SEGMENTS)
 def test_it_counts_as_the_layout_does(seed, slack, segments):
     problem = growing(seed)
-    room = simulate(problem.base.row_lengths, touched_by(problem), segments, slack)
+    room = simulate_growth(problem.base.row_lengths, batch_rows(problem), segments, slack)
     assert room == insert_all(problem, segments, slack)
 
 
@@ -63,16 +70,18 @@ def test_facts_have_each_slack_and_number_of_segments():
     problem = growing(1)
     content = facts(problem)
     assert content["batches"] == {"count": 7, "entries": 91, "least": 0, "most": 40}
-    rooms = rooms_of(problem)
+    rooms = capacities(problem)
     assert content["room"] == rooms
-    assert [(room["multiple"], room["segments"]) for room in rooms] == [(m, k) for m in MULTIPLES for k in SEGMENTS]
+    assert [(room["multiple"], room["segments"]) for room in rooms] == [
+        (m, k) for m in SLACK_MULTIPLES for k in CAPACITY_SEGMENTS
+    ]
     mean = problem.base.nnz / problem.n
-    assert [room["slack"] for room in rooms if room["segments"] == 4] == [int(m * mean) for m in MULTIPLES]
+    assert [room["slack"] for room in rooms if room["segments"] == 4] == [int(m * mean) for m in SLACK_MULTIPLES]
     forced = [room["defragmentations"] for room in rooms if room["multiple"] == 0]
     assert forced == sorted(forced, reverse=True)
 
 
 def test_without_batches_there_is_nothing_to_simulate():
     problem = growing(1, sizes=())
-    assert rooms_of(problem) == []
+    assert capacities(problem) == []
     assert facts(problem)["batches"] == {"count": 0, "entries": 0, "least": 0, "most": 0}

@@ -14,20 +14,18 @@ from matplotlib.text import Text
 from graph_bench import OWN
 from pictures import flaws, laid_out
 from recorder import Recorder
-from repro.artifacts import style
-from repro.artifacts.data import Campaign
-from repro.artifacts.document import Cell, Figure, Table
-from repro.artifacts.lineup import OF_NO_PAPER
-from repro.artifacts.published import Published
-from repro.artifacts.registry import get_artifact
 from repro.bench.rows import Row
+from repro.results import figure_style
+from repro.results.campaign_data import Campaign
+from repro.results.problem_rows import OF_NO_PAPER
+from repro.results.published import Published
+from repro.results.registry import get_artifact
+from repro.results.tables import Cell, Figure, Table
 from repro.studies import load_artifacts
-from repro.studies.dynamic_csr import geam
-from repro.studies.dynamic_csr.figures.updates import bars_of
-from repro.studies.dynamic_csr.paper import STUDY
-from repro.studies.dynamic_csr.printed import PUBLISHED, TARGETS
-from repro.studies.dynamic_csr.reached import QUANTITIES
-from repro.studies.dynamic_csr.update_times import GEAM_ROUTINE, PROTOCOLS
+from repro.studies.dynamic_csr import PUBLISHED, STUDY, TARGETS, runnables_baselines
+from repro.studies.dynamic_csr.figures import published_bars
+from repro.studies.dynamic_csr.results import GEAM_ROUTINE, UPDATE_PROTOCOLS
+from repro.studies.dynamic_csr.tables_targets import QUANTITIES
 
 load_artifacts(STUDY)
 NUMBERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
@@ -94,7 +92,7 @@ class Maker(Recorder):
     def sweep(self, problem: str, weight: float = 1.0) -> None:
         rows = []
         for size in SIZES:
-            for order, mode in PROTOCOLS:
+            for order, mode in UPDATE_PROTOCOLS:
                 slower = (2.0 if order == "any" else 1.0) * (1.5 if mode == "unique" else 1.0) * weight
                 named = {"what": "batch", "batch": size, "order": order, "mode": mode}
 
@@ -179,13 +177,13 @@ def made(campaign: Campaign, name: str) -> tuple[Table, list[dict[str, Cell]]]:
 def drawn(campaign: Campaign, name: str):
     figure = get_artifact(STUDY, name).make(campaign, NUMBERS)
     assert isinstance(figure, Figure)
-    with mpl.rc_context(style.RC):
+    with mpl.rc_context(figure_style.RC):
         canvas = figure.draw()
         return figure.caption, canvas, [text.get_text() for text in canvas.findobj(Text)]
 
 
 def test_the_name_of_the_librarys_sum_is_the_one_that_is_recorded():
-    assert GEAM_ROUTINE == geam.ROUTINE
+    assert GEAM_ROUTINE == runnables_baselines.GEAM
 
 
 # tables --------------------------------------------------------------------------------------------------------------
@@ -305,7 +303,7 @@ def test_targets_that_nothing_was_measured_of(bare):
 
 
 def test_the_papers_bars_follow_from_its_table():
-    bars = bars_of(NUMBERS)
+    bars = published_bars(NUMBERS)
     assert len(bars) == 15
     assert bars["enron"] == pytest.approx(8.24, abs=0.01)
     assert sum(bars.values()) / len(bars) == pytest.approx(4.82, abs=0.01)

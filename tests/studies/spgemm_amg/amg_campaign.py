@@ -8,19 +8,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from recorder import Recorder
-from repro.artifacts.document import Cell, Table
-from repro.artifacts.published import Published
-from repro.artifacts.registry import get_artifact
 from repro.bench.rows import Row
+from repro.results.published import Published
+from repro.results.registry import get_artifact
+from repro.results.tables import Cell, Table
 from repro.studies import load_artifacts
-from repro.studies.spgemm_amg.paper import STUDY
-from repro.studies.spgemm_amg.printed import PUBLISHED, TARGETS
-from repro.studies.spgemm_amg.study import SpgemmAmg
-from repro.studies.spgemm_amg.times import PHASES
-from repro.studies.spgemm_amg.variant_id import KernelId
+from repro.studies.spgemm_amg import STUDY_NAME
+from repro.studies.spgemm_amg.ids import KernelId
+from repro.studies.spgemm_amg.results import PHASES
+from repro.studies.spgemm_amg.study import PUBLISHED, TARGETS, SpgemmAmg
 
-load_artifacts(STUDY)
-NUMBERS = Published.load(STUDY, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
+load_artifacts(STUDY_NAME)
+NUMBERS = Published.load(STUDY_NAME, PUBLISHED, TARGETS, Path(__file__).parents[3] / "config")
 NOTHING_PUBLISHED = Published({}, [])
 
 #: How large each product is beside A·A, which has a million products and a quarter as many entries.
@@ -57,7 +56,7 @@ class Maker(Recorder):
     """Writes the raw folder of a campaign of this study."""
 
     def __init__(self, root: Path, backend: str = "cuda") -> None:
-        super().__init__(root, backend, STUDY, SpgemmAmg.columns)
+        super().__init__(root, backend, STUDY_NAME, SpgemmAmg.columns)
         self.environment()
 
     def product(self, problem: str, product: str, weight: float = 1.0) -> list[Row]:
@@ -138,7 +137,7 @@ class Maker(Recorder):
 
 def table(campaign: object, name: str, published: Published = NUMBERS) -> Table:
     """Make a table of the study."""
-    made = get_artifact(STUDY, name).make(campaign, published)  # type: ignore[arg-type]
+    made = get_artifact(STUDY_NAME, name).make(campaign, published)  # type: ignore[arg-type]
     assert isinstance(made, Table)
     return made
 

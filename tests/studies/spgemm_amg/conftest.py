@@ -8,26 +8,26 @@ from pathlib import Path
 import pytest
 from amg_campaign import Maker
 
-from repro.artifacts.data import Campaign
 from repro.bench.workspace import Workspace
-from repro.codegen.compile import compile_module, manifest_path
+from repro.codegen.build_cache import compile_module, manifest_path
 from repro.codegen.targets import CPU
+from repro.devices.device_group import Devices
 from repro.devices.opencl import OpenClBuffer, OpenClDevice
-from repro.devices.several import Devices
-from repro.sparse.built import Built
+from repro.results.campaign_data import Campaign
+from repro.sparse.device_work import ModuleFile
+from repro.studies.spgemm_amg import STUDY_NAME
+from repro.studies.spgemm_amg.kernels import MODULES, render_key
 from repro.studies.spgemm_amg.operands import AmgOperands
-from repro.studies.spgemm_amg.paper import STUDY
-from repro.studies.spgemm_amg.render import MODULES, render_key
 
 
 @pytest.fixture(scope="session")
-def built(templates: Path, modules_folder: Path) -> dict[str, dict[str, Built]]:
+def built(templates: Path, modules_folder: Path) -> dict[str, dict[str, ModuleFile]]:
     """The modules by precision and name, beside the common one."""
 
-    def build(precision: str, name: str) -> Built:
-        manifest = manifest_path(CPU.name, STUDY, f"{precision}/{name}", modules_folder)
+    def build(precision: str, name: str) -> ModuleFile:
+        manifest = manifest_path(CPU.name, STUDY_NAME, f"{precision}/{name}", modules_folder)
         compile_module(render_key(templates, f"{precision}/{name}", CPU), CPU, manifest)
-        return Built.read(manifest)
+        return ModuleFile.read(manifest)
 
     return {precision: {name: build(precision, name) for name in MODULES} for precision in ("single", "double")}
 

@@ -6,19 +6,19 @@ import pandas as pd
 import pytest
 
 from quick_timing import QUICK
-from repro.campaign.building import build_problem
 from repro.campaign.folders import Folders
-from repro.campaign.measuring import measure
+from repro.campaign.measurement import measure
 from repro.campaign.plan import make_plan
+from repro.campaign.problem_files import build_problem
 from repro.config import resolve
 from repro.config.models import Config, StudySettings, Timing
+from repro.studies.spgemm_amg import STUDY_NAME
+from repro.studies.spgemm_amg.ids import KernelId
+from repro.studies.spgemm_amg.kernels import MODULES
 from repro.studies.spgemm_amg.operands import make_operands
-from repro.studies.spgemm_amg.paper import STUDY
-from repro.studies.spgemm_amg.plans import HEADLINE
-from repro.studies.spgemm_amg.render import MODULES
-from repro.studies.spgemm_amg.setups import PHASES
+from repro.studies.spgemm_amg.product_runnables import HEADLINE
+from repro.studies.spgemm_amg.setup_runnables import PHASES
 from repro.studies.spgemm_amg.study import STEPS
-from repro.studies.spgemm_amg.variant_id import KernelId
 
 FILES = ["search", "baseline", "report", "choices"]
 NAME = "poisson/5pt_24"
@@ -37,11 +37,11 @@ def run(built, modules_folder, templates, monkeypatch, tmp_path):
 
     def measured(**study):
         settings = StudySettings(**{"problems": (NAME,), "timing": Timing(**QUICK), **study})
-        config = Config(campaign="c", device="opencl", registry=registry, studies={STUDY: settings})
-        folders = Folders(config, STUDY, NAME, "double")
+        config = Config(campaign="c", device="opencl", registry=registry, studies={STUDY_NAME: settings})
+        folders = Folders(config, STUDY_NAME, NAME, "double")
         if not folders.problem.exists():
             build_problem(NAME, config, folders.problem, folders.record)
-        paths = measure(config, STUDY, NAME, "double", quiet)
+        paths = measure(config, STUDY_NAME, NAME, "double", quiet)
         assert [path.stem for path in paths] == FILES
         return {path.stem: pd.read_parquet(path) for path in paths}
 
@@ -106,8 +106,8 @@ def test_a_matrix_that_cannot_be_taken_is_refused_in_every_file(run, monkeypatch
 
 def test_the_plan_of_the_default_problems(templates, monkeypatch):
     monkeypatch.chdir(templates.parent)
-    plan = make_plan(resolve({"device": "opencl", "studies": {STUDY: {}}}))
-    study = plan.studies[STUDY]
+    plan = make_plan(resolve({"device": "opencl", "studies": {STUDY_NAME: {}}}))
+    study = plan.studies[STUDY_NAME]
     assert study.problems == ("poisson/5pt_24", "poisson/9pt_24", "poisson/7pt_12", "poisson/27pt_8")
     assert study.settings.precisions == ("double",)
     [group] = plan.module_groups

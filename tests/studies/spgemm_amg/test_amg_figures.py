@@ -8,20 +8,20 @@ from amg_campaign import NOTHING_PUBLISHED, NUMBERS, Maker
 from matplotlib.text import Text
 
 from pictures import flaws, laid_out
-from repro.artifacts import style
-from repro.artifacts.document import Figure, Table
-from repro.artifacts.registry import artifacts, get_artifact
+from repro.results import figure_style
+from repro.results.registry import artifacts, get_artifact
+from repro.results.tables import Figure, Table
 from repro.studies import get_study
-from repro.studies.spgemm_amg.paper import STUDY
+from repro.studies.spgemm_amg import STUDY_NAME
 
-NAMES = [artifact.name for artifact in artifacts(STUDY)]
+NAMES = [artifact.name for artifact in artifacts(STUDY_NAME)]
 
 
 def drawn(campaign, name, published=NUMBERS):
     """Return a figure with its texts and caption."""
-    made = get_artifact(STUDY, name).make(campaign, published)
+    made = get_artifact(STUDY_NAME, name).make(campaign, published)
     assert isinstance(made, Figure)
-    with mpl.rc_context(style.RC):
+    with mpl.rc_context(figure_style.RC):
         figure = made.draw()
         figure.draw_without_rendering()
     return figure, [text.get_text() for text in figure.findobj(Text)], made.caption
@@ -42,7 +42,7 @@ def test_what_there_is():
         "table-6-1", "table-bins", "table-levels", "table-memory", "table-phases", "table-products", "table-setup",
         "table-solve", "table-targets", "figure-6-1", "figure-bins", "figure-gflops", "figure-setup",
     ]  # fmt: skip
-    assert set(get_study(STUDY).glance) <= set(NAMES)
+    assert set(get_study(STUDY_NAME).glance) <= set(NAMES)
 
 
 def test_figure_6_1_has_bars_marks_and_what_is_published(amg_campaign_of_some):
@@ -114,7 +114,7 @@ def test_every_artifact_of_a_campaign_without_any_time(tmp_path, name):
     maker.record("later", entry="real", n=5, nnz=13)
     campaign = maker.load()
     for published in (NUMBERS, NOTHING_PUBLISHED):
-        made = get_artifact(STUDY, name).make(campaign, published)
+        made = get_artifact(STUDY_NAME, name).make(campaign, published)
         assert made.caption
         if isinstance(made, Table):
             assert made.summary == []
@@ -125,4 +125,4 @@ def test_every_artifact_of_a_campaign_without_any_time(tmp_path, name):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("figure")])
 def test_a_picture_has_no_flaw(amg_campaign_of_some, name):
-    assert flaws(laid_out(get_artifact(STUDY, name).make(amg_campaign_of_some, NUMBERS))) == []
+    assert flaws(laid_out(get_artifact(STUDY_NAME, name).make(amg_campaign_of_some, NUMBERS))) == []

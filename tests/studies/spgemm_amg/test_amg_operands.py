@@ -14,12 +14,11 @@ from repro.bench.runnable import IncorrectError, Runnable
 from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
-from repro.problems.outline import Outline
-from repro.sparse.spgemm.shapes import LIMITS
+from repro.problems.problem import Outline
+from repro.sparse.spgemm.kernels import LIMITS
 from repro.studies import get_study
-from repro.studies.spgemm_amg import expected as amg_expected
-from repro.studies.spgemm_amg.expected import compare_product, compare_rows
-from repro.studies.spgemm_amg.operands import make_operands
+from repro.studies.spgemm_amg import operands as amg_expected
+from repro.studies.spgemm_amg.operands import compare_product, compare_rows, make_operands
 from sparse_factors import random
 
 #: In A A the entry (0, 0) cancels: 1·1 + 1·(−1).

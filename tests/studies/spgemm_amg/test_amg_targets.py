@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from amg_campaign import NOTHING_PUBLISHED, NUMBERS, PRODUCTS, Maker, table
 
-from repro.artifacts.document import Cell
-from repro.studies.spgemm_amg.reached import QUANTITIES
+from repro.results.tables import Cell
+from repro.studies.spgemm_amg.results import QUANTITIES
 
 
 def reached(campaign) -> dict[str, dict[str, Cell]]:

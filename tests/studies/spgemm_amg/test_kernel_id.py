@@ -8,26 +8,32 @@ from repro.bench.rows import Row
 from repro.codegen.targets import CPU, get_target
 from repro.config.models import StudySettings
 from repro.errors import ReproError
-from repro.problems.outline import Outline
-from repro.sparse.built import read_modules
-from repro.sparse.spgemm.plan import plan_for_any, plan_products
-from repro.sparse.spgemm.shapes import BINS, LIMITS, HashShape, SortShape, hash_shapes, sort_shapes
+from repro.problems.problem import Outline
+from repro.sparse.device_work import read_modules
+from repro.sparse.spgemm.kernels import BINS, LIMITS, HashShape, SortShape, hash_shapes, sort_shapes
+from repro.sparse.spgemm.rows import plan_for_any, plan_products
 from repro.studies import get_study
-from repro.studies.spgemm_amg.bins import MODES, BinKernel
-from repro.studies.spgemm_amg.library import ROUTINES
-from repro.studies.spgemm_amg.paper import PRODUCTS, STUDY
-from repro.studies.spgemm_amg.plans import HEADLINE, Plans, choose_kernels, plans_of
-from repro.studies.spgemm_amg.render import MODULES, render_key
-from repro.studies.spgemm_amg.variant_id import (
+from repro.studies.spgemm_amg import PRODUCTS, STUDY_NAME
+from repro.studies.spgemm_amg.ids import (
     KERNEL_COLUMNS,
-    LEAST_DENSE,
-    MOST_SLOTS,
+    MAX_SLOTS,
+    MIN_DENSE,
     SPACES,
     KernelId,
     point_of,
     shapes_for,
 )
-from repro.tuning.choose import Choice
+from repro.studies.spgemm_amg.kernels import MODULES, render_key
+from repro.studies.spgemm_amg.product_runnables import (
+    HEADLINE,
+    MODES,
+    ROUTINES,
+    BinKernel,
+    Plans,
+    choose_kernels,
+    plans_of,
+)
+from repro.tuning.search import Choice
 
 TARGETS = pytest.mark.parametrize("target", [get_target("sm_90"), CPU], ids=lambda target: target.name)
 
@@ -96,11 +102,11 @@ def test_shapes_that_a_bin_is_tried_in_fit_its_rows(target, scalar_bytes, mode):
             shapes = shapes_for(target, scalar_bytes, mode, limit, longest)
             assert shapes and len(set(shapes)) == len(shapes)
             tables = [shape.table for shape in shapes if isinstance(shape, HashShape)]
-            assert all(longest <= table <= MOST_SLOTS * min(tables) for table in tables)
+            assert all(longest <= table <= MAX_SLOTS * min(tables) for table in tables)
             sorts = [shape for shape in shapes if isinstance(shape, SortShape)]
             assert all(shape.most == limit for shape in sorts)
             assert not sorts or mode == "one"
-            assert (None in shapes) == ((not tables and not sorts) or limit is None or limit >= LEAST_DENSE)
+            assert (None in shapes) == ((not tables and not sorts) or limit is None or limit >= MIN_DENSE)
     assert [shape for shape in shapes_for(target, 8, "one", 32, 20) if isinstance(shape, SortShape)]
     assert shapes_for(target, 8, "one", None, 5000) == [None]
 
@@ -108,7 +114,7 @@ def test_shapes_that_a_bin_is_tried_in_fit_its_rows(target, scalar_bytes, mode):
 @TARGETS
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_every_kernel_is_in_its_module(templates, target, precision):
-    study = get_study(STUDY)
+    study = get_study(STUDY_NAME)
     keys = study.modules(StudySettings(), Outline("any", "matrix", "real"), precision, target)
     assert keys == [f"{precision}/{module}" for module in MODULES]
     sources = {}
@@ -137,11 +143,11 @@ def test_a_kernel_is_found_by_its_name_and_runs(templates, built, modules_folder
     (tmp_path / "modules").symlink_to(modules_folder)
     monkeypatch.chdir(tmp_path)
     text = "AP/one/b1/hash-w1-s64-r8"
-    kernel = get_study(STUDY).find(templates, Outline("any", "matrix", "real"), "double", text, CPU)
+    kernel = get_study(STUDY_NAME).find(templates, Outline("any", "matrix", "real"), "double", text, CPU)
     assert isinstance(kernel, BinKernel)
     assert (kernel.name, kernel.product, kernel.mode, kernel.bin, kernel.space) == (text, "AP", "one", 1, "extended")
     assert kernel.identity == BinKernel(built["double"], KernelId.parse(text)).identity
-    assert read_modules(CPU, STUDY, "double", MODULES).keys() == set(MODULES)
+    assert read_modules(CPU, STUDY_NAME, "double", MODULES).keys() == set(MODULES)
 
 
 def test_a_kernel_is_identified_by_the_modules_that_it_needs(built):
@@ -156,7 +162,7 @@ def test_a_kernel_is_identified_by_the_modules_that_it_needs(built):
 
 
 def test_the_work_of_a_case_grows_with_spaces_baselines_and_the_matrix():
-    study = get_study(STUDY)
+    study = get_study(STUDY_NAME)
     small, large = (Outline("p", "matrix", "real", size=size) for size in ((100, 500), (1000, 5000)))
     paper = study.workload(StudySettings(space="paper"), small, "double", CPU)
     extended = study.workload(StudySettings(space="extended"), small, "double", CPU)
@@ -182,8 +188,8 @@ def timed(text, micro, products=100, status="ok"):
     id = KernelId.parse(text)
     own = {**id.columns, "products": products}
     times = {"event_median": micro * 1e-6} if micro is not None else {}
-    return Row(text, STUDY, "p", "double", "variant", text, status, phase="search", space=id.space, protocol="full",
-               **times, own=own)  # fmt: skip
+    return Row(text, STUDY_NAME, "p", "double", "variant", text, status, phase="search", space=id.space,
+               protocol="full", **times, own=own)  # fmt: skip
 
 
 def test_the_fastest_kernel_of_each_bin_and_that_of_the_papers_space():
@@ -224,7 +230,7 @@ def test_without_a_set_up_a_case_counts_by_the_matrix_with_itself():
     rows = [timed("AA/one/b1/hash-w4-s64-r32", 8.0), timed("AA/one/b2/hash-w8-s128-r16", 5.0, products=50)]
     [headline] = [choice for choice in choose_kernels(rows, 0.01) if choice.tuning == HEADLINE]
     assert headline.name == "AA/one/b1/hash-w4-s64-r32"
-    assert get_study(STUDY).headline == HEADLINE
+    assert get_study(STUDY_NAME).headline == HEADLINE
 
 
 def test_nothing_is_chosen_of_nothing():

@@ -11,41 +11,43 @@ from repro.bench.runnable import IncorrectError, Unsupported
 from repro.codegen.targets import CPU, get_target
 from repro.config.models import StudySettings
 from repro.errors import ReproError
-from repro.sparse.library.cusparse_gemm import ALGORITHMS
+from repro.sparse.library.cusparse_csr import SPGEMM_ALGORITHMS
 from repro.studies import get_study
-from repro.studies.spgemm_amg.library import REUSE, ROUTINES, ScipyProduct, library_products, routines
+from repro.studies.spgemm_amg import STUDY_NAME
 from repro.studies.spgemm_amg.operands import make_operands
-from repro.studies.spgemm_amg.paper import STUDY
+from repro.studies.spgemm_amg.product_runnables import REUSE, ROUTINES, ScipyProduct, library_products, routines
 
 
 def test_routines_that_are_asked_for():
-    assert routines(StudySettings(), "cuda") == [*ALGORITHMS, REUSE]
+    assert routines(StudySettings(), "cuda") == [*SPGEMM_ALGORITHMS, REUSE]
     assert routines(StudySettings(), "opencl") == ["csr"]
     assert routines(StudySettings(baselines=()), "cuda") == []
     # in the order of the routines, however they are named
-    assert routines(StudySettings(baselines=(REUSE, ALGORITHMS[1])), "cuda") == [ALGORITHMS[1], REUSE]
+    assert routines(StudySettings(baselines=(REUSE, SPGEMM_ALGORITHMS[1])), "cuda") == [SPGEMM_ALGORITHMS[1], REUSE]
 
 
 @pytest.mark.parametrize(("target", "name"), [(CPU, REUSE), (CPU, "none"), (get_target("sm_90"), "csr")])
 def test_a_routine_that_there_is_not_is_one_message(target, name):
     with pytest.raises(ReproError, match="unknown baseline") as refused:
-        get_study(STUDY).check_on(StudySettings(baselines=(name,)), [], target)
-    assert refused.value.where == f"studies.{STUDY}.baselines"
+        get_study(STUDY_NAME).check_on(StudySettings(baselines=(name,)), [], target)
+    assert refused.value.where == f"studies.{STUDY_NAME}.baselines"
     assert refused.value.actual == name
     assert all(there in refused.value.expected for there in ROUTINES[target.dialect])
-    get_study(STUDY).check_on(StudySettings(baselines=ROUTINES[target.dialect][:1]), [], target)
+    get_study(STUDY_NAME).check_on(StudySettings(baselines=ROUTINES[target.dialect][:1]), [], target)
 
 
 def test_every_routine_is_a_runnable_and_one_that_reuses_two():
     whole = library_products(ROUTINES["cuda"], "cuda", "AP")
     assert [runnable.name for runnable in whole] == [
-        *(f"cusparse/spgemm-{name.lower()}/AP" for name in (*ALGORITHMS, REUSE)),
+        *(f"cusparse/spgemm-{name.lower()}/AP" for name in (*SPGEMM_ALGORITHMS, REUSE)),
         "cusparse/spgemm-reuse-compute/AP",
     ]
-    assert [runnable.columns["what"] for runnable in whole] == [*["product"] * (len(ALGORITHMS) + 1), "numeric"]
+    assert [runnable.columns["what"] for runnable in whole] == [*["product"] * (len(SPGEMM_ALGORITHMS) + 1), "numeric"]
     assert [runnable.clocks for runnable in whole[-2:]] == [("host",), ("event",)]
     assert {runnable.kind for runnable in whole} == {"baseline"}
-    assert [runnable.routine for runnable in library_products(ALGORITHMS[:1], "cuda", "AA")] == [ALGORITHMS[0]]
+    assert [runnable.routine for runnable in library_products(SPGEMM_ALGORITHMS[:1], "cuda", "AA")] == [
+        SPGEMM_ALGORITHMS[0]
+    ]
     assert library_products((), "cuda", "AP") == []
     assert library_products((), "opencl", "AP") == []
     [only] = library_products(("csr",), "opencl", "RAP")

@@ -13,19 +13,23 @@ from products_by_shape import five_point
 from repro.bench.runnable import IncorrectError, ModuleError, Unsupported
 from repro.codegen.targets import CPU
 from repro.devices.base import OutOfDeviceMemory
-from repro.sparse.built import Built
-from repro.sparse.multigrid.levels import NearNull
-from repro.sparse.spgemm.shapes import BINS, LIMITS
-from repro.sparse.work import Work
-from repro.studies.spgemm_amg import bins as amg_bins
-from repro.studies.spgemm_amg import expected as amg_expected
-from repro.studies.spgemm_amg.bins import MODES, BinKernel, kernels_of
-from repro.studies.spgemm_amg.operands import make_operands
-from repro.studies.spgemm_amg.plans import Plans
-from repro.studies.spgemm_amg.products import Product, Refill, WholeProduct
-from repro.studies.spgemm_amg.setups import PHASES, LevelSetUp, LevelSteps, SetUp, Solution
-from repro.studies.spgemm_amg.stored import factors_on, upload
-from repro.studies.spgemm_amg.variant_id import SPACES
+from repro.sparse.device_work import ModuleFile, Work
+from repro.sparse.multigrid.hierarchy import NearNull
+from repro.sparse.spgemm.kernels import BINS, LIMITS
+from repro.studies.spgemm_amg import operands as amg_expected
+from repro.studies.spgemm_amg import product_runnables as amg_bins
+from repro.studies.spgemm_amg.ids import SPACES
+from repro.studies.spgemm_amg.operands import factors_on, make_operands, upload
+from repro.studies.spgemm_amg.product_runnables import (
+    MODES,
+    BinKernel,
+    Plans,
+    Product,
+    Refill,
+    WholeProduct,
+    kernels_of,
+)
+from repro.studies.spgemm_amg.setup_runnables import PHASES, LevelSetUp, LevelSteps, SetUp, Solution
 
 cases = pytest.mark.parametrize(
     ("problem", "precision"),
@@ -203,9 +207,9 @@ def test_a_sum_a_column_is_not_tried_where_it_takes_too_long(built, monkeypatch)
 
     tried = bins_of_dense()
     largest = max(int(np.count_nonzero(operands.expected("AA").rows_of(mode, bin))) for mode in MODES for bin in tried)
-    monkeypatch.setattr(amg_bins, "MOST_SUMS", largest * columns)
+    monkeypatch.setattr(amg_bins, "MAX_SUMS", largest * columns)
     assert bins_of_dense() == tried
-    monkeypatch.setattr(amg_bins, "MOST_SUMS", columns - 1)
+    monkeypatch.setattr(amg_bins, "MAX_SUMS", columns - 1)
     assert not bins_of_dense()
 
 
@@ -309,7 +313,7 @@ def test_a_matrix_that_is_not_made_coarser_has_no_such_products_and_levels(built
 def test_a_module_that_does_not_compile_is_said(built, workspace_of, tmp_path):
     workspace = workspace_of(make_operands(PROBLEMS["five points"], "double", 1))
     module = built["double"]["one-exact"].module
-    broken = {**built["double"], "one-exact": Built(replace(module, binary=None, message="line 3"), tmp_path)}
+    broken = {**built["double"], "one-exact": ModuleFile(replace(module, binary=None, message="line 3"), tmp_path)}
     with pytest.raises(ModuleError, match="line 3"):
         WholeProduct(broken, "AA").prepare(workspace)
 

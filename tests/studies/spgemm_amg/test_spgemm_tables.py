@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from amg_campaign import NONZEROS, PRODUCTS, ROWS, Maker, lines, table, values
 
-from repro.artifacts.lineup import OF_NO_PAPER
-from repro.artifacts.numbers import geometric_mean
-from repro.studies.spgemm_amg.tables.bins import SEARCHED
+from repro.results.problem_rows import OF_NO_PAPER
+from repro.results.significance import geometric_mean
+from repro.studies.spgemm_amg.tables import SEARCHED
 
 OOM = "AA/coordinates: out of memory (2 GiB more)"
 

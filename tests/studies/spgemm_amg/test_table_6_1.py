@@ -8,7 +8,7 @@ import pytest
 import yaml
 from amg_campaign import NOTHING_PUBLISHED, NUMBERS, Maker, lines, table, values
 
-from repro.problems.generated import generate
+from repro.problems.generators import generate
 
 PROBLEMS = Path(__file__).parents[3] / "config" / "problems.yaml"
 #: Printed as 5 and 9 entries a row.

@@ -1,7 +1,341 @@
-"""Readers of files of meshes, one module a family of formats: strict, of NumPy alone, and without a word of the path.
+"""Readers of mesh files, one module a format: strict, with NumPy alone, and unaware of the file's path.
 
-Each has `read(path, values)`, which returns points `(p, d)` and blocks of cells, and raises `Flaw`. Why they are ours:
-of the libraries that need no graphics stack, meshio refuses or misreads much of what programs write (texture and
-relative indices, lists beside those of faces, groups, partitions, pieces) and takes some truncated files for whole
-ones; trimesh merges vertices and reads no volumes; Gmsh's package is a large binary that renumbers.
+Each has `read(path, values)`, which returns points `(p, d)` and blocks of cells, and raises `Flaw`. This module has
+what the readers share: the content of a file, read as lines, words and arrays of numbers in turn, each complete or
+refused; and cells, with rows of differing lengths split into blocks of cells of one kind.
+
+Why the readers are ours: of the libraries that need no graphics stack, meshio refuses or misreads much of what
+programs write (texture and relative indices, lists beside those of faces, groups, partitions, pieces) and takes
+some truncated files for complete ones; trimesh merges vertices and reads no volumes; Gmsh's package is a large
+binary that renumbers.
 """
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.problems.assembly import Floats
+
+#: Of bytes; "" for text.
+Order = Literal["", "<", ">"]
+AGAIN = "fetch or export it again"
+#: Bytes that are looked at a time.
+_WINDOW = 1 << 24
+_SPACE = np.zeros(256, bool)
+_SPACE[list(b" \t\n\r\v\f")] = True
+_WIDE = (b"\xff\xfe", b"\xfe\xff")
+_MARK = b"\xef\xbb\xbf"
+
+
+class Flaw(Exception):
+    """What is wrong with a mesh or beyond its reader; the parts are those of `repro.errors.ReproError`."""
+
+    def __init__(self, what: str, expected: object = None, actual: object = None, todo: str | None = AGAIN) -> None:
+        super().__init__(what)
+        self.what, self.expected, self.actual, self.todo = what, expected, actual, todo
+
+
+def truncated(expected: str, actual: str) -> Flaw:
+    """Return the flaw that a file ends before all is there."""
+    return Flaw("the mesh file is truncated", expected, actual)
+
+
+def load_text(path: Path, comment: bytes = b"") -> bytes:
+    """Return a file of text without the mark of its encoding, its lines ended by a line feed, comments left out.
+
+    Raises
+    ------
+    Flaw
+        It is empty, or text in two bytes a character.
+    """
+    text = path.read_bytes()
+    if text.startswith(_WIDE):
+        raise Flaw(
+            "the mesh file is text in two bytes a character (UTF-16)",
+            expected="ASCII or UTF-8",
+            actual=f"it starts with {text[:8]!r}",
+            todo="save it as UTF-8: iconv -f UTF-16 -t UTF-8",
+        )
+    text = text.removeprefix(_MARK)
+    if b"\r" in text:
+        text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if comment and comment in text:
+        text = re.sub(re.escape(comment) + rb"[^\n]*", b"", text)
+    if not text.strip():
+        raise truncated("the text of a mesh", "nothing")
+    return text
+
+
+class Content:
+    """The bytes of a file, read from the start on; `binary` arrays are in the byte `order` `<` or `>`."""
+
+    def __init__(self, content: bytes, place: int = 0, order: Order = "") -> None:
+        self.content, self.place = content, place
+        self.order: Order = order
+
+    def line(self) -> bytes:
+        """Return the next line that is not blank, without the blanks around it; b"" at the end."""
+        while self.place < len(self.content):
+            end = self.content.find(b"\n", self.place)
+            end = len(self.content) if end < 0 else end
+            line = self.content[self.place : end].strip()
+            self.place = end + 1
+            if line:
+                return line
+        return b""
+
+    def word(self) -> bytes:
+        """Return the next word; b"" at the end."""
+        found = _WORD.search(self.content, self.place)
+        self.place = found.end() if found else len(self.content)
+        return found[0] if found else b""
+
+    def peek(self) -> bytes:
+        """Return the next word, which stays the next."""
+        found = _WORD.search(self.content, self.place)
+        return found[0] if found else b""
+
+    def count(self, what: str) -> int:
+        """Return the next word as a number of things.
+
+        Raises
+        ------
+        Flaw
+            It is none.
+        """
+        return whole(self.word(), what)
+
+    def array(self, count: int, dtype: Any, what: str) -> NDArray[Any]:
+        """Return the next numbers: bytes where the file has a byte `order`, else words.
+
+        Raises
+        ------
+        Flaw
+            There are not so many, or other words between them.
+        """
+        return self.raw(count, np.dtype(dtype), what) if self.order else self.numbers(count, dtype, what)
+
+    def raw(self, count: int, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
+        """Return the next numbers of a binary file, in the byte order of this machine.
+
+        Raises
+        ------
+        Flaw
+            There are not so many.
+        """
+        left = max(len(self.content) - self.place, 0)
+        if count * dtype.itemsize > left:
+            raise truncated(f"{count:,} {what}, {count * dtype.itemsize:,} bytes", f"{left:,} bytes")
+        stored = np.frombuffer(self.content, dtype.newbyteorder(self.order or "="), count, self.place)
+        self.place += count * dtype.itemsize
+        return stored.astype(dtype)
+
+    def numbers(self, count: int, dtype: Any, what: str) -> NDArray[Any]:
+        """Return the next words as numbers.
+
+        Raises
+        ------
+        Flaw
+            There are not so many, or other words between them.
+        """
+        end = self._behind(count, what)
+        text, self.place = self.content[self.place : end], end
+        return parse(text, dtype, count, what)
+
+    def rest(self, dtype: Any, what: str) -> NDArray[Any]:
+        """Return all that is left as numbers."""
+        text, self.place = self.content[self.place :], len(self.content)
+        return parse(text, dtype, None, what)
+
+    def _behind(self, count: int, what: str) -> int:
+        """Return where the next so many words end."""
+        left = max(len(self.content) - self.place, 0)
+        if not count:
+            return self.place
+        if 2 * count - 1 > left:
+            raise truncated(f"{count:,} numbers of {what}", f"{left:,} bytes")
+        found, before, place = 0, True, self.place
+        while place < len(self.content):
+            blank = _SPACE[np.frombuffer(self.content, np.uint8, min(_WINDOW, len(self.content) - place), place)]
+            starts = np.flatnonzero(~blank & np.concatenate([[before], blank[:-1]]))
+            if found + len(starts) >= count:
+                last = _WORD.match(self.content, place + int(starts[count - found - 1]))
+                assert last is not None
+                return last.end()
+            found, before, place = found + len(starts), bool(blank[-1]), place + len(blank)
+        raise truncated(f"{count:,} numbers of {what}", f"{found:,}")
+
+
+_WORD = re.compile(rb"\S+")
+
+
+def whole(word: bytes, what: str) -> int:
+    """Return a word as a number of things.
+
+    Raises
+    ------
+    Flaw
+        It is none.
+    """
+    if not word.isdigit():
+        if not word:
+            raise truncated(f"a number of {what}", "the end of the file")
+        raise Flaw("the mesh is damaged", expected=f"a number of {what}", actual=_quoted(word))
+    return int(word)
+
+
+def parse(text: bytes, dtype: Any, count: int | None, what: str) -> NDArray[Any]:
+    """Return the words of a text as numbers, so many where a count is given.
+
+    Raises
+    ------
+    Flaw
+        A word is no number of the type, or they are more or fewer.
+    """
+    if not text.strip():
+        found = np.empty(0, dtype)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)  # what NumPy says of words that are no numbers
+            try:
+                found = np.fromstring(text, dtype, sep=" ")
+            except (ValueError, DeprecationWarning):
+                raise Flaw(
+                    "the mesh is damaged: a word is no number",
+                    expected=f"{'whole ' if np.dtype(dtype).kind in 'iu' else ''}numbers of {what}",
+                    actual=_quoted(_no_number(text, np.dtype(dtype).kind)),
+                ) from None
+    if count is not None and len(found) != count:
+        raise truncated(f"{count:,} numbers of {what}", f"{len(found):,}")
+    return found
+
+
+def whole_numbers(given: NDArray[Any], what: str) -> NDArray[np.int64]:
+    """Return numbers that are to be whole as such.
+
+    Raises
+    ------
+    Flaw
+        One is not, or too large.
+    """
+    if given.dtype.kind == "f":
+        wrong = ~((given == np.trunc(given)) & (np.abs(given) < 2.0**63))
+        if wrong.any():
+            raise Flaw("the mesh is damaged: a number is not whole", f"whole numbers of {what}", given[wrong][0])
+    return given.astype(np.int64)
+
+
+def _no_number(text: bytes, kind: str) -> bytes:
+    for word in text.split():
+        try:
+            int(word) if kind in "iu" else float(word)
+        except ValueError:
+            return word
+    return b""
+
+
+def _quoted(word: bytes) -> str:
+    return repr(word[:40].decode(errors="replace"))
+
+
+Numbers = NDArray[np.int64]
+#: Points `(p, d)`, and blocks of cells.
+Contents = tuple[Floats, list["Cells"]]
+LINEAR = {"vertex": 0, "line": 1, "triangle": 2, "quad": 2, "polygon": 2, "tetra": 3}
+_OF_SIZE = {1: "vertex", 2: "line", 3: "triangle", 4: "quad"}
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells of one kind, as meshio calls it: `(c, k)` vertex numbers in `dimension` dimensions.
+
+    `values` are what the file keeps of each, `(c,)` or `(c, m)` by name, where they are asked for. `places` are where
+    the cells are in the order of the file, `(c,)`; None: behind those of the blocks before.
+    """
+
+    kind: str
+    dimension: int
+    data: Numbers
+    values: Mapping[str, Floats] = field(default_factory=dict)
+    places: Numbers | None = None
+
+
+def split(
+    sizes: Numbers,
+    corners: Numbers,
+    kind_of: Callable[[int, int], tuple[str, int]],
+    codes: Numbers | None = None,
+    values: Mapping[str, Floats] | None = None,
+    first: int = 0,
+) -> list[Cells]:
+    """Return cells of differing sizes as blocks of one kind and size, each in the order of the file.
+
+    Parameters
+    ----------
+    sizes
+        How many corners each cell has, `(c,)`.
+    corners
+        Those of all cells, one cell behind the other.
+    kind_of
+        Gives kind and dimension of cells by code and size.
+    codes
+        What the format calls each cell's kind, `(c,)`; None: 0.
+    values
+        Of all cells, `(c,)` or `(c, m)` by name.
+    first
+        The place of the first cell.
+    """
+    codes = np.zeros(len(sizes), np.int64) if codes is None else codes
+    starts = np.cumsum(sizes) - sizes
+    order = np.lexsort((sizes, codes))
+    breaks = np.flatnonzero((np.diff(codes[order]) != 0) | (np.diff(sizes[order]) != 0)) + 1
+    blocks = []
+    for places in np.split(order, breaks) if len(order) else []:
+        code, size = int(codes[places[0]]), int(sizes[places[0]])
+        whole = len(places) == len(sizes)
+        data = corners.reshape(-1, size) if whole and size else corners[starts[places, None] + np.arange(size)]
+        kept = {name: of[places] for name, of in (values or {}).items()}
+        blocks.append(Cells(*kind_of(code, size), data, kept, places + first))
+    return sorted(blocks, key=lambda block: int(places[0]) if (places := block.places) is not None else 0)
+
+
+def face(_: int, size: int) -> tuple[str, int]:
+    """Return kind and dimension of what a format of surfaces calls a face, by the number of its corners."""
+    kind = _OF_SIZE.get(size, "polygon")
+    return kind, LINEAR[kind]
+
+
+def renumbered(cells: Numbers, numbers: Numbers, what: str) -> Numbers:
+    """Return cells whose corners are counted from 0, of those that name them by any numbers `(p,)`.
+
+    A corner without a vertex is -1.
+
+    Raises
+    ------
+    Flaw
+        Two vertices have one number.
+    """
+    if not len(numbers):
+        return np.full_like(cells, -1)
+    if (numbers == np.arange(numbers[0], numbers[0] + len(numbers))).all():
+        moved = cells - numbers[0]
+        return np.where((moved >= 0) & (moved < len(numbers)), moved, -1)
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    twice = np.flatnonzero(np.diff(ordered) == 0)
+    if twice.size:
+        raise Flaw(
+            f"two {what} of the mesh have the same number",
+            expected="a number for each",
+            actual=f"{twice.size + 1} that share one, the first is {ordered[twice[0]]}",
+        )
+    found = np.minimum(np.searchsorted(ordered, cells), len(ordered) - 1)
+    return np.where(ordered[found] == cells, order[found], -1)

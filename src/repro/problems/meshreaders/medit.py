@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from repro.problems.assembled import Floats
-from repro.problems.meshreaders.cells import Cells, Contents
-from repro.problems.meshreaders.content import Content, Flaw, Order, load_text, truncated
+from repro.problems.assembly import Floats
+from repro.problems.meshreaders import Cells, Content, Contents, Flaw, Order, load_text, truncated
 
 #: Kind, dimension and corners of the cells of each section, by its name in text and its number in binary files.
 _CELLS = {

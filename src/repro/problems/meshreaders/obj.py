@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.problems.assembled import Floats
-from repro.problems.meshreaders.cells import Contents, Numbers, face, split
-from repro.problems.meshreaders.content import Flaw, load_text, parse
+from repro.problems.assembly import Floats
+from repro.problems.meshreaders import Contents, Flaw, Numbers, face, load_text, parse, split
 
 _CONTINUED = re.compile(rb"(?m)^[ \t]*(?:v|f|fo)[ \t](?:[^\n\\]*\\[ \t]*\n)+[^\n]*")
 _BREAK = re.compile(rb"\\[ \t]*\n")

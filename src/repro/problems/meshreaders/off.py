@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.problems.assembled import Floats
-from repro.problems.meshreaders.cells import Cells, Contents, face, split
-from repro.problems.meshreaders.content import Flaw, load_text, parse, truncated, whole
+from repro.problems.assembly import Floats
+from repro.problems.meshreaders import Cells, Contents, Flaw, face, load_text, parse, split, truncated, whole
 
 _HEADER = re.compile(rb"(?P<kind>(?:ST|C|N){0,3}(?P<more>4?n?)OFF)(?:\s+|$)")
 

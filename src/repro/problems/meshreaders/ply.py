@@ -10,9 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.problems.assembled import Floats
-from repro.problems.meshreaders.cells import Cells, Contents, Numbers, face, split
-from repro.problems.meshreaders.content import Flaw, Order, parse, truncated, whole, whole_numbers
+from repro.problems.assembly import Floats
+from repro.problems.meshreaders import (
+    Cells,
+    Contents,
+    Flaw,
+    Numbers,
+    Order,
+    face,
+    parse,
+    split,
+    truncated,
+    whole,
+    whole_numbers,
+)
 
 _TYPES = {
     "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "float": "f4",

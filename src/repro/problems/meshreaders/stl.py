@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.problems.meshreaders.cells import Cells, Contents
-from repro.problems.meshreaders.content import Flaw, load_text, parse, truncated
+from repro.problems.meshreaders import Cells, Contents, Flaw, load_text, parse, truncated
 
 _LINES = {b"facet": 0, b"outer": 1, b"vertex": 2, b"endloop": 3, b"endfacet": 4}
 _PATTERN = np.array([0, 1, 2, 2, 2, 3, 4])

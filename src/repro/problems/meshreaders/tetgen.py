@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.problems.meshreaders.cells import Cells, Contents, renumbered
-from repro.problems.meshreaders.content import Content, Flaw, load_text, whole, whole_numbers
+from repro.problems.meshreaders import Cells, Content, Contents, Flaw, load_text, renumbered, whole, whole_numbers
 
 _KINDS = {3: ("triangle", 2), 4: ("tetra", 3), 6: ("triangle6", 2), 10: ("tetra10", 3)}
 

@@ -21,10 +21,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from repro.casts import cast
-from repro.problems.assembled import Floats
-from repro.problems.meshreaders.cells import Cells, Contents, Numbers
-from repro.problems.meshreaders.content import Flaw, Order, parse, truncated, whole
-from repro.problems.meshreaders.vtkcells import blocks
+from repro.problems.assembly import Floats
+from repro.problems.meshreaders import Cells, Contents, Flaw, Numbers, Order, parse, truncated, whole
+from repro.problems.meshreaders.vtk import blocks
 
 _TYPES = {
     "Int8": "i1", "UInt8": "u1", "Int16": "i2", "UInt16": "u2", "Int32": "i4", "UInt32": "u4", "Int64": "i8",

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from repro.problems.recipes.base import Made, Recipe, Source, register
-from repro.problems.recipes.meshers import fill_by_gmsh
-from repro.problems.recipes.packages import versions
-from repro.problems.recipes.surfaces import first_of, fit, repair, simplify
+from repro.problems.recipes import (
+    Made,
+    MeshRecipe,
+    SurfaceSource,
+    fill_by_gmsh,
+    first_of,
+    fit,
+    register,
+    repair,
+    simplify,
+    versions,
+)
 
 ROWS, FACES = 1016, 1780
 
 
-def make(source: Source) -> Made:
+def make(source: SurfaceSource) -> Made:
     """Make the mesh; the boundary of another project's armadillo stands in for the surface where that is missing."""
     surface, notes = first_of(source, "surfaces/armadillo", "armadillo_13k")
     closed = repair(surface)
@@ -24,4 +32,4 @@ def make(source: Source) -> Made:
     return made._replace(notes=(*notes, f"made with {versions('pymeshfix', 'fast-simplification', 'gmsh')}"))
 
 
-register(Recipe("armadillo_1000.1", make, ell_factor=3.0))
+register(MeshRecipe("armadillo_1000.1", make, ell_factor=3.0))

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from repro.problems.recipes.base import Made, Recipe, Source, register
-from repro.problems.recipes.meshers import fill_by_tetgen
-from repro.problems.recipes.packages import versions
-from repro.problems.recipes.surfaces import first_of, fit, repair, simplify
+from repro.problems.recipes import (
+    Made,
+    MeshRecipe,
+    SurfaceSource,
+    fill_by_tetgen,
+    first_of,
+    fit,
+    register,
+    repair,
+    simplify,
+    versions,
+)
 
 ROWS, FACES = 27112, 50250
 
 
-def make(source: Source) -> Made:
+def make(source: SurfaceSource) -> Made:
     """Make the mesh.
 
     The published one has 10.5 entries a row and a row of about 78. A fine surface around an interior with very few
@@ -28,4 +36,4 @@ def make(source: Source) -> Made:
     return made._replace(notes=(*notes, f"made with {versions('pymeshfix', 'fast-simplification', 'tetgen')}"))
 
 
-register(Recipe("bunny2.4M", make, ell_factor=7.4))
+register(MeshRecipe("bunny2.4M", make, ell_factor=7.4))

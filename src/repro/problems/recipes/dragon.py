@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from repro.problems.recipes.base import Made, Recipe, Source, register
-from repro.problems.recipes.meshers import fill_by_tetgen
-from repro.problems.recipes.packages import versions
-from repro.problems.recipes.surfaces import first_of, fit, repair, simplify
+from repro.problems.recipes import (
+    Made,
+    MeshRecipe,
+    SurfaceSource,
+    fill_by_tetgen,
+    first_of,
+    fit,
+    register,
+    repair,
+    simplify,
+    versions,
+)
 
 ROWS, FACES = 26436, 39360
 
 
-def make(source: Source) -> Made:
+def make(source: SurfaceSource) -> Made:
     """Make the mesh; other forms of the same scan stand in for the full surface where that is missing."""
     surface, notes = first_of(source, "surfaces/dragon", "dragon_dithered", "dragon_res2")
 
@@ -23,4 +31,4 @@ def make(source: Source) -> Made:
     return made._replace(notes=(*notes, f"made with {versions('pymeshfix', 'fast-simplification', 'tetgen')}"))
 
 
-register(Recipe("dragon_100K", make, ell_factor=2.8))
+register(MeshRecipe("dragon_100K", make, ell_factor=2.8))

@@ -9,9 +9,7 @@ from functools import partial
 from math import cos, pi, sin
 from typing import Any
 
-from repro.problems.recipes.base import Made, Recipe, Source, register
-from repro.problems.recipes.meshers import mesh_solid
-from repro.problems.recipes.packages import versions
+from repro.problems.recipes import Made, MeshRecipe, SurfaceSource, mesh_solid, register, versions
 
 # In mm. The axis is z; the flange is at its start, the end shield with the bearing's seat at its end, feet below.
 LENGTH, RADIUS, BORE = 150.0, 62.0, 44.0
@@ -44,7 +42,7 @@ def draw(occ: Any) -> None:
     )
 
 
-def make(_: Source, edge: float) -> Made:
+def make(_: SurfaceSource, edge: float) -> Made:
     """Make a mesh of an edge length in mm; it needs no input."""
     notes = ("a finned housing with flange, feet and terminal box", f"made with {versions('gmsh')}")
     return Made(*mesh_solid(draw, {"Mesh.MeshSizeMax": edge}), notes)
@@ -85,5 +83,5 @@ def _bolt_holes(occ: Any) -> list[Entity]:
     return [_cylinder(occ, -1, FLANGE + 2, BOLT_RADIUS, circle * cos(a), circle * sin(a)) for a in angles]
 
 
-register(Recipe("NX_MotorH67k", partial(make, edge=EDGE), ell_factor=1.9))
-register(Recipe("motor_257k", partial(make, edge=FINE_EDGE)))
+register(MeshRecipe("NX_MotorH67k", partial(make, edge=EDGE), ell_factor=1.9))
+register(MeshRecipe("motor_257k", partial(make, edge=FINE_EDGE)))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from math import cos, hypot, pi, sin, sqrt
 from typing import Any
 
-from repro.problems.assembled import Floats
-from repro.problems.recipes.base import Made, Recipe, Source, register
-from repro.problems.recipes.meshers import mesh_solid
-from repro.problems.recipes.packages import versions
+from repro.problems.assembly import Floats
+from repro.problems.recipes import Made, MeshRecipe, SurfaceSource, mesh_solid, register, versions
 
 # An M10 nut, in mm: width across flats, height, radius and pitch of the thread (ISO 4032 and 261)
 WIDTH, HEIGHT, RADIUS, PITCH, TURNS = 16.0, 8.4, 5.0, 1.5, 5
@@ -40,7 +38,7 @@ def size_at(position: Floats) -> float:
     return FINE if hypot(position[0], position[1]) < RADIUS + 1e-6 else COARSE
 
 
-def make(_: Source) -> Made:
+def make(_: SurfaceSource) -> Made:
     """Make the mesh, which needs no input."""
     notes = ("an M10 nut with ring grooves for its thread", f"made with {versions('gmsh')}")
     return Made(*mesh_solid(draw, {}, size_at), notes)
@@ -57,4 +55,4 @@ def _solids(entities: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return [entity for entity in entities if entity[0] == 3]
 
 
-register(Recipe("nut_37k", make, ell_factor=2.6))
+register(MeshRecipe("nut_37k", make, ell_factor=2.6))

@@ -22,7 +22,7 @@ from repro.errors import ReproError
 #: The first pairs of two slots of a row lie so many words apart, or a multiple: 128 bytes, as a GPU's cache lines.
 PITCH_ALIGNMENT = 32
 #: As many entries can be told apart by 32-bit offsets while allocations that found no room still count up.
-MOST_ENTRIES = 1 << 30
+MAX_ENTRIES = 1 << 30
 SEGMENTS = 4
 
 
@@ -141,11 +141,11 @@ def check_capacity(capacity: int, where: str = "dynamic matrix") -> int:
     ReproError
         They are too many.
     """
-    if capacity > MOST_ENTRIES:
+    if capacity > MAX_ENTRIES:
         raise ReproError(
             "more entries than a dynamic matrix can hold",
             where=where,
-            expected=f"at most {MOST_ENTRIES:,}, its slack included",
+            expected=f"at most {MAX_ENTRIES:,}, its slack included",
             actual=f"{capacity:,}",
         )
     return capacity

@@ -1,8 +1,12 @@
-"""A sparse matrix that grows on a device: its operations, and the room that they need made on the way."""
+"""A sparse matrix that grows on a device: its operations with the memory that they need, and its products.
+
+Products y = A x, of a dynamic matrix or of one in CSR, run the kernels of the module `product`. A reader
+multiplies while others change the matrix, and takes each row as it was before a change or as it is after it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -10,14 +14,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from repro.devices.base import Device, OutOfDeviceMemory, Program
+from repro.devices.base import Argument, Buffer, Device, Kernel, OutOfDeviceMemory, Program, Queue
 from repro.errors import ReproError
-from repro.sparse.dynamic.batch import Arranged, Batch
-from repro.sparse.dynamic.layout import MOST_ENTRIES, Arrays, check_capacity
+from repro.sparse.dynamic.kernels import Report
+from repro.sparse.dynamic.layout import MAX_ENTRIES, Arrays, check_capacity, pitch_of
 from repro.sparse.dynamic.operations import Existing, Insertion, Operations
-from repro.sparse.dynamic.state import Report
-from repro.sparse.dynamic.storage import Storage
-from repro.sparse.kernels import Scratch
+from repro.sparse.dynamic.schedules import LONG_ROWS, RowBins, Schedule, widths_of
+from repro.sparse.dynamic.storage import Arranged, Batch, Storage
+from repro.sparse.elementwise import BLOCK_SIZE, Scratch
 
 #: A buffer that has to grow gets so many times the entries that it has to hold.
 GROWTH = 1.5
@@ -254,7 +258,7 @@ class DynamicMatrix:
         """
         limit = max(2, self._storage.segments - 1) if at_least is None else at_least
         with self._operation("tidy"):
-            self._operations.tidying(limit, min(self.slack, MOST_ENTRIES // max(self._storage.shape[0], 1)))()
+            self._operations.tidying(limit, min(self.slack, MAX_ENTRIES // max(self._storage.shape[0], 1)))()
             self._report()
 
     def to_csr(self) -> sp.csr_array:
@@ -318,7 +322,7 @@ class DynamicMatrix:
         total = self._report().total
         wanted = old.capacity if capacity is None else capacity
         if total > wanted or (demand is not None and total + self.slack > wanted):
-            wanted = min(max(total, int(GROWTH * total) + self.slack), MOST_ENTRIES)
+            wanted = min(max(total, int(GROWTH * total) + self.slack), MAX_ENTRIES)
         check_capacity(max(total, wanted))
         new = Storage.empty(old.device, old.shape, old.segments, max(wanted, 1), old.dtype)
         try:
@@ -367,10 +371,10 @@ class DynamicMatrix:
 
     def _require_countable(self, count: int) -> None:
         asked = count + self.slack * min(count, self._storage.shape[0])
-        if asked >= MOST_ENTRIES:
+        if asked >= MAX_ENTRIES:
             raise ReproError(
                 "the batch is too large to be inserted at once",
-                expected=f"fewer than {MOST_ENTRIES:,} entries with the slack of the rows that they are for",
+                expected=f"fewer than {MAX_ENTRIES:,} entries with the slack of the rows that they are for",
                 actual=f"{asked:,}",
                 todo="insert it in parts",
             )
@@ -387,3 +391,180 @@ class DynamicMatrix:
             expected=f"rows from 0 to {rows - 1} and columns from 0 to {columns - 1}",
             actual=f"{count:,} entries elsewhere",
         )
+
+
+#: What gives a kernel of its name.
+GetKernel = Callable[[str], Kernel]
+Run = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """A matrix on the device.
+
+    Attributes
+    ----------
+    rows, segments
+        Rows, and the most segments of a row's chain; 0 in CSR.
+    buffers
+        `columns`, `values`, and `table` and `sizes`, or `offsets` of CSR.
+    sizes
+        Returns the entries of each row, int32 `(rows,)`, on the host.
+    """
+
+    rows: int
+    segments: int
+    buffers: Mapping[str, Buffer]
+    sizes: Callable[[], NDArray[np.int32]]
+
+    def arguments(self, exact: bool) -> list[Argument]:
+        """Return what kernels take of it: `csr`, `exact` or `dcsr`."""
+        entries = [self.buffers["columns"], self.buffers["values"]]
+        if not self.segments:
+            return [self.buffers["offsets"], *entries]
+        if exact:
+            return [self.buffers["table"], *entries]
+        shape = np.int32(pitch_of(self.rows)), np.int32(self.segments)
+        return [*shape, self.buffers["table"], self.buffers["sizes"], *entries]
+
+
+def bind_product(program: Program, schedule: Schedule, storage: Storage, x: Buffer, y: Buffer) -> Callable[[], None]:
+    """Return what queues y = A x for a matrix on a device, whatever is inserted into it or deleted from it later.
+
+    It is of no use once the matrix has other buffers, as after it was brought together or grew.
+
+    Parameters
+    ----------
+    program
+        The module `product`, in the precision of the matrix.
+    schedule
+        One of kind `vector` or `mixed` that is not exact; see `usual_schedule`.
+    storage
+        The matrix.
+    x, y
+        `(columns,)` and `(rows,)` in its precision.
+    """
+    return bind_vector(storage.device, program.kernel, schedule, matrix_of(storage), (x, y))
+
+
+def matrix_of(storage: Storage) -> StoredRows:
+    """Return a matrix on a device as kernels of products take it."""
+    buffers = {name: getattr(storage, name) for name in ("columns", "values", "table", "sizes")}
+    return StoredRows(storage.shape[0], storage.segments, buffers, lambda: storage.download().sizes)
+
+
+def bind_vector(
+    device: Device, kernel: GetKernel, schedule: Schedule, matrix: StoredRows, vectors: tuple[Buffer, Buffer]
+) -> Run:
+    """Return what queues y = A x by so many threads a row; it needs nothing beside the matrix, which may change.
+
+    Parameters
+    ----------
+    kernel
+        Returns a kernel of the module `product`.
+    schedule
+        One of kind `vector` or `mixed`.
+    vectors
+        x and y.
+    """
+    n_t = BLOCK_SIZE[device.backend]
+    format = "csr" if not matrix.segments else "exact" if schedule.exact else "dcsr"
+    name = f"{schedule.kind}_{format}_w{schedule.width}_{suffix_of(schedule)}"
+    arguments = [np.int32(matrix.rows), *matrix.arguments(schedule.exact), *vectors]
+    return device.bind(kernel(name), -(-matrix.rows * schedule.width // n_t), n_t, arguments)
+
+
+def bind_bins(
+    device: Device,
+    kernel: Kernel,
+    bins: RowBins,
+    parts: tuple[int, Sequence[Argument]],
+    arguments: Sequence[Argument],
+) -> Run:
+    """Bind all of our bins to one launch.
+
+    Parameters
+    ----------
+    kernel
+        One that is called `bins_...`.
+    bins
+        Those of `our_least`.
+    parts
+        How many parts the longest rows have, and the buffers that the kernel takes for them.
+    arguments
+        What it takes from `order` on.
+    """
+    n_t = BLOCK_SIZE[device.backend]
+    blocks, for_parts = parts
+    numbers: list[Argument] = [np.int32(blocks), np.int32(LONG_ROWS[device.backend].part_length), *for_parts]
+    numbers += [np.int32(bins.ends[0])]
+    rows_of_block = (1, *(n_t // width for width in reversed(widths_of(device.target))))
+    for (first, last), rows in zip(bins.spans[1:], rows_of_block, strict=True):
+        blocks += -(-(last - first) // rows)
+        numbers += [np.int32(blocks), np.int32(last)]
+    return device.bind(kernel, blocks, n_t, [*numbers, *arguments])
+
+
+def suffix_of(schedule: Schedule) -> str:
+    """Return the end of a kernel's name."""
+    return f"u{schedule.unroll}_{schedule.load}"
+
+
+class Reading:
+    """Products on a queue beside the one that the matrix is changed on, for the thread that has the queue.
+
+    Parameters
+    ----------
+    queue
+        The queue.
+    program
+        The module `reader`, in the precision of the matrix.
+    width
+        Threads of a row: one of `widths_of`.
+    matrix
+        What is read.
+    """
+
+    def __init__(self, queue: Queue, program: Program, width: int, matrix: DynamicMatrix) -> None:
+        self._queue, self._program, self._width, self._matrix = queue, program, width, matrix
+        self._bound: tuple[Storage, Buffer, Buffer, Callable[[], None]] | None = None
+
+    def multiply(self, x: Buffer, y: Buffer) -> None:
+        """Put A x into y and wait for it.
+
+        A matrix that is brought together meanwhile leaves the arrays that are read as they are until then.
+
+        Parameters
+        ----------
+        x, y
+            `(columns,)` and `(rows,)` in the precision of the matrix.
+        """
+        with self._queue.current():
+            storage = self._matrix.hold()
+            try:
+                if storage.shape[0]:
+                    self._launch(storage, x, y)()
+                    self._queue.synchronize()
+            finally:
+                storage.release()
+
+    def _launch(self, storage: Storage, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return what queues the product; the one of before, where it is of the same arrays."""
+        if self._bound is not None:
+            *arrays, launch = self._bound
+            if all(one is other for one, other in zip(arrays, (storage, x, y), strict=True)):
+                return launch
+        launch = self._bind(storage, x, y)
+        self._bound = storage, x, y, launch
+        return launch
+
+    def _bind(self, storage: Storage, x: Buffer, y: Buffer) -> Callable[[], None]:
+        rows, columns = storage.shape
+        n_t = BLOCK_SIZE[storage.device.backend]
+        arguments: list[Argument] = [
+            *map(np.int32, (rows, columns, storage.capacity, storage.pitch, storage.segments)),
+            *(storage.table, storage.sizes, storage.versions, storage.columns, storage.values),
+            *(x, y),
+        ]
+        kernel = self._program.kernel(f"read_w{self._width}")
+        return self._queue.bind(kernel, -(-rows * self._width // n_t), n_t, arguments)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repro.devices.base import Argument, Buffer, Device, Program
-from repro.sparse.dynamic.batch import Arranged, Batch
-from repro.sparse.dynamic.render import (
+from repro.sparse.device_work import SORT_KEY_BITS, RadixSort, Scan, bits_of
+from repro.sparse.dynamic.kernels import (
     COPIED,
     LONG_BLOCKS,
     MEDIUM,
@@ -24,17 +24,15 @@ from repro.sparse.dynamic.render import (
     OF_REST,
     SEVERAL,
     SMALL,
-    SMALL_N_T,
+    SMALL_BLOCK_SIZE,
 )
-from repro.sparse.dynamic.storage import Storage
-from repro.sparse.kernels import N_T, Kernels, Launch, Scratch, in_order
-from repro.sparse.scan import Scan
-from repro.sparse.sort import KEY_BITS, RadixSort, bits_of
+from repro.sparse.dynamic.storage import Arranged, Batch, Storage
+from repro.sparse.elementwise import BLOCK_SIZE, Kernels, Launch, Scratch, in_order
 
 #: Bits of a key that four passes of seven sort by, and how many of them are those of a column's hash: the more these
 #: are, the fewer entries of a row with equal ones are looked through.
 KEPT_BITS = 28
-LEAST_HASH_BITS, MOST_HASH_BITS = 8, 16
+MIN_HASH_BITS, MAX_HASH_BITS = 8, 16
 #: What becomes of a value whose place has one already.
 Existing = Literal["replace", "add"]
 
@@ -111,7 +109,7 @@ class Operations:
     def insertion_of(self, batch: Batch, arranged: Arranged, slack: int) -> Insertion:
         """Append entries of a batch, all or some, that are arranged by row and known to lie in the matrix."""
         storage, m = self.storage, np.int32(arranged.count)
-        blocks = -(-arranged.count // (SEVERAL * N_T[self._device.backend]))
+        blocks = -(-arranged.count // (SEVERAL * BLOCK_SIZE[self._device.backend]))
         spots, left = self._ints("spots", 8 * blocks), self._ints("left", arranged.count)
         order = arranged.order or arranged.rows  # any buffer where none is read
         assert batch.values is not None
@@ -171,7 +169,7 @@ class Operations:
             batch.values, rows, order, np.int32(slack), np.int32(storage.capacity), *self._chain, storage.columns,
             storage.values, storage.state,
         ]  # fmt: skip
-        launch = self._kernels.blocks(name, blocks, arguments, SMALL_N_T[self._device.backend])
+        launch = self._kernels.blocks(name, blocks, arguments, SMALL_BLOCK_SIZE[self._device.backend])
         return Insertion(launch, lambda count: Arranged(count, rows, order), partial(self._download, order))
 
     # changing ---------------------------------------------------------------------------------------------------------
@@ -249,7 +247,7 @@ class Operations:
 
     def _over_long_rows(self, name: str, count: int, arguments: Sequence[Argument]) -> Launch:
         """Bind a kernel whose blocks take the rows that the one before it listed."""
-        n_t = SMALL_N_T[self._device.backend]
+        n_t = SMALL_BLOCK_SIZE[self._device.backend]
         return self._kernels.blocks(name, min(count, self._device.n_s * LONG_BLOCKS), arguments, n_t)
 
     # bringing together ------------------------------------------------------------------------------------------------
@@ -309,7 +307,7 @@ class Operations:
             Whether rows have room beside their entries.
         """
         storage, rows = self.storage, self.storage.shape[0]
-        tile = COPIED * N_T[self._device.backend]
+        tile = COPIED * BLOCK_SIZE[self._device.backend]
         tiles = -(-target.capacity // tile)
         firsts, n_rows = self._ints("first rows", tiles + 1), np.int32(rows)
         permuted = _permuted(permutation, storage.sizes)
@@ -354,7 +352,7 @@ class Operations:
     def _hash_bits(self) -> int:
         """Bits that a key has for a column's hash, beside those of the row."""
         of_row = bits_of(self.storage.shape[0])
-        return min(max(KEPT_BITS - of_row, LEAST_HASH_BITS), MOST_HASH_BITS, KEY_BITS - of_row)
+        return min(max(KEPT_BITS - of_row, MIN_HASH_BITS), MAX_HASH_BITS, SORT_KEY_BITS - of_row)
 
     def _sorter(self, count: int) -> RadixSort:
         size = 1 << max(8, (count - 1).bit_length())

@@ -1,4 +1,4 @@
-"""A dynamic matrix in the memory of a device."""
+"""A dynamic matrix in the memory of a device, and batches of entries with the order in which they are processed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,52 @@ from threading import Lock
 import numpy as np
 
 from repro.devices.base import Buffer, Device
-from repro.sparse.dynamic import state
+from repro.sparse.dynamic import kernels
+from repro.sparse.dynamic.kernels import Report
 from repro.sparse.dynamic.layout import Arrays, pitch_of
-from repro.sparse.dynamic.state import Report
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Entries on a device.
+
+    Attributes
+    ----------
+    count
+        How many: m.
+    rows, columns, values
+        int32, int32 and floating `(m,)`; no values where entries are deleted.
+    grouped
+        Whether entries of equal rows follow each other, as in a batch that is sorted by row.
+    """
+
+    count: int
+    rows: Buffer
+    columns: Buffer
+    values: Buffer | None = None
+    grouped: bool = False
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """The entries of a batch in an order in which equal rows follow each other.
+
+    Attributes
+    ----------
+    count
+        How many.
+    rows
+        Of each, in that order: int32 `(count,)`.
+    order
+        Which of the batch each is; None: the order of the batch.
+    columns
+        Of each in that order, by a hash of the column within a row; None where they come in any order.
+    """
+
+    count: int
+    rows: Buffer
+    order: Buffer | None = None
+    columns: Buffer | None = None
 
 
 class _Nothing:
@@ -65,8 +108,8 @@ class Storage:
         ------
         OutOfDeviceMemory
         """
-        words = np.zeros(state.WORDS, np.int32)
-        words[state.POINTER] = arrays.pointer
+        words = np.zeros(kernels.STATE_WORDS, np.int32)
+        words[kernels.STATE_POINTER] = arrays.pointer
         held: list[Buffer] = []
         try:
             for array in (
@@ -100,7 +143,7 @@ class Storage:
         try:
             for nbytes in (4 * capacity, dtype.itemsize * capacity, 4 * segments * pitch_of(rows), 4 * rows):
                 held.append(device.allocate(max(nbytes, 4)))
-            for words in (max(rows, 1), state.WORDS):
+            for words in (max(rows, 1), kernels.STATE_WORDS):
                 held.append(device.allocate(4 * words))
                 device.fill(held[-1], 0)
         except Exception:
@@ -151,8 +194,8 @@ class Storage:
 
     def set_pointer(self, pointer: int) -> None:
         """Say where the next segment is cut off, for who wrote entries and table in another way."""
-        words = np.zeros(state.WORDS, np.int32)
-        words[state.POINTER] = pointer
+        words = np.zeros(kernels.STATE_WORDS, np.int32)
+        words[kernels.STATE_POINTER] = pointer
         self.device.write(self.state, words)
 
     @property
@@ -167,7 +210,7 @@ class Storage:
 
     def report(self) -> Report:
         """Wait for what is queued, and return what the last operation came to."""
-        words = np.empty(state.WORDS, np.int32)
+        words = np.empty(kernels.STATE_WORDS, np.int32)
         self.device.download(self.state, words)
         return Report.of(words)
 

@@ -5,7 +5,7 @@ One file a library; every file of this folder is imported and registers what it 
 
 from __future__ import annotations
 
-from repro.scan import import_all
+from repro.plugins import import_all
 from repro.sparse.library.registry import asked_for, baseline, check_names, for_problem
 
 import_all(__name__, __path__)

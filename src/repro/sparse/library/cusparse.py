@@ -1,10 +1,17 @@
-"""cuSPARSE: every routine for y = A x that fits an entry, in every representation."""
+"""cuSPARSE: every routine for y = A x that fits an entry, in every representation.
+
+The arrays of all formats are uploaded once, for all routines that use them. SpMVOp, z = α A x + β y, works by a
+plan that is made for A once; it is an experimental function of the library. The order of its calls is that of
+NVIDIA's sample `spmv_op`, without code for an epilogue.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from ctypes import byref, c_size_t
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,19 +19,185 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench.guards import Guards
 from repro.bench.runnable import Unsupported
-from repro.bench.workspace import Workspace
-from repro.codegen.precisions import INDEX_BYTES
+from repro.bench.workspace import Guards, Workspace
+from repro.codegen.targets import INDEX_BYTES
 from repro.devices.base import Buffer, LaunchError
 from repro.devices.cuda import CudaDevice
-from repro.sparse.expansions import Representation, representations
-from repro.sparse.library.cusparse_calls import Calls
-from repro.sparse.library.cusparse_library import TYPES, address, destroy, gpu, load, refusals, scalars, version
-from repro.sparse.library.cusparse_op import PlannedProduct
+from repro.sparse.expansions import Bsr, Csr, Representation, representations, to_bsr, to_coo, to_csr, to_sell
+from repro.sparse.library.cusparse_bindings import TYPES, Calls, address, destroy, gpu, load, refusals, scalars, version
 from repro.sparse.library.registry import baseline, suffix
-from repro.sparse.library.resident import SLICE_ROWS, Resident
 from repro.sparse.operands import Multiplies, operands_of, y_on
+
+#: Rows of a slice of sliced ELLPACK: a warp.
+SLICE_ROWS = 32
+
+#: The arrays of each format; coordinates are CSR with a row for each number.
+ARRAYS = {
+    "csr": ("csr offsets", "csr columns", "csr values"),
+    "coo": ("coo rows", "csr columns", "csr values"),
+    "sell": ("sell offsets", "sell columns", "sell values"),
+    "bsr": ("bsr offsets", "bsr columns", "bsr values"),
+}
+VECTOR = "x"
+
+
+class Resident:
+    """One representation of a matrix in one ordering, as far as somebody uses it.
+
+    Expanding tens of millions of numbers takes the host seconds, and a GPU's memory holds a large matrix only so often:
+    the routines of a library are given one of these together.
+
+    Parameters
+    ----------
+    representation
+        What the numbers are.
+    ordering
+        The order of the rows and columns.
+    """
+
+    def __init__(self, representation: Representation, ordering: str) -> None:
+        self._representation = representation
+        self._ordering = ordering
+        self._csr: Csr | None = None
+        self._buffers: dict[str, Buffer] = {}
+        self._users: Counter[str] = Counter()
+
+    def take(self, workspace: Workspace, name: str) -> list[Buffer]:
+        """Return the arrays of a format (offsets or rows, columns, values), and x; `give_back` ends their use.
+
+        Raises
+        ------
+        OverflowError
+            More numbers than 32-bit indices can count.
+        OutOfDeviceMemory
+        """
+        wanted = (*ARRAYS[name], VECTOR)
+        self._users.update(wanted)
+        try:
+            if any(array not in self._buffers for array in wanted):
+                arrays = self._expand(workspace, name)
+                for array in wanted:
+                    if array not in self._buffers:
+                        self._buffers[array] = workspace.device.upload(arrays[array])
+        except Exception:
+            self.give_back(name)
+            raise
+        return [self._buffers[array] for array in wanted]
+
+    def give_back(self, name: str) -> None:
+        """End the use of a format; what nobody else uses is released."""
+        self._users.subtract((*ARRAYS[name], VECTOR))
+        for array in [array for array in self._buffers if self._users[array] == 0]:
+            self._buffers.pop(array).release()
+        if not self._buffers:
+            self._csr = None
+
+    def _expand(self, workspace: Workspace, name: str) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a format on the host, and x."""
+        operands, representation = operands_of(workspace), self._representation
+        x = representation.arrange(operands.x_in(self._ordering))
+
+        def blocks() -> Bsr:
+            return to_bsr(operands.reordered(self._ordering), representation, operands.dtype)
+
+        if name == "bsr":
+            return self._named(name, blocks(), x)
+        csr = self._csr or to_csr(blocks())
+        if name == "sell":
+            self._csr = None  # routines come in the order of `ARRAYS`, and this is the last that needs it
+            return self._named(name, to_sell(csr, SLICE_ROWS), x)
+        self._csr = csr
+        return self._named(name, csr if name == "csr" else to_coo(csr), x)
+
+    def _named(self, name: str, arrays: Iterable[NDArray[Any]], x: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        return dict(zip((*ARRAYS[name], VECTOR), (*arrays, x), strict=True))
+
+
+#: The first version whose functions have the parameters of today, and float32; that of CUDA 13.3.
+SINCE = (12, 8, 1)
+#: Values of `cusparseSpMVOpAlg_t`. By NVIDIA's notes on CUDA 13.3 the first prepares less and takes values that change.
+SPMVOP_ALGORITHMS = {"ALG1": 1, "ALG2": 2}
+
+
+def lacks_spmvop(library_version: str) -> str | None:
+    """Return why a version of the library is too old, or None."""
+    if tuple(int(part) for part in library_version.split(".")) >= SINCE:
+        return None
+    return f"SpMVOp needs {'.'.join(map(str, SINCE))}, which came with CUDA 13.3, or newer"
+
+
+class PlannedProduct:
+    """A product that the library has planned.
+
+    Parameters
+    ----------
+    calls
+        The library's calls, on the device where all lies.
+    handle, matrix, vectors
+        The library's handle, and its descriptions of A and of some x, y and z; other vectors can be multiplied later.
+    dtype
+        The type of all numbers.
+    algorithm
+        One of `ALGORITHMS`.
+    guards
+        What looks after the library's working memory.
+    held
+        Gives back all that the library makes, and its working memory; what it was given has to be there till then.
+
+    Raises
+    ------
+    Unsupported
+        The library is too old, or refuses the matrix.
+    OutOfDeviceMemory, LaunchError
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        handle: int,
+        matrix: int,
+        vectors: tuple[int, int, int],
+        dtype: np.dtype[Any],
+        algorithm: str,
+        guards: Guards,
+        held: ExitStack,
+    ) -> None:
+        if why := lacks_spmvop(version()):
+            raise Unsupported(f"cuSPARSE {version()}: {why}")
+        self._calls, self._handle, self._scalars = calls, handle, scalars(dtype)
+        plain = calls.library.Operation.NON_TRANSPOSE
+        what = plain, matrix, *vectors, TYPES[dtype], SPMVOP_ALGORITHMS[algorithm]
+        size = c_size_t()
+        calls.run("cusparseSpMVOp_bufferSize", handle, *what, byref(size))
+        working = guards.allocate(size.value, "the library's working memory")
+        held.callback(working.release)
+        given = *what, address(working.memory)
+        described = calls.make_directly(
+            held, "cusparseSpMVOp_createDescr", "cusparseSpMVOp_destroyDescr", (handle,), given
+        )
+        no_code = None, 0
+        self._plan = calls.make_directly(
+            held, "cusparseSpMVOp_createPlan", "cusparseSpMVOp_destroyPlan", (handle, described), no_code
+        )
+
+    def bind(self, x: int, y: int, z: int) -> Callable[[], None]:
+        """Return what queues z = A x + 0 y and raises the library's error where it refuses.
+
+        Parameters
+        ----------
+        x, y, z
+            The library's descriptions of vectors.
+        """
+        compute, failure = self._calls.function("cusparseSpMVOp"), self._calls.library.cuSPARSEError
+        arguments = self._handle, self._plan, *self._scalars, x, y, z
+
+        def run() -> None:
+            if status := compute(*arguments):
+                raise failure(status)
+
+        return run
+
 
 #: What calls a routine with the matrix for some x and y.
 _Bind = Callable[[Buffer, Buffer], Callable[[], None]]

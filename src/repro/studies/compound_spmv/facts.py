@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from repro.codegen.precisions import DTYPES, SCALARS
+from repro.codegen.targets import DTYPES, SCALARS
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix
 from repro.problems.problem import Problem
-from repro.sparse.pair_counts import count_pairs
-from repro.sparse.symmetry import kept_on_diagonal, symmetry_of
-from repro.studies.compound_spmv.outer import outer_formats
-from repro.studies.compound_spmv.pack import count_bytes
+from repro.sparse.compound.outer import outer_formats
+from repro.sparse.compound.packing import count_bytes
+from repro.sparse.symmetry import count_pairs, kept_on_diagonal, symmetry_of
 
 CUSPARSE_HAS = ("real", "complex")
 #: Rows of a tile that pairs are counted in: the middle one of the formats' sizes.
@@ -35,7 +34,7 @@ def measure_pairs(problem: Matrix) -> dict[str, object]:
     dict
         `symmetry`: precision to `Hermitian`, `symmetric` or empty; entries without values are neither. Where one is:
         `tile_rows`, and for tiles of so many rows `inside`, `foreign_per_tile` and `bytes`, by precision, as
-        `repro.sparse.pair_counts.PairCounts` has them.
+        `repro.sparse.symmetry.PairCounts` has them.
     """
     members = len(get_entry(problem.entry).members)
     symmetry = {

@@ -1,46 +1,152 @@
-"""SpMV with compound entries: joint tuning of layout and schedule."""
+"""SpMV with compound entries: joint tuning of layout and schedule.
+
+The module holds the study's contract, its tunings and its features. A tuning is a set of rows of one case, of
+which the fastest is chosen: by schedule, by layout or by both, in the papers' space and beyond it. A predicted
+search learns from recorded matrices whose features are near.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from repro.bench.rows import CLOCKS, ColumnType, Row
 from repro.bench.runnable import Runnable
-from repro.codegen.compile import Module, compile_module, manifest_path
-from repro.codegen.precisions import DTYPES
-from repro.codegen.targets import Target
+from repro.codegen.build_cache import Module, compile_module, manifest_path
+from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings
 from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
-from repro.problems.outline import Outline
-from repro.problems.problem import Problem
-from repro.sparse.columns import LIBRARIES, LIBRARY, STORED
+from repro.problems.problem import Outline, Problem
+from repro.sparse.compound.ids import VariantId, fitting, point_of
+from repro.sparse.compound.kernels import kernel_name, render_module
+from repro.sparse.compound.layouts import REFERENCE, TILE_ROWS, Layout, all_layouts, extended_layouts
+from repro.sparse.compound.runnables import Variant, own_floors
+from repro.sparse.compound.schedules import KINDS, SPACES, schedules
 from repro.sparse.library import asked_for, check_names, for_problem
 from repro.sparse.operands import ProductOperands, make_operands, symmetry_on
 from repro.sparse.ordering import UNKNOWNS
-from repro.sparse.pareto import MEMORY, choose_by_memory
-from repro.studies import Given, Pace, Study, Workload
-from repro.studies.compound_spmv.choosing import EXTENDED, OUR_TUNINGS, TUNINGS, choose, schedules_of_reference
-from repro.studies.compound_spmv.features import features, hopeless
-from repro.studies.compound_spmv.layout import REFERENCE, Layout, all_layouts, extended_layouts
-from repro.studies.compound_spmv.own_floor import own_floors
-from repro.studies.compound_spmv.paper import REFERENCE as PAPERS
-from repro.studies.compound_spmv.paper import STUDY as NAME
-from repro.studies.compound_spmv.render import kernel_name, render_key, render_module
-from repro.studies.compound_spmv.schedules import KINDS, SPACES, schedules
-from repro.studies.compound_spmv.variant import Variant
-from repro.studies.compound_spmv.variant_id import VariantId, fitting, point_of
-from repro.tuning.choose import Choice, ranked
+from repro.sparse.study_kit import LIBRARIES, LIBRARY, MEMORY, STORED, Array, choose_by_memory
+from repro.sparse.study_kit import features as features_of_a_product
+from repro.sparse.symmetry import NOT_SYMMETRIC
+from repro.studies import CostModel, StepResult, Study, Workload
+from repro.studies.compound_spmv import REFERENCE as PAPERS
+from repro.studies.compound_spmv import STUDY_NAME
+from repro.studies.compound_spmv.kernels import render_key
+from repro.tuning.recordings import Machine
+from repro.tuning.search import Choice, best_row, pick, ranked
 from repro.tuning.session import Session, fastest_yardsticks
+
+EXTENDED = "extended"
+#: What is chosen in the papers' space where the reference layout was timed, beside the best of each kind of schedule.
+TUNINGS = ("schedule", "layout", "joint")
+#: What is chosen where our space was searched as well.
+OUR_TUNINGS = (EXTENDED, "reordered")
+#: The same without formats of pairs, chosen where one of these has a time: what they are compared with.
+UNPAIRED, REORDERED_UNPAIRED = "unpaired", "reordered_unpaired"
+
+
+def choose(rows: Sequence[Row], tie: float) -> list[Choice]:
+    """Return what each tuning chooses, by both clocks.
+
+    In the papers' space: `schedule` (best schedule of the reference layout), `layout` (best layout under that
+    schedule), `joint` (best of all), `static` and `dynamic` (best of that kind in the joint winner's layout). Where our
+    space was searched as well: `extended` (best of both spaces in the matrix's own order), `reordered` (best of all,
+    whatever the order). Where a format of pairs has a time: `unpaired` and `reordered_unpaired` (the same two among all
+    other formats).
+    """
+    return pick(rows, tie, _asked)
+
+
+def schedules_of_reference(rows: Sequence[Row]) -> set[str]:
+    """Return the names of the rows that have a best schedule of the reference layout, in any layout."""
+    by_name = {row.name: row for row in rows}
+    fixed = {_schedule(by_name[choice.name]) for choice in choose(rows, 0) if choice.tuning == "schedule"}
+    return {row.name for row in rows if _schedule(row) in fixed}
+
+
+def _asked(timed: Sequence[Row], clock: str) -> dict[str, Sequence[Row]]:
+    natural = [row for row in timed if row["ordering"] == "natural"]
+    asked: dict[str, Sequence[Row]] = {**_in_the_papers_space([row for row in natural if row.space != EXTENDED], clock)}
+    if any(row.space == EXTENDED for row in timed):
+        asked |= {EXTENDED: natural, "reordered": timed}
+    if any(_of_pairs(row) for row in timed):
+        asked |= {UNPAIRED: _unpaired(natural), REORDERED_UNPAIRED: _unpaired(timed)}
+    return asked
+
+
+def _of_pairs(row: Row) -> bool:
+    return row["outer"] in TILE_ROWS
+
+
+def _unpaired(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if not _of_pairs(row)]
+
+
+def _in_the_papers_space(rows: Sequence[Row], clock: str) -> dict[str, list[Row]]:
+    """Return what each of the papers' tunings chooses from; nothing where the reference layout has no time."""
+    reference = [r for r in rows if r["layout"] == str(REFERENCE)]
+    schedule, joint = best_row(reference, clock), best_row(rows, clock)
+    if schedule is None or joint is None:
+        return {}
+    in_layout = [r for r in rows if r["layout"] == joint["layout"]]
+    return {
+        "schedule": reference,
+        "layout": [r for r in rows if _schedule(r) == _schedule(schedule)],
+        "joint": [*rows],
+        "static": [r for r in in_layout if r["schedule"] == "static"],
+        "dynamic": [r for r in in_layout if r["schedule"] == "dynamic"],
+    }
+
+
+def _schedule(row: Row) -> tuple[object, ...]:
+    return tuple(row[name] for name in ("schedule", "n_t", "n_b", "width", "unroll", "load"))
+
+
+def features(record: Mapping[str, Any], precision: str, machine: Machine) -> Array:
+    """Return the features of a matrix by its record, `(13,)`.
+
+    Those of `repro.sparse.study_kit.features`, and of pairs, by what `repro.studies.compound_spmv.facts` counted of the
+    matrix in the order that it came in: whether it is symmetric (1, or 0); the share of its entries that is stored once
+    for two; and the logarithms of its bytes so stored over those of CSR-AoS, and of the foreign columns that a tile
+    reads, over its rows, plus 1. NaN where the record does not say, and the last three of what is not symmetric.
+    """
+    counted = record.get("facts", {}).get(STUDY_NAME, {}).get("pairs")
+    of_pairs = np.full(4, np.nan)
+    if counted is not None:
+        of_pairs[0] = float(bool(counted["symmetry"][precision]))
+    if of_pairs[0] == 1:
+        statistics, number = record["statistics"], np.dtype(DTYPES[precision]).itemsize
+        entry_bytes = len(get_entry(record["entry"]).members) * number
+        csr = statistics["nonzeros"] * (entry_bytes + 4) + (statistics["rows"] + 1) * 4
+        foreign = counted["foreign_per_tile"] / counted["tile_rows"]
+        of_pairs[1:] = counted["inside"], np.log2(counted["bytes"][precision] / csr), np.log2(1 + foreign)
+    return np.append(features_of_a_product(record, precision, machine), of_pairs)
+
+
+def prune_mask(rows: pd.DataFrame) -> pd.Series:
+    """Say of rows of a search which are of pairs on a matrix that is not symmetric, which a search with a budget skips.
+
+    Parameters
+    ----------
+    rows
+        With the columns `name`, `status` and `message`.
+    """
+    of_pairs = rows["name"].str.startswith(tuple(f"{outer}-" for outer in TILE_ROWS))
+    why = rows["message"].fillna("").astype(str)
+    return of_pairs & (rows["status"] == "unsupported") & why.str.startswith(NOT_SYMMETRIC)
 
 
 class CompoundSpmv(Study):
     """Joint tuning of layout and schedule against cuSPARSE, as the papers do it, and beyond their space."""
 
-    name = NAME
+    name = STUDY_NAME
     title = "SpMV with compound entries"
     reference = PAPERS
     libraries = LIBRARIES
@@ -73,7 +179,7 @@ class CompoundSpmv(Study):
         "table-problems": "every problem, warm and cold",
         "figure-speedup": "the speedups",
     }
-    paces: Mapping[str, Pace] = {"cuda": Pace(launches=2.4), "opencl": Pace(beside=4)}
+    paces: Mapping[str, CostModel] = {"cuda": CostModel(launches=2.4), "opencl": CostModel(beside=4)}
     lends = True
     result: Mapping[str, str] = {
         "table": "table-targets",
@@ -92,7 +198,7 @@ class CompoundSpmv(Study):
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
         """Refuse baselines that there are not."""
-        check_names(NAME, settings.baselines, {_entry(problem): None for problem in problems}, target.dialect)
+        check_names(STUDY_NAME, settings.baselines, {_entry(problem): None for problem in problems}, target.dialect)
 
     def modules(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> list[str]:
         """Return `space/entry-precision/layout` of every layout to try; none for what is known to be no operand."""
@@ -114,7 +220,7 @@ class CompoundSpmv(Study):
         assert isinstance(problem, Matrix)
         return make_operands(problem, precision, seed)
 
-    def measure(self, session: Session) -> Iterator[tuple[str, Given]]:
+    def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
         """Search each space and then other orders, choose, and time the winners beside the library."""
         settings, entry, backend = session.settings, _matrix(session).entry, session.bench.device.backend
         library = asked_for(settings.baselines, entry, backend)  # the names are checked first
@@ -144,13 +250,13 @@ class CompoundSpmv(Study):
         id = fitting(VariantId.parse(name), target)
         entry, schedule, stored = _entry(problem), id.schedule, id.layout.stored
         for space in SPACES:
-            path = manifest_path(target.name, NAME, f"{space}/{entry}-{precision}/{stored}")
+            path = manifest_path(target.name, STUDY_NAME, f"{space}/{entry}-{precision}/{stored}")
             if schedule in schedules(target, space, stored) and path.exists():
                 built = Module.load(path)
                 if built.binary and (not built.resources or kernel_name(schedule, target) in built.resources):
                     return Variant(id, built, path.parent, space)
         source = render_module(templates, entry, precision, stored, [schedule], target)
-        path = manifest_path(target.name, NAME, f"single/{entry}-{precision}/{stored}-{schedule}")
+        path = manifest_path(target.name, STUDY_NAME, f"single/{entry}-{precision}/{stored}-{schedule}")
         return Variant(id, compile_module(source, target, path), path.parent, EXTENDED)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
@@ -189,7 +295,7 @@ def _check_layouts(settings: StudySettings, entries: Iterable[str]) -> None:
     if EXTENDED in settings.spaces:
         there |= {str(layout) for entry in entries for layout in extended_layouts(get_entry(entry))}
     for text in () if settings.layouts == "all" else settings.layouts:
-        where = f"studies.{NAME}.layouts"
+        where = f"studies.{STUDY_NAME}.layouts"
         try:
             layout = Layout.parse(text)
         except ReproError as error:
@@ -233,7 +339,7 @@ def variants_of(settings: StudySettings, entry: str, precision: str, target: Tar
     variants = []
     for space in settings.spaces:
         for text in layouts(settings, space, entry, target):
-            path = manifest_path(target.name, NAME, f"{space}/{entry}-{precision}/{text}")
+            path = manifest_path(target.name, STUDY_NAME, f"{space}/{entry}-{precision}/{text}")
             module, layout = Module.load(path), Layout.parse(text)
             for schedule in schedules(target, space, layout):
                 variants.append(Variant(VariantId(layout, schedule), module, path.parent, space))
@@ -244,7 +350,7 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
     """Search each space by itself, then reordered matrices with what was fastest on the matrix as it came."""
     settings = session.settings
     variants = variants_of(settings, _matrix(session).entry, session.precision, session.target)
-    strategy = session.strategy(features, point_of, str(REFERENCE), hopeless)
+    strategy = session.strategy(features, point_of, str(REFERENCE), prune_mask)
     if settings.search != "exhaustive":
         variants = _promising(session, variants)
     session.hold(variants)  # packings are needed again: for another schedule, and in full after screening

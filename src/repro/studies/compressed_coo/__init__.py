@@ -1,1 +1,13 @@
-"""SpMV and BiCGSTAB with compressed coordinates: formats, blockings, variants, tables and figures."""
+"""SpMV and BiCGSTAB with compressed coordinates: formats, blockings, variants, tables and figures.
+
+This file has what the paper of the study is called, and the GPUs that it measured on. Everything of the study
+depends on it, so it imports nothing.
+"""
+
+STUDY_NAME = "compressed_coo"
+#: What it measured on.
+GPUS = ("V100", "A100")
+PAPER = "the 2020 paper (Aliaga et al.)"
+REFERENCE = "Aliaga, Anzt, Quintana-Ortí, Tomás, Tsai: Euro-Par 2020 workshops (10.1007/978-3-030-71593-9_7)."
+#: The tuning that chooses among solvers: what is the fastest in one need not be the fastest alone.
+SOLVER = "bicgstab"

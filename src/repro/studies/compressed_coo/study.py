@@ -1,43 +1,98 @@
-"""SpMV and BiCGSTAB with balanced and compressed coordinates."""
+"""SpMV and BiCGSTAB with balanced and compressed coordinates.
+
+The fastest product alone need not be the fastest in a solver. So the fastest of each layout are tried in BiCGSTAB
+as well, and the solver has a tuning of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from repro.bench.rows import ColumnType, Row
-from repro.codegen.compile import Module, compile_module, manifest_path
-from repro.codegen.precisions import DTYPES
-from repro.codegen.targets import Target
+from repro.bench.rows import TIMED, ColumnType, Row
+from repro.codegen.build_cache import Module, compile_module, manifest_path
+from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
-from repro.problems.outline import Outline
-from repro.problems.problem import Problem
-from repro.sparse.columns import LIBRARIES, LIBRARY, STORED
-from repro.sparse.features import features
+from repro.problems.problem import Outline, Problem
 from repro.sparse.library import asked_for, check_names, for_problem
-from repro.sparse.operands import ProductOperands, make_operands
-from repro.sparse.pareto import MEMORY, choose_by_memory
-from repro.sparse.solvers.render import SOLVERS
-from repro.studies import Given, Pace, Study, Workload
-from repro.studies.compressed_coo.blocking import HEIGHTS, PAIRS, PAPERS, RUNS, SPACES, SPLITS, TILES, blockings
-from repro.studies.compressed_coo.pairs_variant import PairsVariant
-from repro.studies.compressed_coo.paper import REFERENCE
-from repro.studies.compressed_coo.paper import STUDY as NAME
-from repro.studies.compressed_coo.render import SOLVED, render_coo, render_key
-from repro.studies.compressed_coo.sliced_variant import SlicedVariant
-from repro.studies.compressed_coo.solving import (
-    REPORTED,
-    choose_solver,
-    fastest_of_layouts,
-    reported,
-    solvers_with,
+from repro.sparse.operands import Multiplies, ProductOperands, make_operands
+from repro.sparse.solvers.bicgstab import SolverRun
+from repro.sparse.solvers.kernels import SOLVERS
+from repro.sparse.study_kit import LIBRARIES, LIBRARY, MEMORY, STORED, choose_by_memory, features
+from repro.studies import CostModel, StepResult, Study, Workload
+from repro.studies.compressed_coo import REFERENCE, SOLVER, STUDY_NAME
+from repro.studies.compressed_coo import STUDY_NAME as NAME
+from repro.studies.compressed_coo.ids import (
+    HEIGHTS,
+    PAIRS,
+    PAPERS,
+    RUNS,
+    SPACES,
+    SPLITS,
+    TILES,
+    CoordinateId,
+    blockings,
+    check_layout,
+    point_of,
 )
-from repro.studies.compressed_coo.variant import CoordinateVariant
-from repro.studies.compressed_coo.variant_id import VariantId, check_layout, point_of
-from repro.tuning.choose import Choice, pick
+from repro.studies.compressed_coo.kernels import SOLVED, render_coo, render_key
+from repro.studies.compressed_coo.runnables import CoordinateVariant, PairsVariant, SlicedVariant
+from repro.tuning.search import Choice, best_row, pick, ranked
 from repro.tuning.session import Session, fastest_yardsticks
+
+#: Solvers that a case's part of the pace has had since before any were tried: those of the library's formats, of the
+#: paper's and of our fastest.
+REPORTED = 6
+
+
+def fastest_of_layouts(variants: Sequence[CoordinateVariant], rows: Sequence[Row]) -> list[CoordinateVariant]:
+    """Return the fastest variant of each layout that has a time, by the graph clock where it was used."""
+    names = set()
+    for layout in SPLITS:
+        of_layout = [row for row in rows if row["layout"] == layout]
+        timed = ranked(of_layout, "graph") or ranked(of_layout)
+        names |= {row.name for row in timed[:1]}
+    return [variant for variant in variants if variant.name in names]
+
+
+def solvers_with(products: Iterable[Multiplies], precision: str, target: Target) -> list[SolverRun]:
+    """Return BiCGSTAB with each of some products.
+
+    Raises
+    ------
+    ReproError
+        The solver's module is not compiled yet.
+    """
+    path = manifest_path(target.name, STUDY_NAME, f"{SOLVED}/{SOLVERS[0]}-{precision}")
+    module = Module.load(path)
+    return [SolverRun(product, module, path.parent) for product in products]
+
+
+def choose_solver(rows: Sequence[Row], tie: float) -> list[Choice]:
+    """Return the fastest of the solvers that were tried, by each clock."""
+    return pick(rows, tie, lambda timed, clock: {SOLVER: timed})
+
+
+def reported(products: Sequence[Multiplies], rows: Sequence[Row]) -> list[Multiplies]:
+    """Return the products that did best alone, of those reported: of each layout, and of the library's formats.
+
+    The library's routines are timed in the report alone, so that none of them is tried in the solver before.
+    """
+    warm = {row.name: row for row in rows if row.cache == "warm" and row.status in TIMED}
+    clock = "graph" if any(row.graph_median for row in warm.values()) else "event"
+    timed = [row for product in products if (row := warm.get(product.name)) and row.median(clock)]
+    library = [row for row in timed if row.kind == "baseline"]
+    groups = [
+        *([row for row in timed if row["layout"] == layout] for layout in SPLITS),
+        library,
+        *([row for row in library if row["format"] == form] for form in ("csr", "coo")),
+    ]
+    chosen = {best.name for group in groups if (best := best_row(group, clock))}
+    chosen |= {row.name for row in library if row["papers_choice"]}
+    return [product for product in products if product.name in chosen]
+
 
 ENTRY = "real"
 #: That the host takes to pack pairs, by bytes of CSR and packing; a fit to the record, in which half are not symmetric.
@@ -78,7 +133,7 @@ class CompressedCoo(Study):
         "says": "the fastest routine of {library} of any format; median of the large problems",
         "clock": "graph",
     }
-    paces: Mapping[str, Pace] = {"cuda": Pace(beside=1.6, launches=2.4), "opencl": Pace(beside=8)}
+    paces: Mapping[str, CostModel] = {"cuda": CostModel(beside=1.6, launches=2.4), "opencl": CostModel(beside=8)}
     lends = True
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
@@ -123,7 +178,7 @@ class CompressedCoo(Study):
         assert isinstance(problem, Matrix)
         return make_operands(problem, precision, seed)
 
-    def measure(self, session: Session) -> Iterator[tuple[str, Given]]:
+    def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
         """Search each space, try each layout's best in the solver, choose, and time winners beside the library."""
         settings = session.settings
         library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)  # the names are checked first
@@ -158,7 +213,7 @@ class CompressedCoo(Study):
 
     def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> CoordinateVariant:
         """Return the variant of a name, from a compiled module that holds it or from one of its own."""
-        id = VariantId.parse(name)
+        id = CoordinateId.parse(name)
         for space in SPACES:
             path = manifest_path(target.name, NAME, f"{space}/{precision}/{id.layout}")
             kernels = {blocking.kernel for blocking in blockings(target, id.layout)}
@@ -224,11 +279,11 @@ def variants_of(settings: StudySettings, precision: str, target: Target) -> list
             path = manifest_path(target.name, NAME, f"{space}/{precision}/{layout}")
             module = Module.load(path)
             for blocking in sorted(blockings(target, layout)):
-                variants.append(variant_of(VariantId(layout, blocking), module, path.parent, space))
+                variants.append(variant_of(CoordinateId(layout, blocking), module, path.parent, space))
     return variants
 
 
-def variant_of(id: VariantId, module: Module, folder: Path, space: str) -> CoordinateVariant:
+def variant_of(id: CoordinateId, module: Module, folder: Path, space: str) -> CoordinateVariant:
     """Return the variant of an id, held by a module."""
     if id.layout in PAIRS:
         return PairsVariant(id, module, folder, space)

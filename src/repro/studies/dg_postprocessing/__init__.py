@@ -1,1 +1,96 @@
-"""Filtering of dG fields on unstructured meshes: per point, per element, and ours; and the width of a vector."""
+"""Filtering of discontinuous Galerkin fields on unstructured meshes (King 2017, chapters 2 to 4).
+
+This file has what all of the study and nothing else needs: the text's name, what it prescribes, what it prints,
+and the columns of its published files. Everything of the study depends on it, so it imports nothing at run
+time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from repro.bench.runnable import ClockName
+    from repro.results.published import Published
+
+
+STUDY = "dg_postprocessing"
+PAPER = "King 2017, chapters 2 to 4"
+REFERENCE = (
+    "King: Reducing Irregularities in Control Flow and Memory Access on Graphics Processing Unit Architectures, "
+    "dissertation, University of Utah 2017, chapters 2 to 4; of chapter 3 also King, Kirby: A Scalable, Efficient "
+    "Scheme for Evaluation of Stencil Computations over Unstructured Meshes, SC 2013, doi 10.1145/2503210.2503214."
+)
+#: Patches of Figure 3.7.
+PATCHES = 16
+#: Cells of the grids of centroids and of points, in longest edges (section 3.2).
+CENTROID_CELL, POINT_CELL = 1.0, 0.5
+#: The degree that Table 3.1 counts tests of.
+COUNTED_DEGREE = 1
+#: What is timed beside what is searched, and can be left out: the filter as a matrix, with an h of each point, and
+#: over several devices (in the plane); the sums of each point's regions; clipping on the device (in space).
+MATRIX, LOCAL, DEVICES, SUMS, CLIP = PARTS = ("matrix", "local", "devices", "sums", "clip")
+#: Triangles of the largest mesh that is filtered with an h of each point.
+MAX_LOCAL_TRIANGLES = 20_000
+#: Of rows over several devices: their kind, and what they do.
+SEVERAL, FILTER, GATHER = "several", "filter", "gather"
+#: The tunings: of all that is tried, and of the paper's.
+JOINT, PAPERS = "joint", "paper"
+#: The clock of direct filtering, whose launches are long: a graph of many would take longer and tell no more; that of
+#: products with the matrix, some of which are short; and that of making the matrix, which allocates and reads sizes
+#: back on the way.
+FILTER_CLOCK: ClockName = "event"
+PRODUCT_CLOCK: ClockName = "graph"
+HOST_CLOCK: ClockName = "host"
+#: The GPU of chapter 4.
+MACHINE = "K20c"
+#: The fields on its mesh, by degree.
+CUBES = {1: "siac/cubes_10_p1", 2: "siac/cubes_10_p2"}
+
+
+#: Columns of the files in `config/published/dg_postprocessing`.
+PUBLISHED = {
+    "sizes": ("table", "gpu", "problem", "entry", "printed", "variance", "degree"),
+    "tests": ("table", "gpu", "problem", "printed", "per_point", "per_element", "ratio"),
+    "text": ("table", "gpu", "quantity", "variance", "degree", "value"),
+    "width": ("table", "gpu", "degree", "vector_width", "gain"),
+    "machine": ("table", "gpu", "quantity", "unit", "cpu", "value"),
+}
+#: Columns of `config/targets/dg_postprocessing.csv`.
+TARGETS = ("quantity", "wanted", "what")
+#: The GPU whose numbers the text states.
+STATED_GPU = "M2090"
+#: What the text states, by its name in `config/published`.
+LARGEST_RATE = "GFLOPS of the per-element method, largest"
+MIN_RATE = "GFLOPS of the methods, least"
+MAX_RATE = "GFLOPS of the methods, most"
+OVER_POINT = "per element over per point"
+MIN_OVER_POINT = "per element over per point, least"
+MAX_OVER_POINT = "per element over per point, most"
+#: What does not fit together in the text, as tables and figures say it beside its numbers.
+GAIN_CONTRADICTS = (
+    "The text contradicts itself: by section 3.4 per element gains less over per point for P = 2 and 3, by section "
+    "3.4.1 the relative difference is larger there; section 3.4.1 states over 2× and over 3×, the conclusions 2× to 6×."
+)
+CELLS_CONTRADICT = (
+    "The text’s ⌈1/c⌉ cells a direction with ⌊x/c⌋ as index leave a last cell that is cut off, and a halo of one cell "
+    "that wraps onto it is too thin: counts are made its way, all filtering with ⌊1/c⌋ equal cells."
+)
+CAPACITY_CONTRADICTS = (
+    "The text names pairs that a block has no room for of degree 2 only; by its own formula (32, 20), (36, 18) and "
+    "(36, 20) of degree 1 do not fit into 48 kB either."
+)
+WIDTHS_CONTRADICT = (
+    "What does not fit in the text: width 8 has a gain of degree 2 and is not among its widths there; it calls about "
+    "half of the full width the best with quadratic polynomials, where 16 of 150 gains most, and 18 of 36 with linear "
+    "ones."
+)
+
+
+def stated_number(published: Published, quantity: str, variance: str = "", degree: int | None = None) -> float | None:
+    """Return what the text states of a quantity, of a family and a degree or of all; None where it is not there."""
+    wanted = (quantity, variance, "" if degree is None else str(degree))
+    for item in published.tables.get("text", []):
+        if (item["quantity"], item["variance"], item["degree"]) == wanted:
+            return float(item["value"])
+    return None

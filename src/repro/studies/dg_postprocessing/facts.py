@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from repro.filtering.grids import count_tests
-from repro.filtering.kernel import kernel
-from repro.filtering.sorted import Sorted
+from repro.filtering.grids import SortedCells, count_tests
+from repro.filtering.spline_kernel import kernel
 from repro.filtering.triangulation import evaluation_points, of_field
 from repro.problems.field import Field
 from repro.problems.problem import Problem
-from repro.studies.dg_postprocessing.paper import COUNTED_DEGREE, PATCHES, POINT_CELL
+from repro.studies.dg_postprocessing import COUNTED_DEGREE, PATCHES, POINT_CELL
 
 #: Patches that copies are counted for: Figure 3.7's, and one for each multiprocessor of an H200.
 PATCH_COUNTS = (PATCHES, 132)
@@ -30,7 +29,7 @@ def facts(problem: Problem) -> Mapping[str, object]:
         return {}
     mesh = of_field(problem)
     points = evaluation_points(mesh, problem.degree)
-    there, size = Sorted(mesh, points), POINT_CELL * mesh.longest
+    there, size = SortedCells(mesh, points), POINT_CELL * mesh.longest
     half = kernel(problem.degree).width * mesh.longest / 2
     overhead = {str(count): there.patches(half, count, size).overhead(len(points)) for count in PATCH_COUNTS}
     statistics = problem.describe()

@@ -1,6 +1,7 @@
-"""The operands of a growing matrix: what it was, what it has become, x, and what a product or a rebuilt matrix must be.
+"""The operands of a growing matrix: the matrix before and after its batches, its states, x, and expected results.
 
-All products are with the grown matrix. Where an entry comes twice, it counts twice.
+All products are with the grown matrix. An entry that comes twice counts twice. A state (fragmented,
+defragmented, sorted) is a layout of the grown matrix, made on the host.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from numpy.typing import NDArray
 
 from repro.bench.runnable import IncorrectError, Runnable
 from repro.bench.workspace import Workspace
-from repro.codegen.precisions import DTYPES, INDEX_BYTES
+from repro.codegen.targets import DTYPES, INDEX_BYTES
 from repro.errors import ReproError
 from repro.problems.matrix import Matrix
 from repro.problems.updates import Updates
-from repro.sparse.operands import Multiplies, ProductOperands, WithProduct, rounded_values, rows_of
-from repro.sparse.verify import compare
+from repro.sparse.dynamic.layout import SEGMENTS, Arrays, defragment, insert, lay_out, room_for
+from repro.sparse.dynamic.schedules import PAPERS_MIN_LENGTHS, bin_rows, lay_out_sorted
+from repro.sparse.operands import Multiplies, ProductOperands, WithProduct, compare, rounded_values, rows_of
 
 #: The matrix before the first batch, with all of them, or with the one of a number.
-Leaves = Literal["base", "grown"] | int
+MatrixVersion = Literal["base", "grown"] | int
 
 
-class Rebuilds(Runnable):
+class MatrixRunnable(Runnable):
     """A runnable that leaves a matrix.
 
     Attributes
@@ -39,7 +41,7 @@ class Rebuilds(Runnable):
         Whether an entry that comes twice is to be left once, as the sum; else as often as it came.
     """
 
-    leaves: Leaves = "grown"
+    leaves: MatrixVersion = "grown"
     sums: bool = False
 
     def result(self) -> sp.csr_array | None:
@@ -51,7 +53,7 @@ class Rebuilds(Runnable):
         return None
 
 
-class OverDevices(Runnable):
+class DistributedRunnable(Runnable):
     """A runnable whose results lie on several devices, so that it brings them to the host by itself to be compared."""
 
     def check(self, operands: GraphOperands) -> float:
@@ -90,7 +92,7 @@ class Canonical:
     @classmethod
     def of(cls, matrix: sp.csr_array) -> Canonical:
         """Return the matrix so; it is left as it is."""
-        ordered = in_order_of_columns(matrix)
+        ordered = sorted_columns(matrix)
         sizes = np.diff(ordered.indptr).astype(np.int64)
         first = np.ones(ordered.nnz, bool)
         if ordered.nnz:
@@ -116,12 +118,12 @@ class Canonical:
         return np.diff(pointers), self.columns[self.starts]
 
 
-def in_order_of_columns(matrix: sp.csr_array) -> sp.csr_array:
+def sorted_columns(matrix: sp.csr_array) -> sp.csr_array:
     """Return a matrix with the columns of each row in ascending order; the one that is given is left as it is."""
     return matrix if matrix.has_sorted_indices else matrix.sorted_indices()
 
 
-class Expected(NamedTuple):
+class ExpectedMatrix(NamedTuple):
     """What a matrix that is left is compared with: as it is, and with the columns of each row in order."""
 
     matrix: sp.csr_array
@@ -212,9 +214,9 @@ class GraphOperands(WithProduct):
         """
         if isinstance(runnable, Multiplies):
             return compare(self, runnable, workspace)
-        if isinstance(runnable, OverDevices):
+        if isinstance(runnable, DistributedRunnable):
             return runnable.check(self)
-        if not isinstance(runnable, Rebuilds):
+        if not isinstance(runnable, MatrixRunnable):
             return None
         runnable.before()
         runnable.launch()
@@ -243,10 +245,10 @@ class GraphOperands(WithProduct):
         return largest
 
     @cached_property
-    def _expected(self) -> dict[Leaves, Expected]:
+    def _expected(self) -> dict[MatrixVersion, ExpectedMatrix]:
         return {}
 
-    def expected(self, leaves: Leaves) -> Expected:
+    def expected(self, leaves: MatrixVersion) -> ExpectedMatrix:
         """Return what a matrix is compared with.
 
         Of the matrices with one batch only that of the latest number is kept: all of them would fill the memory.
@@ -258,7 +260,7 @@ class GraphOperands(WithProduct):
                 matrix = self.with_batch(leaves)
             else:
                 matrix = self.base if leaves == "base" else self.grown
-            self._expected[leaves] = Expected(matrix, Canonical.of(matrix))
+            self._expected[leaves] = ExpectedMatrix(matrix, Canonical.of(matrix))
         return self._expected[leaves]
 
     def with_batch(self, i: int) -> sp.csr_array:
@@ -268,15 +270,15 @@ class GraphOperands(WithProduct):
         alone = replace(
             self.problem, batch_pointers=pointers, batch_rows=rows, batch_columns=columns, batch_values=values
         )
-        return _grow(self.base, alone, ends)
+        return _with_batches(self.base, alone, ends)
 
-    def _compare(self, left: sp.csr_array, leaves: Leaves, sums: bool) -> float:
+    def _compare(self, left: sp.csr_array, leaves: MatrixVersion, sums: bool) -> float:
         """Return the largest error of a sum over its bound: (t + 1) ε Σ|v| for a sum of t values."""
         if left.shape != self.grown.shape:
             raise IncorrectError(f"the matrix is {left.shape[0]} x {left.shape[1]}, not {self.grown.shape}")
         expected, wanted = self.expected(leaves)
         # where no place comes twice, there is nothing to be added up
-        if (not sums or len(wanted.starts) == len(wanted.columns)) and _alike(left, expected):
+        if (not sums or len(wanted.starts) == len(wanted.columns)) and _identical(left, expected):
             return 0.0
         sizes, columns = wanted.places if sums else (wanted.sizes, wanted.columns)
         given = np.diff(left.indptr)
@@ -287,7 +289,7 @@ class GraphOperands(WithProduct):
                 f"{len(other)} rows have too few or too many entries: "
                 f"the first, row {row}, has {given[row]}, not {sizes[row]}"
             )
-        ordered = in_order_of_columns(left)
+        ordered = sorted_columns(left)
         wrong = np.count_nonzero(ordered.indices != columns)
         if wrong:
             raise IncorrectError(f"{wrong} of {len(columns)} entries are in other columns")
@@ -324,7 +326,7 @@ def make_operands(problem: Updates, precision: str, seed: int) -> GraphOperands:
     values = rounded_values(problem.name, problem.values, lambda: rows_of(problem.base), precision).ravel()
     added = rounded_values(problem.name, problem.batch_values[:, None], lambda: problem.batch_rows, precision).ravel()
     base = _csr(values, problem.indices, problem.indptr, shape)
-    grown = _grow(base, problem, added) if problem.entries else base
+    grown = _with_batches(base, problem, added) if problem.entries else base
     x = np.random.default_rng(seed).uniform(-1.0, 1.0, shape[1]).astype(dtype)
     exact = x.astype(np.float64)
     magnitude = _csr(np.abs(grown.data), grown.indices, grown.indptr, shape) @ np.abs(exact)
@@ -350,12 +352,12 @@ def _csr(
     return sp.csr_array((values, columns, pointers), shape=shape, copy=False)
 
 
-def _alike(one: sp.csr_array, other: sp.csr_array) -> bool:
+def _identical(one: sp.csr_array, other: sp.csr_array) -> bool:
     """Return whether two matrices are the same entry for entry, which is seen long before they are put in order."""
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("indptr", "indices", "data"))
 
 
-def _grow(base: sp.csr_array, problem: Updates, added: NDArray[np.floating]) -> sp.csr_array:
+def _with_batches(base: sp.csr_array, problem: Updates, added: NDArray[np.floating]) -> sp.csr_array:
     """Return the matrix with the entries of all batches behind those that each row has."""
     order = np.argsort(problem.batch_rows, kind="stable")
     rows = problem.batch_rows[order]
@@ -373,3 +375,59 @@ def operands_of(workspace: Workspace) -> GraphOperands:
     operands = workspace.operands
     assert isinstance(operands, GraphOperands), "a runnable of another study"
     return operands
+
+
+State = Literal["fragmented", "defragmented", "sorted"]
+STATES: tuple[State, ...] = ("fragmented", "defragmented", "sorted")
+
+
+def slack_of(operands: GraphOperands) -> int:
+    """Return the room that a new segment has beside its entries: the mean row size, as in the paper."""
+    rows = operands.base.shape[0]
+    return operands.base.nnz // rows if rows else 0
+
+
+def grow(operands: GraphOperands, segments: int = SEGMENTS) -> Arrays:
+    """Return the grown matrix as the batches leave it, inserted one after the other.
+
+    It begins with one segment a row without room. Whenever a row's chain is full all rows are brought back into one
+    segment, with slack, and the entries that found no room are inserted again.
+    """
+    problem, slack = operands.problem, slack_of(operands)
+    counts = np.diff(problem.batch_pointers)
+    rows_of_all = operands.base.shape[0]
+    arrays = lay_out(operands.base, segments, operands.base.nnz + room_for(counts, rows_of_all, segments, slack))
+    values = problem.batch_values.astype(operands.x.dtype, copy=False)
+    for batch in range(problem.batches):
+        begin, end = problem.batch_pointers[batch : batch + 2]
+        rows, columns, added = problem.batch_rows[begin:end], problem.batch_columns[begin:end], values[begin:end]
+        arrays, left = insert(arrays, rows, columns, added, slack, copy=False)
+        if left.any():
+            # where a chain has one segment, that has to have the room
+            most = int(np.bincount(rows[left]).max())
+            room = slack if segments > 1 else max(slack, most)
+            coming = room_for(counts[batch:], rows_of_all, segments, slack)
+            arrays = defragment(arrays, arrays.nnz + room * len(arrays.sizes) + coming, room)
+            arrays, left = insert(arrays, rows[left], columns[left], added[left], slack, copy=False)
+        assert not left.any(), "there is room for all"
+    # nothing more is cut off: what lies behind the last segment would only take memory
+    used = arrays.pointer
+    return replace(arrays, columns=arrays.columns[:used], values=arrays.values[:used])
+
+
+def lay_out_state(operands: GraphOperands, state: State, segments: int = SEGMENTS) -> Arrays:
+    """Return the grown matrix in a state: as the batches leave it, in one segment a row, or also ordered by size.
+
+    In the last two no row has any room. `sorted` has the rows in the order of the paper's bins, the longest first.
+    """
+    if state == "fragmented":
+        return grow(operands, segments)
+    if state == "defragmented":
+        return lay_out_sorted(operands.grown, np.arange(operands.grown.shape[0], dtype=np.int32), segments)
+    sizes = np.diff(operands.grown.indptr).astype(np.int32)
+    return lay_out_sorted(operands.grown, bin_rows(sizes, PAPERS_MIN_LENGTHS).order, segments)
+
+
+def state_in(workspace: Workspace, operands: GraphOperands, state: State, segments: int = SEGMENTS) -> Arrays:
+    """Return the same, laid out once for all of a workspace: with many batches that takes seconds."""
+    return workspace.fact(("state", state, segments), lambda: lay_out_state(operands, state, segments))

@@ -1,42 +1,141 @@
-"""A sparse matrix that grows on the device: its updates, its products, and what else could be done instead."""
+"""The contract of the study: a matrix that grows on the device, its updates, its products, and the alternatives.
+
+The suite says what a case times besides the products, in groups that are timed in the same rounds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+
+import numpy as np
 
 from repro.bench.rows import ColumnType, Row
 from repro.bench.runnable import Runnable
-from repro.codegen.compile import Module, compile_module, manifest_path
-from repro.codegen.precisions import DTYPES
-from repro.codegen.targets import Target
+from repro.codegen.build_cache import Module, compile_module, manifest_path
+from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings
-from repro.problems.outline import Outline
-from repro.problems.problem import Problem
+from repro.problems.problem import Outline, Problem
 from repro.problems.updates import Updates
-from repro.sparse.built import read_modules
-from repro.sparse.columns import LIBRARIES, LIBRARY
-from repro.sparse.features import features
+from repro.sparse.device_work import ModuleFile, read_modules
 from repro.sparse.library import asked_for, check_names, for_problem
-from repro.studies import Given, Pace, Study, Workload
-from repro.studies.dynamic_csr import nccl
-from repro.studies.dynamic_csr.choosing import choose_products, names_to_report
-from repro.studies.dynamic_csr.hybrid_runs import HybridProduct
+from repro.sparse.study_kit import LIBRARIES, LIBRARY, features
+from repro.studies import CostModel, StepResult, Study, Workload
+from repro.studies.dynamic_csr import PUBLISHED, REFERENCE, TARGETS, precision_of_operations, runnables_devices
+from repro.studies.dynamic_csr import STUDY as NAME
+from repro.studies.dynamic_csr.ids import (
+    PRODUCT_COLUMNS,
+    ProductId,
+    choose_products,
+    point_of,
+    product_ids,
+    reported_names,
+)
+from repro.studies.dynamic_csr.kernels import MODULES, render_key
 from repro.studies.dynamic_csr.operands import GraphOperands, make_operands
-from repro.studies.dynamic_csr.paper import REFERENCE
-from repro.studies.dynamic_csr.paper import STUDY as NAME
-from repro.studies.dynamic_csr.precision import precision_of_operations
-from repro.studies.dynamic_csr.printed import PUBLISHED, TARGETS
-from repro.studies.dynamic_csr.products import ProductVariant
-from repro.studies.dynamic_csr.render import MODULES, render_key
-from repro.studies.dynamic_csr.several import runnables
-from repro.studies.dynamic_csr.timed import OPERATIONS, all_timed
-from repro.studies.dynamic_csr.variant_id import PRODUCT_COLUMNS, VariantId, point_of, variant_ids
+from repro.studies.dynamic_csr.runnables_baselines import (
+    CoordinateUpdate,
+    CubSort,
+    CubSums,
+    Geam,
+    HybridProduct,
+    HybridSort,
+    HybridUpdate,
+    Rebuild,
+    SortOfRows,
+    Sums,
+)
+from repro.studies.dynamic_csr.runnables_devices import device_runnables
+from repro.studies.dynamic_csr.runnables_products import ProductVariant
+from repro.studies.dynamic_csr.runnables_updates import (
+    STATIC_PAIRS,
+    Defragmentation,
+    DynamicConversion,
+    DynamicUpdate,
+    EntryOrder,
+    InsertionMode,
+    SingleUpdate,
+    StaticConversion,
+    StoredFormat,
+)
 from repro.tuning.recordings import Machine
 from repro.tuning.session import Session, fastest_yardsticks
 
-KIND, ENTRY = "updates", "real"
+ORDERS: tuple[EntryOrder, ...] = get_args(EntryOrder)
+MODES: tuple[InsertionMode, ...] = get_args(InsertionMode)
+#: Conversions into dynamic CSR and out of it, beside `PAIRS`.
+DYNAMIC_PAIRS: tuple[tuple[StoredFormat, StoredFormat], ...] = (("coo", "dcsr"), ("csr", "dcsr"), ("dcsr", "csr"))
+
+
+#: What is timed in one precision alone.
+OPERATIONS = ("updates", "conversions", "primitives")
+
+
+def suite(
+    built: Mapping[str, ModuleFile], problem: Updates, parts: Collection[str] = OPERATIONS
+) -> Iterator[list[Runnable]]:
+    """Yield groups of runnables, each held on the device together: all of them would not find room.
+
+    Parameters
+    ----------
+    built
+        The modules of a precision by name.
+    problem
+        The matrix and its batches.
+    parts
+        `updates`: with the whole matrix; with all batches one after the other, also with products between them, or with
+        each batch alone where these differ in size. `conversions`: these, and bringing together. `primitives`: sums and
+        sorts.
+    """
+    if "updates" in parts:
+        yield from _update_groups(built, problem)
+    if "conversions" in parts:
+        yield [
+            *(StaticConversion(built, source, target) for source, target in STATIC_PAIRS),
+            *(DynamicConversion(built, source, target) for source, target in DYNAMIC_PAIRS),
+            Defragmentation(built),
+            HybridSort(built),
+        ]
+    if "primitives" in parts:
+        yield [Sums(built), SortOfRows(built), CubSums({}), CubSort({})]
+
+
+def _update_groups(built: Mapping[str, ModuleFile], problem: Updates) -> Iterator[list[Runnable]]:
+    for order in ORDERS:
+        yield [
+            *(DynamicUpdate(built, "stream", order, mode=mode) for mode in MODES),
+            HybridUpdate(built, "stream", order),
+            CoordinateUpdate(built, "stream", order),
+        ]
+    if len(set(np.diff(problem.batch_pointers).tolist())) > 1:
+        for which in range(problem.batches):
+            yield from _batch_groups(built, "batch", which)
+    elif problem.batches:
+        yield from _batch_groups(built, "insert")
+        yield [
+            DynamicUpdate(built, "iterate", "sorted"),
+            HybridUpdate(built, "iterate", "sorted"),
+            Rebuild(built, "iterate", "sorted"),
+            Geam(built, "iterate"),
+        ]
+
+
+def _batch_groups(
+    built: Mapping[str, ModuleFile], what: SingleUpdate, which: int | None = None
+) -> Iterator[list[Runnable]]:
+    """Yield what is updated with batches, order by order."""
+    for order in ORDERS:
+        yield [
+            *(DynamicUpdate(built, what, order, which, mode) for mode in MODES),
+            HybridUpdate(built, what, order, which),
+            CoordinateUpdate(built, what, order, which),
+            Rebuild(built, what, order, which),
+            *([Geam(built, what, which)] if order == "sorted" else []),
+        ]
+
+
+PROBLEM_KIND, ENTRY = "updates", "real"
 
 
 class DynamicCsr(Study):
@@ -45,7 +144,7 @@ class DynamicCsr(Study):
     name = NAME
     title = "Dynamic CSR"
     reference = REFERENCE
-    kinds = (KIND,)
+    kinds = (PROBLEM_KIND,)
     libraries = LIBRARIES
     columns: Mapping[str, ColumnType] = {
         **PRODUCT_COLUMNS,
@@ -79,9 +178,9 @@ class DynamicCsr(Study):
         "says": "HYB, its sort included, in streaming a graph by rows into an empty matrix; mean of the graphs",
         "clock": "event",
     }
-    paces: Mapping[str, Pace] = {"cuda": Pace(beside=2, launches=5.7), "opencl": Pace(beside=8)}
+    paces: Mapping[str, CostModel] = {"cuda": CostModel(beside=2, launches=5.7), "opencl": CostModel(beside=8)}
     unused = ("layouts", "memory_weight")
-    packages = nccl.PACKAGES
+    packages = runnables_devices.NCCL_PACKAGES
 
     def check_on(self, settings: StudySettings, problems: Sequence[Outline], target: Target) -> None:
         """Refuse baselines that there are not."""
@@ -106,14 +205,14 @@ class DynamicCsr(Study):
         assert isinstance(problem, Updates)
         return make_operands(problem, precision, seed)
 
-    def measure(self, session: Session) -> Iterator[tuple[str, Given]]:
+    def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
         """Search the products, choose, time the chosen beside the library; then all else, in one precision."""
         settings = session.settings
         operands = session.bench.operands
         assert isinstance(operands, GraphOperands)
         built = read_modules(session.target, NAME, session.precision, MODULES)
         library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)
-        variants = variants_of(settings, operands, session.target)
+        variants = product_variants(settings, operands, session.target)
         strategy = session.strategy(_features, point_of)
         if settings.search != "exhaustive":
             session.hold(variants)
@@ -126,13 +225,13 @@ class DynamicCsr(Study):
         yardsticks = session.yardsticks()
         yield "baseline", [row for _, row in yardsticks]
         choices = choose_products(rows, settings.timing.tie)
-        names = set(names_to_report(rows, choices))
+        names = set(reported_names(rows, choices))
         chosen = [variant for variant in variants if variant.name in names]
         report = session.rounds([*chosen, hybrid, *fastest_yardsticks(yardsticks), *library])
         parts = self.parts_of(settings, session.precision)
-        for timed in all_timed(built, operands.problem, parts):
+        for timed in suite(built, operands.problem, parts):
             report += session.rounds(timed)
-        over_devices = runnables(built, len(session.bench.devices))
+        over_devices = device_runnables(built, len(session.bench.devices))
         if over_devices and "devices" in parts:
             report += session.rounds(over_devices)
         yield "report", report
@@ -140,7 +239,7 @@ class DynamicCsr(Study):
 
     def find(self, templates: Path, problem: Outline, precision: str, name: str, target: Target) -> Runnable:
         """Return the product of a name."""
-        id = VariantId.parse(name)
+        id = ProductId.parse(name)
         path = manifest_path(target.name, NAME, f"{precision}/product")
         source = render_key(templates, f"{precision}/product", target)
         return ProductVariant(id, compile_module(source, target, path), path.parent)
@@ -150,7 +249,7 @@ class DynamicCsr(Study):
         rows, nonzeros = problem.size or (0, 0)
         number = DTYPES[precision]().nbytes
         matrix = 4 * (rows + 1) + nonzeros * (4 + number)
-        ids = [id for space in settings.spaces for id in variant_ids(target, space, nonzeros / max(rows, 1))]
+        ids = [id for space in settings.spaces for id in product_ids(target, space, nonzeros / max(rows, 1))]
         groups = {(id.format, id.state, id.schedule.kind) for id in ids}
         routines = len(for_problem(ENTRY, target.dialect))
         moved = matrix + (rows + (problem.columns or rows)) * number
@@ -160,7 +259,7 @@ class DynamicCsr(Study):
 STUDY = DynamicCsr()
 
 
-def variants_of(settings: StudySettings, operands: GraphOperands, target: Target) -> list[ProductVariant]:
+def product_variants(settings: StudySettings, operands: GraphOperands, target: Target) -> list[ProductVariant]:
     """Return all products to try, space by space; those that share a matrix on the device follow each other.
 
     Raises
@@ -173,7 +272,7 @@ def variants_of(settings: StudySettings, operands: GraphOperands, target: Target
     rows = operands.grown.shape[0]
     mean = operands.grown.nnz / max(rows, 1)
     return [
-        ProductVariant(id, module, path.parent) for space in settings.spaces for id in variant_ids(target, space, mean)
+        ProductVariant(id, module, path.parent) for space in settings.spaces for id in product_ids(target, space, mean)
     ]
 
 

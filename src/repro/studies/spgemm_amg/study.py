@@ -1,4 +1,7 @@
-"""Products of sparse matrices by binned rows, and multigrid that is set up with them."""
+"""The study of sparse products and multigrid: what is measured of a problem, and what is chosen.
+
+The module holds the study's contract, and the values that the paper prints, file by file.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +11,70 @@ from typing import Any
 
 from repro.bench.rows import ColumnType, Row
 from repro.bench.runnable import Runnable
-from repro.codegen.compile import compile_module, manifest_path
-from repro.codegen.precisions import DTYPES
-from repro.codegen.targets import Target
+from repro.codegen.build_cache import compile_module, manifest_path
+from repro.codegen.targets import DTYPES, Target
 from repro.config.models import StudySettings
 from repro.entries import get_entry
 from repro.problems.matrix import Matrix
-from repro.problems.outline import Outline
-from repro.problems.problem import Problem
-from repro.sparse.built import Built, read_modules
-from repro.sparse.columns import LIBRARIES
-from repro.sparse.features import features
-from repro.studies import Given, Pace, Study, Workload
-from repro.studies.spgemm_amg.bins import MODES, BinKernel, kernels_of
-from repro.studies.spgemm_amg.library import library_products, routines
+from repro.problems.problem import Outline, Problem
+from repro.results.published import Published
+from repro.sparse.device_work import ModuleFile, read_modules
+from repro.sparse.study_kit import LIBRARIES, features
+from repro.studies import CostModel, StepResult, Study, Workload
+from repro.studies.spgemm_amg import PRODUCTS, REFERENCE
+from repro.studies.spgemm_amg import STUDY_NAME as NAME
+from repro.studies.spgemm_amg.ids import KERNEL_COLUMNS, SPACES, KernelId, point_of
+from repro.studies.spgemm_amg.kernels import MODULES, render_key
 from repro.studies.spgemm_amg.operands import AmgOperands, make_operands
-from repro.studies.spgemm_amg.paper import PRODUCTS, REFERENCE
-from repro.studies.spgemm_amg.paper import STUDY as NAME
-from repro.studies.spgemm_amg.plans import HEADLINE, Plans, choose_kernels, plans_of
-from repro.studies.spgemm_amg.printed import PUBLISHED, TARGETS
-from repro.studies.spgemm_amg.products import Refill, WholeProduct
-from repro.studies.spgemm_amg.render import MODULES, render_key
-from repro.studies.spgemm_amg.setups import PHASES, LevelSetUp, SetUp, Solution
-from repro.studies.spgemm_amg.variant_id import KERNEL_COLUMNS, SPACES, KernelId, point_of
-from repro.tuning.choose import Choice
+from repro.studies.spgemm_amg.product_runnables import (
+    HEADLINE,
+    MODES,
+    BinKernel,
+    Plans,
+    Refill,
+    WholeProduct,
+    choose_kernels,
+    kernels_of,
+    library_products,
+    plans_of,
+    routines,
+)
+from repro.studies.spgemm_amg.setup_runnables import PHASES, LevelSetUp, SetUp, Solution
 from repro.tuning.recordings import Machine
+from repro.tuning.search import Choice
 from repro.tuning.session import Session, fastest_yardsticks
+
+#: Columns of the files in `config/published/spgemm_amg`.
+PUBLISHED = {
+    "sizes": ("table", "gpu", "problem", "entry", "printed", "abbreviation", "unknowns", "nonzeros"),
+    "text": ("table", "gpu", "quantity", "problem", "value"),
+}
+#: Columns of `config/targets/spgemm_amg.csv`.
+TARGETS = ("quantity", "wanted", "what")
+#: The GPU whose numbers the paper's text states.
+GPU = "K20c"
+#: What the paper's text states, by its name in `config/published`.
+BEST = "product over the sort of all products"
+SHORT_MIN = "product over the sort of all products, rows of at most 2,048 products, least"
+SHORT_MAX = "product over the sort of all products, rows of at most 2,048 products, most"
+SET_UP = "set-up over that with the sort of all products"
+SHARE_MIN = "Galerkin products’ share of the set-up, least"
+SHARE_MAX = "Galerkin products’ share of the set-up, most"
+
+
+def published_value(published: Published, quantity: str, problem: str = "") -> float | None:
+    """Return what the paper's text states of a quantity, of one problem or of all; None where it is not there."""
+    for item in published.tables.get("text", []):
+        if (item["quantity"], item["problem"]) == (quantity, problem):
+            return float(item["value"])
+    return None
+
+
+def published_range(published: Published, least: str, most: str) -> tuple[float, float] | None:
+    """Return the two ends that the paper's text states of a quantity; None where either is not there."""
+    low, high = published_value(published, least), published_value(published, most)
+    return None if low is None or high is None else (low, high)
+
 
 #: Steps of a product that are timed apart.
 STEPS = ("count", "compute", "settle", "symbolic", "place", "numeric")
@@ -71,7 +112,7 @@ class SpgemmAmg(Study):
         "table-products": "every product, ours beside the library's",
         "figure-6-1": "products and set-up over the sort of all products",
     }
-    paces: Mapping[str, Pace] = {"cuda": Pace(beside=18, launches=1.6), "opencl": Pace(beside=8)}
+    paces: Mapping[str, CostModel] = {"cuda": CostModel(beside=18, launches=1.6), "opencl": CostModel(beside=8)}
     unused = ("layouts", "memory_weight")
     result: Mapping[str, str] = {
         "table": "table-targets",
@@ -105,7 +146,7 @@ class SpgemmAmg(Study):
         assert isinstance(problem, Matrix)
         return make_operands(problem, precision, seed)
 
-    def measure(self, session: Session) -> Iterator[tuple[str, Given]]:
+    def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
         """Search kernels for the bins, choose, time whole products beside the library's, then set-up and solution."""
         settings, target = session.settings, session.target
         operands = session.bench.operands
@@ -129,7 +170,7 @@ class SpgemmAmg(Study):
         self,
         session: Session,
         operands: AmgOperands,
-        built: Mapping[str, Built],
+        built: Mapping[str, ModuleFile],
         choices: Sequence[Choice],
         kernels: Mapping[str, BinKernel],
         yardsticks: Sequence[Runnable],
@@ -159,7 +200,7 @@ class SpgemmAmg(Study):
         for module in MODULES:
             path = manifest_path(target.name, NAME, f"{precision}/{module}")
             source = render_key(templates, f"{precision}/{module}", target)
-            built[module] = Built(compile_module(source, target, path), path.parent)
+            built[module] = ModuleFile(compile_module(source, target, path), path.parent)
         return BinKernel(built, id)
 
     def workload(self, settings: StudySettings, problem: Outline, precision: str, target: Target) -> Workload:
@@ -176,7 +217,7 @@ class SpgemmAmg(Study):
 STUDY = SpgemmAmg()
 
 
-def products_of(built: Mapping[str, Built], product: Any, plans: Plans) -> list[Runnable]:
+def products_of(built: Mapping[str, ModuleFile], product: Any, plans: Plans) -> list[Runnable]:
     """Return our ways to a product: the paper's, what it compares with, and those with the kernels that were chosen."""
     return [
         WholeProduct(built, product, "coordinates"),

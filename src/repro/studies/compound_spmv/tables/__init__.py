@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from repro.scan import import_all
+from repro.plugins import import_all
 
 import_all(__name__, __path__)

@@ -18,17 +18,15 @@ from numpy.typing import NDArray
 from repro.bench.rows import ColumnType
 from repro.bench.runnable import Candidate, IncorrectError, Runnable
 from repro.bench.workspace import Workspace
-from repro.codegen.compile import Module, manifest_path
-from repro.codegen.precisions import DTYPES, SCALARS
-from repro.codegen.targets import Target
+from repro.codegen.build_cache import Module, manifest_path
+from repro.codegen.targets import DTYPES, SCALARS, Target
 from repro.codegen.templates import render_template
 from repro.config.models import StudySettings
 from repro.devices.base import Argument, Buffer
 from repro.problems.matrix import Matrix
-from repro.problems.outline import Outline
-from repro.problems.problem import Problem
-from repro.studies import Given, Study
-from repro.tuning.choose import pick
+from repro.problems.problem import Outline, Problem
+from repro.studies import StepResult, Study
+from repro.tuning.search import pick
 from repro.tuning.session import Session
 
 NAME = "small"
@@ -237,7 +235,7 @@ class Small(Study):
         assert isinstance(problem, Matrix)
         return Entries(problem.values.ravel().astype(DTYPES[precision]), precision, problem.checksum())
 
-    def measure(self, session: Session) -> Iterator[tuple[str, Given]]:
+    def measure(self, session: Session) -> Iterator[tuple[str, StepResult]]:
         """Time both, choose, and time them again side by side."""
         path = manifest_path(session.target.name, NAME, f"take/{session.precision}")
         ways = [Take(way, Module.load(path), path.parent) for way in (EXACT, BOUND)]

@@ -1,0 +1,686 @@
+"""Shards: campaigns that were measured on several hosts or at several times, and merging them into one.
+
+A case is whole in one shard: all of its rows are of one process on one machine, and so is every ratio in a table.
+What the rows of a study have in common is checked: one protocol, one code, one environment. Where shards differ in
+these they are refused, or kept apart: each row stays linked to the environment that it was measured in, and
+`NOTES.md` of the merged campaign says which shard has which cases and what differs. Shards of several devices are
+refused in any case, since a campaign has one column in a table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from repro.atomic_write import making_folder
+from repro.bench.records import is_record, read_environments, read_problems
+from repro.bench.rows import other_columns, other_quantiles
+from repro.bench.store import (
+    cases_of,
+    check_folders,
+    join_cases,
+    other_schema,
+    read_rows,
+    recorded_steps,
+    recorded_studies,
+    refuse_rows,
+    write_table,
+)
+from repro.campaign.plan import as_yaml
+from repro.config import Config, load, validate
+from repro.errors import ReproError
+from repro.problems.registry import check_name, load_registry, problem_names
+from repro.results.cross_campaign import find_campaign
+from repro.studies import get_study
+from repro.untrusted_files import kind_of, others_below, read_file, shown
+
+#: A problem's name and a precision.
+CaseKey = tuple[str, str]
+#: Settings of a study that say what is measured or shown, and nothing of how.
+WHAT = {"problems", "precisions", "artifacts"}
+#: What an environment record says of the code, and what of one copy of it or one piece of hardware.
+CODE = ("repro", "source")
+OF_ITSELF = {"commit", "dirty", "uuids"}
+CHOICES = "choices"
+#: Steps whose rows have columns of their own, whatever the study.
+WITHOUT_OWN = (CHOICES, "counters")
+#: What of a part is kept beside the merged rows, and the folder of it.
+KEPT = ("config.yaml", "NOTES.md")
+SHARDS_FOLDER = "parts"
+SHARD_NAME = r"[0-9]{1,4}-[A-Za-z0-9_][A-Za-z0-9._-]{0,249}"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A campaign as it is merged with others: the cases that its configuration names.
+
+    Attributes
+    ----------
+    name
+        Its place among the parts and the name of its folder: `1-default`.
+    raw
+        Its folder of rows.
+    config
+        What it was measured with.
+    rows
+        By study and step.
+    problems
+        Records by name.
+    environments
+        Records by hash.
+    left_out
+        How many cases it has rows of that its configuration does not name.
+    """
+
+    name: str
+    raw: Path
+    config: Config
+    rows: Mapping[tuple[str, str], pa.Table]
+    problems: Mapping[str, Mapping[str, Any]]
+    environments: Mapping[str, Mapping[str, Any]]
+    left_out: int
+
+    @classmethod
+    def read(cls, given: str, results: Path, number: int) -> Shard:
+        """Read a campaign that is given by its name or by its folder.
+
+        Parameters
+        ----------
+        given
+            The name or the folder.
+        results
+            Folder of the campaigns that are given by name.
+        number
+            Its place among the parts.
+
+        Raises
+        ------
+        ReproError
+            There is none, it has no configuration, or something of it is damaged.
+        """
+        raw = find_campaign(given, results)
+        _refuse_others(raw.parent)
+        path = raw.parent / "config.yaml"
+        if not path.exists():
+            raise ReproError(
+                "a part without its configuration",
+                where=path,
+                expected="the configuration that it was measured with, as a run leaves it",
+                todo="put it there: without it nobody can say by which timing its rows were measured",
+            )
+        config = load(path)
+        environments = read_environments(raw)
+        for name in environments:
+            if not is_record(file := raw / "environment" / f"{name}.json"):
+                raise ReproError(
+                    "an environment record is not what was written",
+                    where=file,
+                    todo="take it from where the campaign was measured, or from git",
+                )
+        check_folders(raw, config.studies)
+        registry = load_registry(Path(config.registry))
+        problems = read_problems(raw)
+        rows, left_out = {}, set()
+        for study in recorded_studies(raw):
+            settings = config.studies.get(study)
+            names = problem_names(registry, settings.problems) if settings else ()
+            wanted = {(name, precision) for name in names for precision in (settings.precisions if settings else ())}
+            for step in recorded_steps(raw / study):
+                table = read_rows(raw / study, step)
+                cases = cases_of(table)
+                if settings and table.num_rows:
+                    _check(table, study, raw / study / f"{step}.parquet", problems)
+                rows[study, step] = table.filter(pa.array([case in wanted for case in cases], pa.bool_()))
+                left_out |= {(study, case) for case in cases if case not in wanted}
+        part = cls(
+            f"{number}-{shown(raw.resolve().parent.name)}",
+            raw,
+            config,
+            {key: table for key, table in rows.items() if key[0] in config.studies},
+            problems,
+            environments,
+            len(left_out),
+        )
+        for study in part.studies:
+            part.linked(study)
+            part._check_choices(study)
+        return part
+
+    @property
+    def studies(self) -> tuple[str, ...]:
+        """The studies that it is configured with."""
+        return tuple(self.config.studies)
+
+    @cached_property
+    def cases(self) -> Mapping[str, frozenset[CaseKey]]:
+        """By study, the cases that it has rows of."""
+        cases: dict[str, set[CaseKey]] = {study: set() for study in self.studies}
+        for (study, _), table in self.rows.items():
+            cases[study] |= set(cases_of(table))
+        return {study: frozenset(of_study) for study, of_study in cases.items()}
+
+    @cached_property
+    def measured(self) -> Mapping[str, frozenset[CaseKey]]:
+        """By study, those of them that are not unavailable as a whole."""
+        cases: dict[str, set[CaseKey]] = {study: set() for study in self.studies}
+        for (study, step), table in self.rows.items():
+            if step != CHOICES and "status" in table.column_names:
+                statuses = table["status"].to_pylist()
+                cases[study] |= {case for case, status in zip(cases_of(table), statuses, strict=True)
+                                 if status != "unavailable"}  # fmt: skip
+        return {study: frozenset(of_study) for study, of_study in cases.items()}
+
+    @cached_property
+    def devices(self) -> frozenset[tuple[str, str]]:
+        """Backend and model of each device that it has rows of."""
+        return frozenset(
+            (backend, device)
+            for table in self.rows.values()
+            if {"backend", "device"} <= set(table.column_names)
+            for backend, device in zip(table["backend"].to_pylist(), table["device"].to_pylist(), strict=True)
+            if backend is not None and device is not None
+        )
+
+    def protocol(self, study: str) -> dict[str, Any]:
+        """Return by which settings a study was measured: all but those that say what was, and the seed."""
+        settings = self.config.studies[study].model_dump(mode="json", exclude=WHAT)
+        return dict(flat({"seed": self.config.seed, **settings}))
+
+    def linked(self, study: str) -> list[str]:
+        """Return the hashes of the environments that the rows of a study were measured in, sorted.
+
+        Raises
+        ------
+        ReproError
+            The record of one is missing.
+        """
+        names: set[str] = set()
+        for (of, step), table in self.rows.items():
+            if of == study and "environment" in table.column_names:
+                linked = table["environment"]
+                names |= {name for name in linked.unique().to_pylist() if name is not None}
+                # what a profiler counted need not have one: it is no time
+                timed = step not in WITHOUT_OWN and "device" in table.column_names
+                if timed and linked.null_count > table["device"].null_count:
+                    raise ReproError(
+                        "rows without the record of their environment",
+                        where=self.raw / study / f"{step}.parquet",
+                        expected="in each row that was measured on a device the name of its record",
+                        actual=f"none in {linked.null_count - table['device'].null_count} of them",
+                        todo="take the file from where the campaign was measured",
+                    )
+        if absent := names - self.environments.keys():
+            raise ReproError(
+                "rows without the record of their environment",
+                where=self.raw / "environment",
+                expected=", ".join(f"{name}.json" for name in sorted(absent)),
+                todo="take it from where the campaign was measured",
+            )
+        return sorted(names)
+
+    def _check_choices(self, study: str) -> None:
+        """Refuse choices of what no row of their case is of."""
+        tables = {step: table for (of, step), table in self.rows.items() if of == study}
+        choices = tables.pop(CHOICES, None)
+        if choices is None or not choices.num_rows:
+            return
+        named = {
+            (*case, name)
+            for table in tables.values()
+            if "name" in table.column_names
+            for case, name in zip(cases_of(table), table["name"].to_pylist(), strict=False)
+        }
+        for case, name in zip(cases_of(choices), choices["name"].to_pylist(), strict=True):
+            if (*case, name) not in named:
+                raise ReproError(
+                    "a choice of what was not measured",
+                    where=f"{self.raw / study / CHOICES}.parquet",
+                    expected=f"a name that a row of {', '.join(case)} has",
+                    actual=shown(name),
+                    todo="take the file from where the campaign was measured",
+                )
+
+    def code(self, environment: str) -> dict[str, Any]:
+        """Return what an environment record says of the code that measured."""
+        return {key: self.environments[environment].get(key) for key in CODE}
+
+    def surroundings(self, environment: str) -> dict[str, Any]:
+        """Return what else a time depends on, by an environment record: device, driver, compiler, packages."""
+        record = self.environments[environment]
+        return dict(flat({key: value for key, value in record.items() if key not in {*CODE, *OF_ITSELF}}))
+
+
+def kept_of(folder: Path) -> Iterator[Path]:
+    """Yield the files that are kept of a part beside its rows, of a merged one its parts' as well, as paths in it.
+
+    Raises
+    ------
+    ReproError
+        A part of it has no part's name.
+    """
+    yield from (Path(file) for file in KEPT if (folder / file).exists())
+    for part in sorted((folder / SHARDS_FOLDER).iterdir()) if (folder / SHARDS_FOLDER).is_dir() else ():
+        if not re.fullmatch(SHARD_NAME, part.name):
+            raise ReproError(
+                "no part of a merged campaign",
+                where=part,
+                expected="a number, - and the name of a campaign, as `repro merge` gives it",
+                todo="take it away",
+            )
+        yield from (Path(SHARDS_FOLDER, part.name, path) for path in kept_of(part))
+
+
+def _refuse_others(folder: Path) -> None:
+    """Refuse a campaign's folder that has anything but files and folders where a part of others is read.
+
+    A link would bring in what lies elsewhere on this machine, and a pipe would be waited for.
+
+    Raises
+    ------
+    ReproError
+        It has.
+    """
+    for name in (*KEPT, SHARDS_FOLDER, "raw"):
+        path = folder / name
+        if not os.path.lexists(path):
+            continue
+        mode = path.lstat().st_mode
+        found = next(others_below(path), None) if stat.S_ISDIR(mode) else (path, kind_of(mode))
+        if found and found[1]:
+            raise ReproError(
+                "a part with something else than files and folders",
+                where=found[0],
+                expected="a file or a folder, and no link to one: what lies elsewhere is no part of it",
+                actual=found[1],
+                todo="take it away, or put there what it stands for",
+            )
+        if stat.S_ISDIR(mode) == (name in KEPT):
+            raise ReproError(
+                "a part with a folder in place of a file"
+                if name in KEPT
+                else "a part with a file in place of a folder",
+                where=path,
+                todo="take it away, or take it from where the campaign was measured",
+            )
+
+
+def _check(rows: pa.Table, study: str, where: Path, problems: Mapping[str, Any]) -> None:
+    """Refuse rows of a study of other columns than its own, or of problems without a record.
+
+    Raises
+    ------
+    ReproError
+        They are.
+    """
+    if where.stem not in WITHOUT_OWN and (wrong := other_columns(rows, get_study(study).columns)):
+        raise other_schema(where, wrong.expected, wrong.actual)
+    if other := other_quantiles(rows):
+        raise refuse_rows(where, other)
+    if absent := set(rows["problem"].unique().to_pylist()) - problems.keys():
+        raise ReproError(
+            "rows of a problem without its record",
+            where=where,
+            expected=f"a record in {where.parents[1] / 'problems'}",
+            actual=shown(", ".join(sorted(absent))),
+            todo="take it from where the campaign was measured",
+        )
+
+
+def flat(data: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested mappings by their dotted keys."""
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+#: Keys that a message names of all that differ.
+NAMED = 6
+#: Bytes of each file that is kept of a part.
+LARGEST = 16 << 20
+KEEP_APART = (
+    "measure one of them again as the other was; or merge them as they are by --keep-apart: each case then keeps its "
+    "own environment record, and NOTES.md says what differs"
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a part of a study has otherwise than the first one.
+
+    Attributes
+    ----------
+    what
+        In words: `another protocol`, `other code`, `another environment`.
+    study
+        The study's name.
+    first, other
+        Names of the parts; they can be the same, where one part is not of one piece.
+    expected, actual
+        What the first part has and the other.
+    """
+
+    what: str
+    study: str
+    first: str
+    other: str
+    expected: str
+    actual: str
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What was merged.
+
+    Attributes
+    ----------
+    folder
+        `results/<campaign>` of it.
+    parts
+        In the order they were given.
+    cases
+        By study, how many it has.
+    differences
+        What the parts differ in, where they are kept apart.
+    """
+
+    folder: Path
+    parts: Sequence[Shard]
+    cases: Mapping[str, int]
+    differences: Sequence[Difference]
+
+
+def merge(given: Sequence[str], results: Path, name: str, keep_apart: bool = False) -> Merged:
+    """Make one campaign of several, which stay as they are; written whole or not at all.
+
+    Parameters
+    ----------
+    given
+        The parts: names of campaigns below `results`, or their folders.
+    results
+        Folder of the campaigns, and of the merged one.
+    name
+        Of the merged campaign.
+    keep_apart
+        Merge also where the rows of a study differ in protocol, code or environment.
+
+    Raises
+    ------
+    ReproError
+        There is a campaign of that name, or no such part; something is damaged; or parts must not be merged: they are
+        of several devices, mean two problems by one name, have other rows of one case, or differ and should not be
+        kept apart.
+    """
+    folder = results / name
+    if os.path.lexists(folder):
+        raise ReproError(
+            "a campaign of that name is there", where=folder, todo="give another name: nothing is replaced"
+        )
+    parts = [Shard.read(campaign, results, number) for number, campaign in enumerate(given, 1)]
+    config = _configuration(parts, name)
+    _refuse_several_devices(parts)
+    problems = _problems(parts)
+    tables = {key: _rows(parts, *key) for key in sorted({key for part in parts for key in part.rows})}
+    differences = [*_differences(parts)]
+    if differences and not keep_apart:
+        first = differences[0]
+        raise ReproError(
+            f"parts with {first.what}",
+            where=f"study {first.study}",
+            expected=f"as in {first.first}: {first.expected}",
+            actual=f"in {first.other}: {first.actual}",
+            todo=KEEP_APART,
+        )
+    cases: dict[str, set[CaseKey]] = {}
+    for (study, _), table in tables.items():
+        cases.setdefault(study, set()).update(cases_of(table))
+    merged = Merged(folder, parts, {study: len(of) for study, of in cases.items()}, differences)
+    with making_folder(folder) as partial:
+        _write(partial, merged, config, problems, tables)
+    return merged
+
+
+def _write(
+    folder: Path,
+    merged: Merged,
+    config: Config,
+    problems: Mapping[str, Mapping[str, Any]],
+    tables: Mapping[tuple[str, str], pa.Table],
+) -> None:
+    raw = folder / "raw"
+    for (study, step), table in tables.items():
+        if table.num_columns:
+            write_table(table, raw / study / f"{step}.parquet")
+    for name, record in problems.items():
+        path = raw / "problems" / f"{check_name(name, 'the merged campaign')}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    (raw / "environment").mkdir(parents=True)
+    for part in merged.parts:
+        for name in part.environments:
+            _copy(part.raw / "environment" / f"{name}.json", raw / "environment" / f"{name}.json")
+        for path in kept_of(part.raw.parent):
+            _copy(part.raw.parent / path, folder / SHARDS_FOLDER / part.name / path)
+    (folder / "config.yaml").write_text(as_yaml(config), encoding="utf-8")
+    (folder / "NOTES.md").write_text(_notes(merged), encoding="utf-8")
+
+
+def _copy(path: Path, to: Path) -> None:
+    """Copy a file of a part, which may have changed since it was looked at.
+
+    Raises
+    ------
+    ReproError
+        It is none, or larger than what is kept of a part.
+    """
+    try:
+        content = read_file(path, LARGEST)
+    except OSError as error:
+        raise ReproError("a file of a part cannot be kept", where=path, actual=error.strerror or error) from None
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_bytes(content)
+
+
+def _configuration(parts: Sequence[Shard], name: str) -> Config:
+    """Return the first part's configuration with the problems, precisions and artifacts of all, for a replay."""
+    studies: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        for study, settings in part.config.model_dump(mode="json")["studies"].items():
+            first = studies.setdefault(study, settings)
+            for key in ("problems", "precisions", "artifacts"):
+                first[key] = _union(first[key], settings[key])
+    base = parts[0].config.model_dump(mode="json")
+    config = validate(Config, {**base, "campaign": name, "replay": True, "studies": studies}, "the merged campaign")
+    registry = load_registry(Path(config.registry))
+    for settings in config.studies.values():
+        problem_names(registry, settings.problems)  # refuses what only another part's registry knows
+    return config
+
+
+def _union(one: Any, other: Any) -> Any:
+    """Return what either names, the first one's words first; `all` is all."""
+    if one in (other, "all"):
+        return one
+    if other == "all":
+        return other
+    first, second = ([words] if isinstance(words, str) else list(words) for words in (one, other))
+    return [*first, *(word for word in second if word not in first)]
+
+
+def _refuse_several_devices(parts: Sequence[Shard]) -> None:
+    devices = {device: part.name for part in reversed(parts) for device in part.devices}
+    if len(devices) > 1:
+        raise ReproError(
+            "parts of several devices",
+            expected="one device: it is the column of every table",
+            actual="; ".join(f"{device} ({backend}) in {part}" for (backend, device), part in sorted(devices.items())),
+            todo="leave each device a campaign of its own; `repro report --beside` shows two, `repro compare "
+            "--across-devices` gives their ratios",
+        )
+
+
+def _problems(parts: Sequence[Shard]) -> dict[str, Mapping[str, Any]]:
+    """Return the records of all problems: of what one part could have and another could not, the former's."""
+    records: dict[str, tuple[Shard, Mapping[str, Any]]] = {}
+    for part in parts:
+        for name, record in part.problems.items():
+            before = records.setdefault(name, (part, record))
+            if _unavailable(before[1]) and not _unavailable(record):
+                records[name] = (part, record)
+            elif not _unavailable(record) and not _unavailable(before[1]) and _content(before[1]) != _content(record):
+                raise ReproError(
+                    "parts mean other problems by one name",
+                    where=f"problem {name}",
+                    expected=f"as in {before[0].name}: {_content(before[1])}",
+                    actual=f"in {part.name}: {_content(record)}",
+                    todo="give one of them another `name:` and measure it again",
+                )
+    return {name: _with_facts(name, record, parts) for name, (_, record) in sorted(records.items())}
+
+
+def _unavailable(record: Mapping[str, Any]) -> bool:
+    return bool(record.get("status", "ok") != "ok")
+
+
+def _content(record: Mapping[str, Any]) -> str:
+    return f"{record.get('kind', 'matrix')} of checksum {record.get('checksum')}"
+
+
+def _with_facts(name: str, record: Mapping[str, Any], parts: Sequence[Shard]) -> Mapping[str, Any]:
+    """Return a record with each study's facts as a part has them that measured the study: code may have changed."""
+    facts = dict(record.get("facts", {}))
+    for part in reversed(parts):
+        theirs = part.problems.get(name, {}).get("facts", {})
+        facts |= {study: theirs[study] for study in part.studies if study in theirs}
+    return {**record, "facts": facts} if facts else record
+
+
+def _rows(parts: Sequence[Shard], study: str, step: str) -> pa.Table:
+    """Return the rows of a step of all parts: of each case those of the first that measured it.
+
+    Raises
+    ------
+    ReproError
+        Two parts have other rows of one case.
+    """
+    tables: list[pa.Table] = []
+    taken: dict[CaseKey, tuple[Shard, pa.Table]] = {}
+    measured = {case for part in parts for case in part.measured.get(study, ())}
+    for part in parts:
+        table = part.rows.get((study, step))
+        if table is None:
+            continue
+        places: dict[CaseKey, list[int]] = {}
+        for place, case in enumerate(cases_of(table)):
+            places.setdefault(case, []).append(place)
+        new: list[int] = []
+        for case, of_case in places.items():
+            if case in measured and case not in part.measured[study]:
+                continue  # what one part could not have gives way to what another measured
+            rows = table.take(pa.array(of_case))
+            before = taken.setdefault(case, (part, rows))
+            if before[0] is part:
+                new += of_case
+            elif case in measured and _plain(before[1]) != _plain(rows):
+                raise ReproError(
+                    "parts have other rows of one case",
+                    where=f"{step} of {study} on {case[0]}, {case[1]}",
+                    expected=f"rows of one part, or the same in both: {_when(before[1])} in {before[0].name}",
+                    actual=f"{_when(rows)} in {part.name}",
+                    todo="take the problem, or the precision, out of config.yaml of one of the parts: what it does "
+                    "not name is left out",
+                )
+        tables.append(table.take(pa.array(new, pa.int64())))
+    return join_cases(tables, Path(study, step))
+
+
+def _plain(rows: pa.Table) -> list[str]:
+    """Return rows in words that are the same where the rows are: NaN is NaN, and absent is absent."""
+    return [repr(sorted((key, value) for key, value in row.items() if value is not None)) for row in rows.to_pylist()]
+
+
+def _when(rows: pa.Table) -> str:
+    """Say how many rows there are and when the first was measured."""
+    times = [time for time in rows["measured_at"].to_pylist() if time] if "measured_at" in rows.column_names else []
+    return f"{rows.num_rows} rows{f', the first of {min(times)},' if times else ''}"
+
+
+def _differences(parts: Sequence[Shard]) -> Iterator[Difference]:
+    """Yield what the parts of each study differ in: protocol, code, environment."""
+    for study in dict.fromkeys(study for part in parts for study in part.studies):
+        having = [part for part in parts if part.cases.get(study)]
+        for part in having[1:]:
+            words = _words(having[0].protocol(study), part.protocol(study))
+            if words:
+                yield Difference("another protocol", study, having[0].name, part.name, *words)
+        linked = [(part, name) for part in having for name in part.linked(study)]
+        for what, of in (("other code", Shard.code), ("another environment", Shard.surroundings)):
+            seen: list[dict[str, Any]] = []
+            for part, name in linked:
+                mine = of(part, name)
+                if seen and mine not in seen:
+                    yield Difference(what, study, linked[0][0].name, part.name, *(_words(seen[0], mine) or ("", "")))
+                if mine not in seen:
+                    seen.append(mine)
+
+
+def _words(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Say what two flat mappings differ in, each side by itself; None where they do not."""
+    keys = [key for key in dict.fromkeys([*one, *other]) if one.get(key) != other.get(key)]
+    if not keys:
+        return None
+    more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
+    first, second = (
+        ", ".join(shown(f"{key} {side.get(key, '–')}") for key in keys[:NAMED]) + more for side in (one, other)
+    )
+    return first, second
+
+
+def _notes(merged: Merged) -> str:
+    """Return the page that says of which parts a merged campaign is."""
+    lines = [
+        "# Of which parts this campaign is",
+        "",
+        "Merged by `repro merge`; `parts/` has the configuration and the notes of each part. Every case is of one",
+        "part, and every row is linked to the record of its environment (`environment`, in `raw/environment/`).",
+        "",
+        "| part | study | cases | source | commit | environments |",
+        "|---|---|---:|---|---|---|",
+    ]
+    for part in merged.parts:
+        for study in part.studies:
+            names = part.linked(study)
+            records = [part.environments[name] for name in names]
+            cells = [part.name, study, str(len(part.cases[study]))]
+            cells += [_distinct(record.get(key) for record in records) for key in ("source", "commit")]
+            lines.append(f"| {' | '.join([*cells, ', '.join(names) or '–'])} |")
+    if merged.differences:
+        lines += ["", "## What differs", ""]
+        lines += [
+            f"- {difference.study}: {difference.what}. In {difference.first} {difference.expected}; "
+            f"in {difference.other} {difference.actual}."
+            for difference in merged.differences
+        ]
+        lines += ["", "Settings in `config.yaml` are those of the first part that has the study."]
+    if any(part.left_out for part in merged.parts):
+        lines += ["", "## Left out", ""]
+        lines += [
+            f"- {part.name}: {part.left_out} cases that its configuration does not name."
+            for part in merged.parts
+            if part.left_out
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _distinct(values: Iterator[Any]) -> str:
+    return ", ".join(dict.fromkeys(shown(value, 16) for value in values if value is not None)) or "–"

@@ -1,0 +1,179 @@
+"""The command `repro batch`: one job of the workflow builds or measures many small problems."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from repro.campaign.measurement import Opened
+    from repro.config import Config
+
+
+What = Annotated[str, typer.Argument(metavar="WHAT", help="`problems`, or STUDY/PRECISION: compressed_coo/double.")]
+Problems = Annotated[list[str], typer.Argument(metavar="PROBLEM...", help="Problems of the configuration.")]
+ConfigFile = Annotated[Path, typer.Option("--config", help="Configuration file.")]
+Output = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write this file when all of them have been built or measured.")
+]
+#: Where it is given, this is the process that measures, and another one watches over it.
+Run = Annotated[str | None, typer.Option("--run", hidden=True)]
+DEFAULT_CONFIG = Path("config/config.yaml")
+
+
+def batch(
+    context: typer.Context,
+    what: What,
+    problems: Problems,
+    config: ConfigFile = DEFAULT_CONFIG,
+    output: Output = None,
+    run: Run = None,
+) -> None:
+    """Build small problems, or measure them, one after the other in one job; the devices are opened once.
+
+    Each has its receipt, as if it were a job of its own: what is not out of date is left as it is, what fails is
+    recorded and stops no other, and a run that was killed goes on where it was. The workflow calls it where `batch:` of
+    the configuration is more than 1.
+
+    Examples:
+
+        repro batch problems small/web small/road
+
+        repro batch dynamic_csr/double small/web small/road
+    """
+    from repro.bench.worker import signals_held
+
+    if what == "problems":
+        _build(problems, config)
+    elif run is not None:
+        _measure(what, problems, config, run)
+        return
+    else:
+        with signals_held():
+            _supervise(context, what, problems, config)
+    if output is not None:
+        from repro.atomic_write import write_whole
+
+        write_whole(output, "".join(f"{name}\n" for name in problems))
+
+
+def _build(names: Sequence[str], config: Path) -> None:
+    from repro.campaign.completeness import stale_problems
+    from repro.campaign.folders import RESULTS
+    from repro.campaign.plan import plan_of_cases
+    from repro.campaign.receipts import making
+    from repro.campaign.steps import building
+    from repro.cli.problems import build_or_record
+    from repro.config import load
+    from repro.problems.registry import load_registry
+
+    settings = load(config)
+    registry = load_registry(Path(settings.registry))
+    plan = plan_of_cases(settings, names, registry=registry)
+    results = RESULTS / settings.campaign
+    stale = stale_problems(plan, names)
+    for number, name in enumerate(stale, 1):
+        path, record = results / "problems" / f"{name}.npz", results / "raw" / "problems" / f"{name}.json"
+        with making(building(plan, name)) as made:
+            build_or_record(name, settings, path, record, made, registry)
+        typer.echo(f"{number} of {len(stale)}: {name}")
+
+
+def _parts(what: str) -> tuple[str, str]:
+    """Return study and precision.
+
+    Raises
+    ------
+    ReproError
+        It is neither that nor `problems`.
+    """
+    from repro.codegen.targets import DTYPES
+    from repro.errors import ReproError
+
+    study, _, precision = what.partition("/")
+    if precision not in DTYPES:
+        expected = f"`problems`, or STUDY/PRECISION with one of {', '.join(DTYPES)}"
+        raise ReproError("no such batch", where="WHAT", expected=expected, actual=what)
+    return study, precision
+
+
+def _supervise(context: typer.Context, what: str, problems: Sequence[str], config: Path) -> None:
+    """Run the same command as a process that measures what is stale, again where it has to be."""
+    from repro.campaign.completeness import making_case, stale_cases
+    from repro.campaign.folders import check_study
+    from repro.campaign.measurement import record_failure, store_path, supervise
+    from repro.campaign.plan import plan_of_cases
+    from repro.campaign.steps import measuring
+    from repro.cli.measurement import python
+    from repro.config import load
+    from repro.errors import ReproError
+
+    study, precision = _parts(what)
+    settings = load(config)
+    check_study(settings, study)
+    plan = plan_of_cases(settings, problems, study)
+    stale = stale_cases(plan, study, precision, problems)
+    typer.echo(f"{len(stale)} of {len(problems)} to measure")
+    receipts = {name: measuring(plan, study, name, precision).receipt for name in stale}
+    for receipt in receipts.values():
+        receipt.unlink(missing_ok=True)  # one that is there is of a case that this run has measured
+
+    def ahead() -> str | None:
+        return next((name for name in stale if not receipts[name].exists()), None)
+
+    def store() -> Path:
+        return store_path(settings, study, ahead() or stale[-1], precision)
+
+    run = uuid.uuid4().hex
+    debug = ["--debug"] if context.find_root().params.get("debug") else []
+    command = [*python(), "-m", "repro", *debug, "batch", what, *stale, "--config", str(config), "--run", run]
+    while (name := ahead()) is not None:
+        try:
+            if code := supervise(command, store, run):
+                raise typer.Exit(code)
+        except ReproError as failure:
+            name = ahead() or name  # the one that it did not get on with
+            typer.echo(f"error: {failure}", err=True)
+            with making_case(plan, study, name, precision):
+                record_failure(settings, study, name, precision, str(failure))
+
+
+def _measure(what: str, problems: Sequence[str], config: Path, run: str) -> None:
+    from repro.bench.worker import ContextLost, end_with_parent, restart
+    from repro.campaign.completeness import making_case
+    from repro.campaign.measurement import opened_once
+    from repro.campaign.plan import plan_of_cases
+    from repro.campaign.steps import measuring
+    from repro.config import load
+
+    end_with_parent()
+    study, precision = _parts(what)
+    settings = load(config)
+    plan = plan_of_cases(settings, problems, study)
+    try:
+        with opened_once(settings, f"{study}, {len(problems)} problems, {precision}") as opened:
+            for number, name in enumerate(problems, 1):
+                if measuring(plan, study, name, precision).receipt.exists():
+                    continue  # before this process took over from one that crashed
+                began = time.monotonic()
+                with making_case(plan, study, name, precision):
+                    _measure_one(settings, study, name, precision, run, opened)
+                took = time.monotonic() - began
+                typer.echo(f"{number} of {len(problems)}: {name} {precision}, {took:.1f} s")
+    except ContextLost as lost:
+        restart(f"the device's context was lost by {lost}")
+
+
+def _measure_one(
+    settings: Config, study: str, name: str, precision: str, run: str, opened: Callable[[], Opened]
+) -> None:
+    from repro.campaign.measurement import measure
+    from repro.cli.measurement import recorded
+
+    with recorded(settings, study, name, precision, True):
+        measure(settings, study, name, precision, lambda *_: None, run, opened)

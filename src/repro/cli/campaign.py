@@ -1,0 +1,670 @@
+"""The panels "Before a run" and "A run": `repro doctor`, `list`, `config`, `plan` and `run`.
+
+`doctor` says what this machine has and what to install, `list` what a configuration can name, `config` what the
+configuration is in full, `plan` what a campaign will do and need. `run` starts the workflow in the current folder,
+wherever the package lies.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from repro.errors import ReproError
+from repro.package_data import install, shipped
+from repro.programs import run_program
+
+if TYPE_CHECKING:
+    from repro.campaign.jobs import Estimate
+
+
+MIN_FREE_BYTES = 2 << 30
+#: Seconds for a program to say what a library needs.
+ANSWERING = 30.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found.
+
+    Attributes
+    ----------
+    what
+        What was looked for.
+    found
+        What there is, or why there is nothing.
+    good
+        Whether it can be used.
+    todo
+        What to install or to do where it is missing.
+    device
+        Whether campaigns can run on it.
+    """
+
+    what: str
+    found: str
+    good: bool = True
+    todo: str = ""
+    device: bool = False
+
+
+def doctor(
+    gpus: Annotated[
+        Path | None,
+        typer.Option(help="Write which GPUs there are into this file, which REPRO_GPUS names where there are none."),
+    ] = None,
+) -> None:
+    """Say what was found on this machine, and what to install for what is missing; exit with 0 if a device can be used.
+
+    Nothing that is missing is needed by everything: without a GPU campaigns run on the CPU, without a mirror inputs are
+    downloaded, without the extra `mesh` no mesh of the papers is rebuilt, unless a mirror has it ready-made.
+
+    Examples:
+
+        repro doctor
+
+        srun --gpus=1 repro doctor --gpus gpus.json
+    """
+    from repro.cli.console import INDENT, terminal_width, wrapped
+
+    if gpus is not None:
+        from repro.devices.selection import write_gpus
+
+        write_gpus(gpus)
+    findings = [finding for check in CHECKS for finding in check()]
+    room = max(len(finding.what) for finding in findings)
+    width = terminal_width()
+    for finding in findings:
+        mark, colour = ("ok     ", "green") if finding.good else ("missing", "yellow")
+        line, *more = wrapped(finding.found, width, f"{mark}  {finding.what:{room}}  ", len(mark) + room + 4)
+        typer.echo(f"{typer.style(mark, fg=colour)}{line.removeprefix(mark)}")
+        if finding.todo:
+            more += wrapped(finding.todo, width, f"{'':9}to do: ", 9 + len("to do: "))
+        for line in more:
+            typer.echo(line)
+    usable = [finding.what for finding in findings if finding.device and finding.good]
+    if not usable:
+        raise ReproError(
+            "no device can be used",
+            todo=f"for the CPU of any machine: {install('cpu')}; for an NVIDIA GPU: its driver, then {install('cuda')}",
+        )
+    typer.echo()
+    for line in wrapped(f"campaigns can run here: {', '.join(usable)}", width, indent=INDENT):
+        typer.echo(line)
+
+
+def check_python() -> Iterator[Finding]:
+    """Python, and the campaign's folder."""
+    from repro import __version__
+
+    yield Finding("Python", f"{platform.python_version()} at {sys.executable}")
+    yield Finding("sparse-repro", __version__)
+    config = shipped("config/config.yaml")
+    from repro.config import load
+
+    try:
+        campaign = load(config)
+        yield Finding("configuration", f"{config}: campaign {campaign.campaign}, device {campaign.device}")
+    except ReproError as error:
+        yield Finding("configuration", str(error), False, f"correct {config}")
+
+
+def check_cuda() -> Iterator[Finding]:
+    """GPUs, the driver, the compiler and cuSPARSE."""
+    from repro.codegen import nvcc
+    from repro.devices.selection import find_gpus
+
+    gpus, compiler = find_gpus(), nvcc.find()
+    launcher = find_spec("pycuda") is not None
+    for gpu in gpus:
+        lacking = [name for name, part in (("PyCUDA", launcher), ("nvcc", compiler)) if not part]
+        yield Finding(
+            f"cuda:{gpu.ordinal}",
+            f"{gpu.name}, {gpu.capability}, driver {_driver()}" + f"; lacks {' and '.join(lacking)}" * bool(lacking),
+            not lacking,
+            install("cuda") if lacking else "",
+            device=True,
+        )
+    if not gpus:
+        asked = find_spec("pynvml") is not None
+        why = "no NVIDIA driver answers" if asked else "nvidia-ml-py is not installed, so none was looked for"
+        todo = "on a machine with an NVIDIA GPU: " + ("install its driver" if asked else install("cuda"))
+        yield Finding("GPU", why, False, todo)
+    if compiler:
+        try:
+            yield Finding("nvcc", f"{nvcc.version()} at {compiler}")
+        except ReproError as error:
+            found = f"{error.what}: {error.actual}, at {compiler}"
+            yield Finding("nvcc", found, False, str(error.todo))
+    else:
+        todo = "for GPUs: the CUDA toolkit, or pip install nvidia-cuda-nvcc"
+        yield Finding("nvcc", "not on PATH, in CUDA_HOME or in the pip packages", False, todo)
+    yield _cusparse()
+
+
+def _driver() -> str:
+    try:
+        import pynvml
+
+        version = pynvml.nvmlSystemGetDriverVersion()
+    except Exception as error:  # whatever NVML has to say, it is no reason to stop looking
+        return f"unknown ({error})"
+    return version.decode() if isinstance(version, bytes) else str(version)
+
+
+def _cusparse() -> Finding:
+    if find_spec("nvmath") is None:
+        return Finding("cuSPARSE", "nvmath-python is not installed", False, f"for GPUs: {install('cuda')}")
+    try:
+        from nvmath.bindings import cusparse
+
+        version = ".".join(str(cusparse.get_property(part)) for part in range(3))
+    except Exception as error:  # nvmath raises its own kinds where driver or library are missing
+        return Finding("cuSPARSE", _first_line(error), False, f"for GPUs: the driver, then {install('cuda')}")
+    from repro.sparse.library.cusparse import lacks_spmvop
+
+    lacking = lacks_spmvop(version)
+    return Finding("cuSPARSE", f"{version} through nvmath-python" + (f"; {lacking}" if lacking else ""))
+
+
+def check_opencl() -> Iterator[Finding]:
+    """The CPU through OpenCL."""
+    from repro.codegen import opencl_runtime
+
+    library = opencl_runtime.find_library()
+    yield Finding(
+        "OpenCL runtime",
+        str(library) if library else "no pip-installed CPU runtime in this environment",
+        library is not None,
+        "" if library else f"{install('cpu')}, or a runtime of the system such as pocl-opencl-icd",
+    )
+    try:
+        devices = opencl_runtime.find_devices()
+    except ReproError as error:
+        yield Finding("opencl", _first_line(error), False, install("cpu"), device=True)
+        return
+    for ordinal, device in enumerate(devices):
+        yield Finding(f"opencl:{ordinal}", f"{device.name.strip()}, {device.version.strip()}", device=True)
+
+
+def check_inputs() -> Iterator[Finding]:
+    """Mirror and disk."""
+    mirror = os.environ.get("REPRO_MIRROR")
+    if not mirror:
+        yield Finding("mirror", "REPRO_MIRROR is not set: inputs are downloaded from their own sites")
+    elif "://" in mirror or Path(mirror).is_dir():
+        yield Finding("mirror", mirror)
+    else:
+        yield Finding(
+            "mirror", f"{mirror} is not a folder", False, "set REPRO_MIRROR to a folder or a URL, or unset it"
+        )
+    free = shutil.disk_usage(Path.cwd()).free
+    yield Finding(
+        "disk",
+        f"{free / 2**30:.1f} GiB free in {Path.cwd()}",
+        free > MIN_FREE_BYTES,
+        "" if free > MIN_FREE_BYTES else "make room: `repro plan` says how much a campaign needs",
+    )
+
+
+def check_mesh() -> Iterator[Finding]:
+    """The extra that rebuilds the papers' tetrahedral meshes."""
+    from repro.problems.recipes import GMSH_LIBRARIES
+
+    for name in ("gmsh", "tetgen", "pymeshfix", "fast-simplification"):
+        if find_spec(name.replace("-", "_")) is None:
+            yield Finding(name, "not installed", False, f"to rebuild the papers' meshes: {install('mesh')}")
+        elif name == "gmsh" and (lacking := missing_libraries()):
+            todo = f"on Debian or Ubuntu: apt-get install {' '.join(GMSH_LIBRARIES)}"
+            yield Finding(name, f"lacks {', '.join(lacking)}", False, todo)
+        else:
+            from importlib.metadata import version
+
+            yield Finding(name, version(name))
+
+
+def missing_libraries() -> list[str]:
+    """Return the shared libraries that gmsh needs and this system lacks."""
+    for folder in (Path(sys.prefix, "lib"), Path(sys.prefix, "Lib")):
+        for library in sorted(folder.glob("libgmsh.so*")):
+            try:
+                said = run_program(["ldd", library], ANSWERING, "ldd").output
+            except ReproError:  # nobody knows what gmsh lacks; importing it will say
+                return []
+            return [line.split()[0] for line in said.splitlines() if "not found" in line]
+    return []
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    check_python,
+    check_cuda,
+    check_opencl,
+    check_inputs,
+    check_mesh,
+)
+
+
+Rows = Iterable[tuple[object, ...]]
+CONFIG = Path("config/config.yaml")
+
+
+class Listed(StrEnum):
+    """What can be listed."""
+
+    problems = "problems"
+    sets = "sets"
+    entries = "entries"
+    layouts = "layouts"
+    baselines = "baselines"
+    artifacts = "artifacts"
+    devices = "devices"
+    studies = "studies"
+
+
+def list_(
+    what: Annotated[
+        Listed | None,
+        typer.Argument(metavar="WHAT", help="What to list; without it all there is to list.", show_default=False),
+    ] = None,
+    config: Annotated[
+        Path, typer.Option(help="Names the registry and problems of your own; see `repro config --help`.")
+    ] = (CONFIG),
+) -> None:
+    """List problems, sets, entries, layouts, baselines, artifacts, devices or studies.
+
+    Examples:
+
+        repro list
+
+        repro list problems
+
+        repro list artifacts
+    """
+    from repro.cli.console import in_columns, terminal_width
+
+    heads, rows = LISTS[what](config) if what else list_lists(config)
+    for number, line in enumerate(in_columns(heads, rows, terminal_width())):
+        typer.echo(line if number else typer.style(line, bold=True))
+
+
+def list_lists(config: Path) -> tuple[list[str], Rows]:
+    """All that can be listed: how much of it there is, none where it cannot be told, and the command."""
+    from repro.errors import ReproError
+
+    rows: list[tuple[object, ...]] = []
+    for what, function in LISTS.items():
+        count = None
+        with suppress(ReproError):  # such as a configuration that cannot be read; the command itself says why
+            count = len(list(function(config)[1]))
+        rows.append((what.value, count, f"repro list {what.value}"))
+    return ["what", "how many", "command"], rows
+
+
+def list_problems(config: Path) -> tuple[list[str], Rows]:
+    """Every registered problem and the configuration's own: name, entry or kind, source and published size."""
+    from repro.config import load
+    from repro.config.models import OwnProblem
+    from repro.problems.registry import MatrixItem, load_registry, own_name
+
+    settings = load(config)
+    registry = load_registry(Path(settings.registry))
+    rows: list[tuple[object, ...]] = []
+    for item in registry.problems:
+        size = f"{item.published.rows:,}; {item.published.nonzeros:,}" if item.published else None
+        remark = "rebuilt" if item.rebuilt else f"stands in for {item.stand_in}" if item.stand_in else None
+        kind = item.kind_of_problem
+        what = item.entry if isinstance(item, MatrixItem) and kind == "matrix" else kind
+        rows.append((item.name, what, item.source, size, ", ".join(item.sets), remark))
+    for study in settings.studies.values():
+        for wish in study.problems if not isinstance(study.problems, str) else ():
+            if isinstance(wish, OwnProblem):
+                meant = wish.entry if wish.kind_of_problem == "matrix" else wish.kind_of_problem
+                rows.append((own_name(wish), meant, wish.path, None, None, "your own"))
+    return ["problem", "entry", "source", "rows; non-zeros", "sets", "remark"], rows
+
+
+def list_sets(config: Path) -> tuple[list[str], Rows]:
+    """Every set with its members."""
+    from repro.config import load
+    from repro.problems.registry import load_registry
+
+    registry = load_registry(Path(load(config).registry))
+    members = {name: [item.name for item in registry.problems if name in item.sets] for name in registry.sets()}
+    rows = {name: ", ".join(items) for name, items in members.items()}
+    rows |= {name: f"not resolved yet: `repro resolve {name}`" for name in registry.unresolved()}
+    return ["set", "problems"], sorted(rows.items())
+
+
+def list_entries(_: Path) -> tuple[list[str], Rows]:
+    """Every entry with its members."""
+    from repro.entries import entries
+
+    rows = [
+        (entry.name, ", ".join(entry.members), ", ".join(entry.vector_members), f"{entry.size}×{entry.size}")
+        for entry in entries().values()
+    ]
+    return ["entry", "members", "vector members", "real expansion"], rows
+
+
+def list_layouts(_: Path) -> tuple[list[str], Rows]:
+    """Every layout, study by study: the papers', then ours."""
+    from repro.studies import get_study, study_names
+
+    rows = [(layout, study, remark) for study in study_names() for layout, remark in get_study(study).layouts()]
+    return ["layout", "study", "remark"], rows
+
+
+def list_baselines(_: Path) -> tuple[list[str], Rows]:
+    """Every baseline of every entry, by the device that it runs on."""
+    from repro.entries import entries
+    from repro.sparse.library import for_problem
+
+    rows = []
+    for backend in ("cuda", "opencl"):
+        for entry in entries():
+            for item in for_problem(entry, backend):
+                rows.append((item.name, backend, entry, "yes" if item.columns.get("papers_choice") else None))
+    return ["baseline", "device", "entry", "the papers' choice"], rows
+
+
+def list_artifacts(_: Path) -> tuple[list[str], Rows]:
+    """Every table and figure of every study."""
+    from repro.campaign.artifacts import all_artifacts
+    from repro.studies import study_names
+
+    rows = [
+        (f"{study}/{item.name}", item.numbering, item.title) for study in study_names() for item in all_artifacts(study)
+    ]
+    return ["artifact", "in the paper", "title"], rows
+
+
+def list_devices(_: Path) -> tuple[list[str], Rows]:
+    """Every device that `device:` can name here."""
+    from repro.codegen.opencl_runtime import find_devices
+    from repro.devices.selection import find_gpus
+    from repro.errors import ReproError
+
+    rows: list[tuple[object, ...]] = [(f"cuda:{gpu.ordinal}", gpu.name, gpu.capability) for gpu in find_gpus()]
+    with suppress(ReproError):  # `repro doctor` says why there is none
+        rows += [(f"opencl:{ordinal}", device.name.strip(), "cpu") for ordinal, device in enumerate(find_devices())]
+    return ["device", "name", "target"], rows
+
+
+def list_studies(_: Path) -> tuple[list[str], Rows]:
+    """Every study with the papers it re-runs."""
+    from repro.studies import get_study, study_names
+
+    return ["study", "what it re-runs"], [(name, get_study(name).reference) for name in study_names()]
+
+
+LISTS: dict[Listed, Callable[[Path], tuple[list[str], Rows]]] = {
+    Listed.problems: list_problems,
+    Listed.sets: list_sets,
+    Listed.entries: list_entries,
+    Listed.layouts: list_layouts,
+    Listed.baselines: list_baselines,
+    Listed.artifacts: list_artifacts,
+    Listed.devices: list_devices,
+    Listed.studies: list_studies,
+}
+
+
+SCHEMAS = Path("workflow/schemas")
+Files = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        help="A configuration file in place of config/config.yaml; given again, later ones lie over earlier ones.",
+    ),
+]
+
+
+def config(
+    files: Files = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Write the JSON schemas instead, for editors.")] = False,
+    folder: Annotated[Path, typer.Option(help="Where the schemas go.")] = SCHEMAS,
+) -> None:
+    """Print the resolved configuration, every default included, as YAML.
+
+    A file stands alone, for this and every command and for `snakemake --configfile`: a key that it does not name has
+    its default, a study that it does not name is not run, and nothing of config/config.yaml lies under it. Of several
+    files later ones lie over earlier ones, key by key.
+
+    Examples:
+
+        repro config
+
+        repro config --config config/paper.yaml
+
+        repro config --config config/paper.yaml --config mine.yaml
+
+        repro config --schema
+    """
+    if schema:
+        for path in write_schemas(folder):
+            typer.echo(f"wrote {path}")
+        return
+    from repro.campaign.plan import as_yaml
+    from repro.config import load
+
+    typer.echo(as_yaml(load(*(files or [Path("config/config.yaml")]))), nl=False)
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Return the JSON schemas of configuration, study and registry files, by file name."""
+    from pydantic import BaseModel
+
+    from repro.config import Config, StudySettings
+    from repro.problems.registry import Registry
+
+    models: dict[str, type[BaseModel]] = {"config": Config, "study": StudySettings, "problems": Registry}
+    return {f"{name}.schema.json": model.model_json_schema() for name, model in models.items()}
+
+
+def write_schemas(folder: Path) -> list[Path]:
+    """Write the schemas, each whole or not at all, and return their paths."""
+    import json
+
+    from repro.atomic_write import write_whole
+
+    paths = []
+    for name, schema in schemas().items():
+        path = folder / name
+        write_whole(path, json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
+        paths.append(path)
+    return paths
+
+
+#: Columns of the names of what a campaign needs.
+NAME_WIDTH = 15
+#: Up to so many cases have a line each, unless it is said otherwise.
+EACH = 200
+#: GPUs of a cluster for which the time is told as well.
+CLUSTER_SIZES = (2, 4, 8)
+
+
+def plan(
+    files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--config", help="A configuration file in place of config/config.yaml; see `repro config --help`."
+        ),
+    ] = None,
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="Cores to compile on; all of this machine's by default.")
+    ] = None,
+    each: Annotated[
+        bool | None,
+        typer.Option(
+            "--each/--summary",
+            help=f"A line for each case, or one for all of an entry and precision; by default that above {EACH} cases.",
+        ),
+    ] = None,
+) -> None:
+    """Print what a campaign will compile and measure, and the disk, device memory and time it will take.
+
+    Examples:
+
+        repro plan
+
+        repro plan --config config/paper.yaml --cores 16
+
+        repro plan --config config/h200.yaml --summary
+    """
+    import os
+
+    from repro.campaign.jobs import RATES, estimate
+    from repro.campaign.plan import make_plan
+    from repro.campaign.steps import Freshness
+    from repro.cli.console import duration, in_columns, terminal_width
+    from repro.config import load
+
+    planned = make_plan(load(*(files or [Path("config/config.yaml")])))
+    if planned.target is None:
+        _print_line(
+            f"replay of {planned.results}: {len(planned.artifact_files)} tables and figures, nothing is measured"
+        )
+        return
+    cores = cores or len(os.sched_getaffinity(0))
+    needs = estimate(planned, planned.target)
+    heads, rows = _case_lines(needs) if each or (each is None and len(needs.jobs) <= EACH) else _summary_lines(needs)
+    rates = RATES[planned.target.dialect]
+    total, absent = needs.modules
+    _print_line(f"campaign {planned.config.campaign} on {planned.device} ({planned.target.name})")
+    typer.echo()
+    for line in in_columns(heads, rows, terminal_width()):
+        typer.echo(line)
+    typer.echo()
+    _print_line(f"{total}, {absent} of them to compile, on {cores} cores", "modules")
+    variants, tried = (sum(counts) for counts in zip(*((job.variants, job.tried) for job in needs.jobs), strict=True))
+    _print_line(f"{variants:,}{f', {tried:,} of them to try' if tried < variants else ''}", "variants")
+    _print_line(f"{len(planned.artifact_files)}", "artifacts")
+    most = planned.config.batch
+    batched = f"; small problems in batches of up to {most}" if most > 1 else ""
+    _print_line(f"{needs.made[0]} that build, {needs.made[1]} that measure{batched}", "jobs")
+    freshness = Freshness(planned)
+    _print_line(f"{freshness.total}, {len(freshness.stale)} of them to make", "steps")
+    for line in freshness.described():
+        _print_line(f"out of date: {line}", " ")
+    _print_line(f"about {_size(needs.disk_bytes)}, inputs that are downloaded aside", "disk")
+    _print_line(f"about {_size(needs.device_bytes)}", "device memory")
+    _print_line(f"about {duration(needs.seconds(cores))}", "expected")
+    if planned.on_gpu and len(needs.jobs) > 1:
+        _print_line(on_a_cluster(needs, cores), " ")
+    typer.echo()
+    _print_line(
+        f"Reckoned with {rates.screened / 1e9:g} GB/s for the average variant, {rates.finalist / 1e9:g} for those "
+        f"near the best, {rates.library / 1e9:g} for the library; {rates.launch * 1e6:g} µs a launch, "
+        f"{rates.variant * 1e3:g} ms a variant, {rates.start:g} s a job, {rates.compile:g} s to compile a module; "
+        "what each study takes beside that is from measured campaigns. "
+        "Sizes are `built` (known exactly), `stated` (by the registry or the file's header), "
+        "`at most` (a bound by the header alone) or `assumed`. What is measured or compiled already is not done again, "
+        "and what is known to be refused, such as a matrix that is not square, has no variants."
+    )
+
+
+def on_a_cluster(needs: Estimate, cores: int) -> str:
+    """Say how long a campaign takes where several GPUs measure, a job each."""
+    from repro.cli.console import duration
+
+    times = (f"{duration(needs.seconds(cores, gpus))} on {gpus}" for gpus in CLUSTER_SIZES)
+    return f"on GPUs of a cluster that measure a case each: {', '.join(times)}"
+
+
+def _case_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return heads and rows of a table with a line for each case."""
+    from repro.cli.console import duration
+
+    rows = []
+    for job in needs.jobs:
+        size = (*(f"{number:,}" for number in job.size), job.size_from)
+        time = duration(job.seconds)
+        rows.append((job.problem, job.what, job.precision, f"{job.variants:,}", time, *size, job.study))
+    return ["problem", "what", "precision", "variants", "expected", "rows", "non-zeros", "size", "study"], rows
+
+
+def _summary_lines(needs: Estimate) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return heads and rows of a table with a line for all cases of a study, an entry and a precision."""
+    from statistics import median
+
+    from repro.cli.console import duration
+
+    alike: dict[tuple[str, str, str], list[float]] = {}
+    for job in needs.jobs:
+        alike.setdefault((job.study, job.what, job.precision), []).append(job.seconds)
+    rows = [
+        (*what, f"{len(seconds):,}", *map(duration, (median(seconds), max(seconds), sum(seconds))))
+        for what, seconds in alike.items()
+    ]
+    return ["study", "what", "precision", "cases", "median", "longest", "expected"], rows
+
+
+def _print_line(text: str, name: str = "") -> None:
+    """Print a line of what a campaign needs, or one without a name."""
+    from repro.cli.console import terminal_width, wrapped
+
+    for line in wrapped(text, terminal_width(), f"{name:{NAME_WIDTH}}" if name else "", NAME_WIDTH if name else 0):
+        typer.echo(line)
+
+
+def _size(nbytes: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.3g} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.3g} GiB"
+
+
+def run(
+    files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--config", help="A configuration file in place of config/config.yaml; see `repro config --help`."
+        ),
+    ] = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="Cores to use; all of this machine's by default.")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- WORDS...]", help="Further words for Snakemake.")
+    ] = None,
+) -> None:
+    """Run a campaign: `snakemake --cores N all`, also in a folder that is no checkout; all it makes goes there.
+
+    The workflow is that of the package; so are configuration, registry and templates where the folder has none.
+
+    Examples:
+
+        repro run
+
+        repro run --config mine.yaml --cores 8
+
+        repro run --config config/paper.yaml -- --dry-run
+    """
+    import os
+    import sys
+
+    from repro.config import read
+    from repro.package_data import shipped
+
+    read(*(files or []))  # Snakemake would answer a file that is missing or wrong with a traceback
+    given = ["--configfile", *(str(shipped(path)) for path in files)] if files else []
+    cores = cores or len(os.sched_getaffinity(0))
+    # the files last: a word after them would be one of them
+    command = ["--snakefile", str(shipped("Snakefile", here=False)), "--cores", str(cores), *(words or []), *given]
+    sys.stdout.flush()
+    # without the current folder, whose modules are not meant
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "snakemake", *command])

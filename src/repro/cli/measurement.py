@@ -1,0 +1,264 @@
+"""The panel "Measuring": `repro measure`, `launch` and `counters`; `repro.cli.batch` has `batch`.
+
+`measure` verifies and times one problem in a process of its own, which a supervising process starts again after a
+crash. `launch` launches runnables a few times for a profiler, and `counters` keeps what the profiler counts.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+import traceback
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from repro.cli.options import Receipt
+
+if TYPE_CHECKING:
+    from repro.config import Config
+
+
+StudyName = Annotated[str, typer.Argument(help="A study of the configuration, for example compound_spmv.")]
+ProblemName = Annotated[str, typer.Argument(help="A problem that `repro problem` has built.")]
+Precision = Annotated[str, typer.Argument(help="single or double.")]
+ConfigFile = Annotated[Path, typer.Option("--config", help="Configuration file.")]
+RecordFailures = Annotated[
+    bool,
+    typer.Option(
+        "--record-failures",
+        help="Write why the problem cannot be measured into the files of all steps; exit with 0. A full disk is a "
+        "failure all the same.",
+    ),
+]
+#: Where it is given, this is the process that measures, and another one watches over it.
+Run = Annotated[str | None, typer.Option("--run", hidden=True)]
+Turns = Annotated[
+    int,
+    typer.Option(
+        "--turns",
+        min=1,
+        help="Processes that take turns at a GPU: this one lends it while it packs an operand on the host, and keeps "
+        "to its part of the memory.",
+    ),
+]
+DEFAULT_CONFIG = Path("config/config.yaml")
+
+
+def measure(
+    context: typer.Context,
+    study: StudyName,
+    problem: ProblemName,
+    precision: Precision,
+    config: ConfigFile = DEFAULT_CONFIG,
+    receipt: Receipt = False,
+    record_failures: RecordFailures = False,
+    turns: Turns = 1,
+    run: Run = None,
+) -> None:
+    """Verify and time everything on one problem: every variant, the streaming floor, the library's routines.
+
+    Every variant is screened with a few launches, then those within reach of the best get the full protocol
+    (search.parquet). A streaming floor, a device copy and an empty kernel are what times are held against
+    (baseline.parquet). The winners of each tuning that the study has (choices.parquet) are timed again in shuffled
+    rounds, beside the library's routines where the study has any; these times, which nothing was chosen by, are the
+    reported ones (report.parquet). A run that was killed goes on where it was, and tries again what failed in it. It
+    measures in a process of its own: a kernel that crashes or hangs costs its own row, and the rest goes on.
+
+    The problem has to be built and its modules to be compiled, which the workflow does by itself: `snakemake`.
+
+    Examples:
+
+        repro problem dirac_torus -o results/default/problems/dirac_torus.npz
+
+        repro measure compound_spmv dirac_torus double
+    """
+    from repro.bench.worker import signals_held
+
+    if run is not None:
+        _measure(study, problem, precision, config, record_failures, turns, run)
+        return
+    with signals_held():
+        from repro.campaign.completeness import making_case
+        from repro.campaign.folders import check_study
+        from repro.campaign.plan import plan_of_cases
+        from repro.config import load
+
+        settings = load(config)
+        check_study(settings, study)
+        case = study, problem, precision
+        words = ["--config", str(config), "--turns", str(turns)]
+        with making_case(plan_of_cases(settings, [problem], study), *case) if receipt else nullcontext():
+            code = _supervise(context, settings, *case, words, record_failures)
+            if code:
+                raise typer.Exit(code)
+
+
+def _supervise(
+    context: typer.Context,
+    settings: Config,
+    study: str,
+    problem: str,
+    precision: str,
+    options: Sequence[str],
+    record_failures: bool,
+) -> int:
+    """Run the same command as a process that measures, again where it has to; return its exit code."""
+    from repro.campaign.measurement import store_path, supervise
+
+    run = uuid.uuid4().hex
+    debug = ["--debug"] if context.find_root().params.get("debug") else []
+    record = ["--record-failures"] if record_failures else []
+    words = [study, problem, precision, *options, "--run", run, *record]
+    with recorded(settings, study, problem, precision, record_failures):
+        store = store_path(settings, study, problem, precision)
+        return supervise([*python(), "-m", "repro", *debug, "measure", *words], lambda: store, run)
+    return 0
+
+
+def python() -> list[str]:
+    """Return the interpreter; the current folder is where it finds modules only where this one found `repro` there."""
+    first = Path(sys.path[0] or ".").resolve()
+    here = not sys.flags.safe_path and first == Path(__file__).resolve().parents[2]
+    return [sys.executable] if here else [sys.executable, "-P"]
+
+
+def _measure(
+    study: str, problem: str, precision: str, config: Path, record_failures: bool, turns: int, run: str
+) -> None:
+    from repro.bench.worker import ContextLost, end_with_parent, restart
+    from repro.campaign import measurement
+    from repro.cli.console import Progress
+    from repro.config import load
+
+    end_with_parent()
+    settings = load(config)
+    try:
+        with (
+            recorded(settings, study, problem, precision, record_failures),
+            Progress(f"measure {problem} {precision}") as progress,
+        ):
+            for path in measurement.measure(settings, study, problem, precision, progress, run, turns=turns):
+                typer.echo(f"wrote {path}")
+    except ContextLost as lost:
+        restart(f"the device's context was lost by {lost}")
+
+
+@contextmanager
+def recorded(config: Config, study: str, problem: str, precision: str, wanted: bool) -> Iterator[None]:
+    """Where it is wanted, print and record a failure of the body, which other problems go on without."""
+    from repro.bench.worker import ContextLost
+    from repro.campaign.measurement import record_failure
+
+    try:
+        yield
+    except ContextLost:
+        raise
+    except Exception as failure:
+        if not wanted:
+            raise
+        reason = reason_of(failure)
+        typer.echo(f"error: {reason}", err=True)
+        for path in record_failure(config, study, problem, precision, reason):
+            typer.echo(f"wrote {path}, which says so")
+
+
+def reason_of(failure: Exception) -> str:
+    """Return what is recorded of a failure; print the traceback of one that does not explain itself.
+
+    Raises
+    ------
+    OSError
+        The failure, where nothing can be recorded, as on a full disk, nor be told, because nobody listens.
+    """
+    from repro.cli.app import explain
+    from repro.errors import ReproError
+
+    if isinstance(failure, OSError) and (explain(failure) or failure.errno == errno.EPIPE):
+        raise failure
+    if isinstance(failure, ReproError):
+        return str(failure)
+    traceback.print_exception(failure)
+    return f"{type(failure).__name__}: {failure}"
+
+
+Runnables = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUNNABLE...",
+        help="Variants of any space, `floor`, and routines of the library, as the tables name them.",
+        show_default=False,
+    ),
+]
+Launches = Annotated[int, typer.Option(min=1, help="Launches of each.")]
+
+
+def launch(
+    study: StudyName,
+    problem: ProblemName,
+    precision: Precision,
+    runnables: Runnables,
+    config: ConfigFile = DEFAULT_CONFIG,
+    launches: Launches = 4,
+    record: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what was launched as JSON.", show_default=False)
+    ] = None,
+) -> None:
+    """Prepare and verify what is named, then launch each a few times; nothing is timed.
+
+    To be run under a profiler or a sanitizer. An empty kernel is launched before each of them and after the last. A
+    variant that no compiled module holds is compiled by itself. `floor` is the fastest recorded configuration of the
+    streaming kernel, floor/256-4 where none is recorded.
+
+    Examples:
+
+        repro launch compound_spmv dirac_torus single CSR-AoS-AoS/static-256-4 floor
+
+        compute-sanitizer repro launch compound_spmv fem/nut_37k double CSR-AoSoA-Padded/direct-64-16-w8
+
+        ncu --set full -o nut repro launch compound_spmv fem/nut_37k double cusparse/bsrmv/real3
+    """
+    import json
+
+    from repro.campaign import profiler
+    from repro.config import load
+
+    rows = profiler.launch(load(config), study, problem, precision, runnables, launches)
+    if record is not None:
+        record.write_text(json.dumps([row.as_dict() for row in rows]))
+    for row in rows:
+        verified = "nothing to verify" if row.error is None else f"verified, error {row.error:.2g} of its bound"
+        typer.echo(f"{row.name}: {verified}, launched {launches} times")
+
+
+def counters(
+    study: StudyName,
+    problem: ProblemName,
+    precision: Precision,
+    runnables: Runnables,
+    config: ConfigFile = DEFAULT_CONFIG,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Parquet file; counters.parquet beside the measured rows by default."),
+    ] = None,
+    launches: Launches = 4,
+) -> None:
+    """Run `repro launch` under NVIDIA's profiler `ncu` and keep its counters, a row for each of what is named.
+
+    Time on the GPU, bytes from memory and from L2, hit rates, occupancy, stalls, registers, requests and sectors:
+    medians over the launches after the first, with a warm cache. Rows of the same names are replaced, others stay;
+    `repro table table-counters` prints them. Needs `ncu` and the permission to read counters.
+
+    Example:
+
+        repro counters compound_spmv fem/nut_37k single CSR-AoS-AoS/static-256-4 floor cusparse/bsrmv/real3
+    """
+    from repro.campaign.profiler import collect_counters
+    from repro.config import load
+
+    path = collect_counters(load(config), config, study, problem, precision, runnables, launches, output)
+    typer.echo(f"wrote {path}")

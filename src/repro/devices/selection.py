@@ -1,0 +1,302 @@
+"""From the device words of the configuration to open devices; and which GPUs there are, without a context.
+
+GPUs are those of this machine or, where it has none, those of a cluster's nodes, stated in a file. A campaign is
+planned on a login node, and problems are built, modules compiled and tables made wherever there is room; all of
+these processes must know the GPUs that it is measured on. `repro doctor --gpus` writes the file on a node with
+GPUs, and the environment variable `REPRO_GPUS` names it. Where a process has a GPU of its own, that one counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from repro.atomic_write import write_whole
+from repro.codegen import opencl_runtime
+from repro.codegen.targets import CPU, Target, get_target
+from repro.config.models import MEANING, names_device
+from repro.devices import nvml
+from repro.devices.base import Device, LaunchError
+from repro.devices.device_group import Devices
+from repro.errors import ReproError
+from repro.untrusted_files import read_json, shown
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU that CUDA can use.
+
+    Attributes
+    ----------
+    ordinal
+        N of `cuda:N`: its number among the visible GPUs, in the order of their PCI addresses.
+    name, uuid
+        The model, and which one of its kind.
+    capability
+        Its generation as the compiler names it: `sm_90`.
+    """
+
+    ordinal: int
+    name: str
+    capability: str
+    uuid: str
+
+
+def find_gpus() -> list[Gpu]:
+    """Return the GPUs that CUDA would show this process; none where there is no driver or no NVML.
+
+    `CUDA_VISIBLE_DEVICES` is respected. `repro.devices.cuda` opens GPUs in the same order, which is not CUDA's own
+    default (the fastest first).
+    """
+    listed = nvml.list_gpus()
+    visible = visible_devices([uuid for _, _, uuid in listed], os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return [Gpu(ordinal, *listed[index]) for ordinal, index in enumerate(visible)]
+
+
+def visible_devices(uuids: Sequence[str], setting: str | None) -> list[int]:
+    """Return the indices of the GPUs that a value of `CUDA_VISIBLE_DEVICES` leaves visible, in its order.
+
+    As CUDA reads it: numbers or the beginnings of UUIDs; the first that fits no GPU ends the list.
+    """
+    if setting is None:
+        return list(range(len(uuids)))
+    chosen: list[int] = []
+    for word in (part.strip() for part in setting.split(",")):
+        if word.isdigit():
+            fitting = [int(word)] if int(word) < len(uuids) else []
+        else:
+            fitting = [i for i, uuid in enumerate(uuids) if word and uuid.startswith(word)]
+        if len(fitting) != 1 or fitting[0] in chosen:
+            break
+        chosen.append(fitting[0])
+    return chosen
+
+
+STATED = "REPRO_GPUS"
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a campaign can be measured on.
+
+    Attributes
+    ----------
+    gpus
+        As CUDA numbers them.
+    driver
+        Version of NVIDIA's driver; None where it is not known.
+    """
+
+    gpus: tuple[Gpu, ...]
+    driver: str | None
+
+
+def node() -> Node:
+    """Return the GPUs that this process can use; where it can use none, those that are stated.
+
+    Raises
+    ------
+    ReproError
+        The file that states them is not there, or is none.
+    """
+    gpus, path = find_gpus(), os.environ.get(STATED)
+    if gpus or not path:
+        return Node(tuple(gpus), nvml.driver_version())
+    try:
+        return TypeAdapter(Node).validate_python(read_json(Path(path)))
+    except (OSError, ValueError) as error:
+        wrong = error.errors()[0] if isinstance(error, ValidationError) else None
+        said = f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg'].lower()}" if wrong else error
+        raise ReproError(
+            "the file that states a cluster's GPUs cannot be read",
+            where=f"{STATED}={path}",
+            actual=shown(said),
+            todo=f"write it on a node with GPUs: `repro doctor --gpus {path}`, or unset {STATED}",
+        ) from None
+
+
+def write_gpus(path: Path) -> None:
+    """Write down the GPUs that this process can use.
+
+    Raises
+    ------
+    ReproError
+        There are none.
+    OSError
+        The file cannot be written.
+    """
+    gpus = find_gpus()
+    if not gpus:
+        raise ReproError(
+            "there are no GPUs to write down",
+            where=path,
+            todo="do so on a node that has them, in a job that asks for one: `srun --gpus=1 repro doctor --gpus …`",
+        )
+    stated = Node(tuple(gpus), nvml.driver_version())
+    write_whole(path, json.dumps(asdict(stated), indent=1) + "\n")
+
+
+def resolve_device(wanted: str) -> str:
+    """Return the words of what the configuration says that name each device: `cuda:0`, `cuda:0,1`, `opencl:0/2`.
+
+    `auto` is a GPU if there is one and what drives it is installed, else the CPU.
+
+    Raises
+    ------
+    ReproError
+        The words name no device, or a GPU or a CPU that is not there, or only parts of a GPU (MIG) are visible.
+    """
+    if not names_device(wanted):
+        raise ReproError("no such device", where="device", expected=MEANING, actual=repr(wanted))
+    backend, _, rest = wanted.partition(":")
+    if backend == "opencl":
+        numbers = [int(number) for number in (rest or "0").split("/")]
+        if numbers[0]:  # listing what there is takes time; of whatever there is, one is the first
+            opencl_runtime.open_device(numbers[0])
+        return f"{backend}:{'/'.join(map(str, numbers))}"
+    gpus = node().gpus
+    if not gpus and "MIG-" in (visible := os.environ.get("CUDA_VISIBLE_DEVICES", "")):
+        raise ReproError(
+            "parts of a GPU (MIG) cannot be measured on",
+            where="CUDA_VISIBLE_DEVICES",
+            expected="numbers or UUIDs of whole GPUs, as `nvidia-smi -L` lists them",
+            actual=visible,
+            todo="ask for a whole GPU, which nothing else uses; `device: opencl` takes the CPU",
+        )
+    if wanted == "auto":
+        return "cuda:0" if gpus and find_spec("pycuda") else "opencl:0"
+    ordinals = range(max(len(gpus), 1)) if rest == "all" else [int(number) for number in (rest or "0").split(",")]
+    if max(ordinals) >= len(gpus):
+        raise ReproError(
+            "no such GPU",
+            where="device",
+            expected=wanted,
+            actual=_names(gpus) or "no NVIDIA GPU",
+            todo="`repro doctor` says what was found; `device: auto` takes the CPU where there is no GPU",
+        )
+    return f"cuda:{','.join(map(str, ordinals))}"
+
+
+def parts(resolved: str) -> list[str]:
+    """Return the words of each single device of a resolved one; parts of a CPU are that CPU."""
+    backend, _, numbers = resolved.partition(":")
+    return [f"{backend}:{number}" for number in numbers.partition("/")[0].split(",")]
+
+
+def identities(resolved: str) -> list[str]:
+    """Return what tells each single device of a resolved one from any other: a GPU's UUID, `opencl:0` for a CPU.
+
+    A GPU's number does not, as `CUDA_VISIBLE_DEVICES` changes it.
+    """
+    if not resolved.startswith("cuda:"):
+        return parts(resolved)
+    listed = node().gpus
+    return [listed[int(part.partition(":")[2])].uuid for part in parts(resolved)]
+
+
+def models(resolved: str) -> list[str]:
+    """Return what times depend on of the devices that a resolved one names, without opening any: models and driver."""
+    if not resolved.startswith("cuda:"):
+        return [str(opencl_runtime.processor()), *opencl_runtime.runtime_identity()]
+    machine = node()
+    names = [machine.gpus[int(part.partition(":")[2])].name for part in parts(resolved)]
+    return [*names, f"driver {machine.driver}"]
+
+
+def target_of(resolved: str) -> Target:
+    """Return the limits of a resolved device, or of all that it names, without opening any.
+
+    Raises
+    ------
+    ReproError
+        A GPU's generation is not in the table, or GPUs are of several.
+    """
+    backend, _, numbers = resolved.partition(":")
+    if backend == "opencl":
+        return CPU
+    listed = node().gpus
+    gpus = [listed[int(number)] for number in numbers.split(",")]
+    capabilities = {gpu.capability for gpu in gpus}
+    if len(capabilities) > 1:
+        raise ReproError(
+            "the GPUs are of several generations",
+            where=f"device: {resolved}",
+            expected="one, since all run the same binaries",
+            actual=", ".join(f"cuda:{gpu.ordinal} {gpu.name} ({gpu.capability})" for gpu in gpus),
+            todo="name GPUs of one generation",
+        )
+    return get_target(capabilities.pop())
+
+
+def open_devices(wanted: str) -> Devices:
+    """Open all devices that the configuration names.
+
+    Raises
+    ------
+    ReproError
+        One is not there, GPUs are of several generations or cannot be brought together, or what drives them is not
+        installed.
+    """
+    resolved = resolve_device(wanted)
+    if len(parts(resolved)) > 1:
+        target_of(resolved)
+    opened = _open(resolved)
+    try:
+        return Devices(opened)
+    except LaunchError as error:
+        for device in reversed(opened):
+            device.close()
+        raise ReproError("the devices cannot be brought together", where=f"device: {resolved}", actual=error) from None
+
+
+def open_device(wanted: str) -> Device:
+    """Open the one device that the configuration names.
+
+    Raises
+    ------
+    ReproError
+        It is not there, what drives it is not installed, or the words name several.
+    """
+    resolved = resolve_device(wanted)
+    if "," in resolved or "/" in resolved:
+        raise ReproError(
+            "this runs on one device",
+            where="device",
+            expected="one, such as cuda:0 or opencl:0",
+            actual=wanted if wanted == resolved else f"{wanted}, which is {resolved}",
+        )
+    return _open(resolved)[0]
+
+
+def _open(resolved: str) -> list[Device]:
+    backend, _, numbers = resolved.partition(":")
+    if backend == "cuda":
+        return _open_gpus([int(number) for number in numbers.split(",")])
+    from repro.devices.opencl import OpenClDevice, open_sub_devices
+
+    ordinal, _, count = numbers.partition("/")
+    return [*open_sub_devices(int(ordinal), int(count))] if count else [OpenClDevice(int(ordinal))]
+
+
+def _open_gpus(ordinals: Sequence[int]) -> list[Device]:
+    from repro.devices.cuda import open_cuda
+
+    opened: list[Device] = []
+    try:
+        for ordinal in ordinals:
+            opened.append(open_cuda(ordinal))
+    except ReproError:
+        for device in reversed(opened):
+            device.close()
+        raise
+    return opened
+
+
+def _names(gpus: Sequence[Gpu]) -> str:
+    return ", ".join(f"cuda:{gpu.ordinal} {gpu.name}" for gpu in gpus)

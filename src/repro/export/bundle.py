@@ -1,0 +1,490 @@
+"""The files of an exported kernel: their names, their text, and writing the folder as a whole or not at all.
+
+No export can be named by a word that means something else to a C++ compiler, to CUDA or to CMake. These are
+C++23's with the words that later standards and compilers add; what glibc's and CUDA's headers declare outside of
+any namespace in lower case, be it a function, a type, a variable or a macro; the headers themselves, since
+`NAME.h` would be found in their place; and what CMake and linkers have by that name. A namespace cannot have any
+of these, but for the headers and CMake's.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro import __version__
+from repro.casts import cast
+from repro.codegen.targets import DTYPES, SCALARS, STATIC_SHARED, Target
+from repro.codegen.templates import render_template
+from repro.config.models import MAX_PART_LENGTH
+from repro.entries import get_entry
+from repro.errors import ReproError
+from repro.package_data import shipped
+from repro.problems.matrix import Matrix
+from repro.sparse import ordering
+from repro.sparse.compound.ids import VariantId, fitting
+from repro.sparse.compound.kernels import kernel_name, pairs_constants, render_module
+from repro.sparse.compound.layouts import TILE, TILE_ROWS, Layout, chunks
+from repro.sparse.compound.outer import Outer, get_outer
+from repro.sparse.compound.schedules import KEPT, Schedule
+from repro.sparse.elementwise import padded_size
+from repro.sparse.ordering import CLUSTER, LONG_ROW, LONG_ROW_OF_MEAN
+from repro.sparse.pairs import LEADING, MAX_SLOTS, NO_COLUMN, NO_PAIR, ROUNDS, STEPS, STEPS_OF_BLOCK
+
+
+def _word_set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+CPP_WORDS = _word_set(
+    """
+    alignas alignof and and_eq asm asm auto bitand bitor bool break case catch char char16_t char32_t char8_t
+    class co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue
+    contract_assert decltype default delete do double dynamic_cast else enum explicit export extern false final
+    float for fortran friend goto if import inline int long module mutable namespace new noexcept not not_eq
+    nullptr operator or or_eq override post pre private protected public register reinterpret_cast
+    replaceable_if_eligible requires restrict return short signed sizeof static static_assert static_cast struct
+    switch template this thread_local throw trivially_relocatable_if_eligible true try typedef typeid typename
+    typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
+    """
+)
+#: And what they stand for at the top: the program, reserved namespaces, macros of compilers.
+PROGRAM_WORDS = frozenset(["main", "std", "posix", "linux", "unix", "i386"])
+CUDA_WORDS = _word_set(
+    """
+    blockDim blockIdx builtin_types cccl channel_descriptor cl_context_flags_enum cl_event_flags_enum
+    common_functions cooperative_groups cub cuComplex cuda cuda_awbarrier cuda_awbarrier_helpers
+    cuda_awbarrier_primitives cuda_bf16 cuda_device_runtime_api cuda_egl_interop cuda_fp16 cuda_fp4 cuda_fp6
+    cuda_fp8 cuda_gl_interop cuda_occupancy cuda_pipeline cuda_pipeline_helpers cuda_pipeline_primitives
+    cuda_profiler_api cuda_runtime cuda_runtime_api cuda_stdint cuda_vdpau_interop cudaEGL cudaEGLTypedefs cudaGL
+    cudaGLTypedefs cudaProfiler cudaProfilerTypedefs cudart_platform cudaTypedefs cudaVDPAU cudaVDPAUTypedefs
+    cupti device_atomic_functions device_double_functions device_functions device_launch_parameters device_types
+    driver_functions driver_types fatbinary_section gridDim half host_config host_defines library_types
+    math_constants math_functions mma nv nv_bfloat16 nv_bfloat162 nv_decode nv_half nv_half2 nvcuda nvrtc nvtx
+    nvtx3 nvvm sm_20_atomic_functions sm_20_intrinsics sm_30_intrinsics sm_32_atomic_functions sm_32_intrinsics
+    sm_35_atomic_functions sm_35_intrinsics sm_60_atomic_functions sm_61_intrinsics surface_indirect_functions
+    surface_types texture_indirect_functions texture_types threadIdx thrust vector_functions vector_types warpSize
+    """
+)
+#: Without the members of families that end in a type or a kind: `sinf` and `gmtime_r` are `sin` and `gmtime`.
+LIBRARY_WORDS = _word_set(
+    """
+    a64l abort abs accept accept4 access acct acos acosh addrinfo adjtime alarm aligned_alloc all alloca alphasort
+    alphasort64 any arc4random arc4random_buf arc4random_uniform asctime asin asinh asprintf assert assert_perror
+    at_quick_exit atan atan2 atanh atexit atof atoi atol backtrace backtrace_symbols backtrace_symbols_fd ballot
+    basename bcmp bcopy be16toh be32toh be64toh bind bind_textdomain_codeset bindresvport bindresvport6
+    bindtextdomain brk bsearch btowc bzero c16rtomb c32rtomb c8rtomb calloc canonicalize canonicalize_file_name
+    catclose catgets catopen cbrt ceil cfgetispeed cfgetospeed cfmakeraw cfsetispeed cfsetospeed cfsetspeed chdir
+    chmod chown chroot cl_context_flags cl_event_flags clearenv clearerr clock clock64 clock_adjtime
+    clock_getcpuclockid clock_getres clock_gettime clock_nanosleep clock_settime clone close close_range closedir
+    closefrom closelog cmsghdr confstr connect copy_file_range copysign cos cosh cospi creat creat64 crypt ctermid
+    ctime cuserid cyl_bessel_i0 cyl_bessel_i1 d_fileno dadd daemon daylight dcgettext dcngettext ddivl dfmal
+    dgettext difftime dirent dirent64 dirfd dirname div Dl_info Dl_serinfo Dl_serpath dladdr dladdr1 dlclose
+    dlerror dlinfo dlmopen dlopen dlsym dlvsym dmul dngettext dprintf drand48 drand48_data drem dsqrtl dsub dup
+    dup2 dup3 duplocale dysize eaccess ecvt endgrent endhostent endnetent endnetgrent endorder endprotoent
+    endpwent endrpcent endservent endusershell entry environ erand48 erf erfc erfcinv erfcx erfinv err errno error
+    error_at_line error_message_count error_one_per_line error_print_progname errx euidaccess execl execle execlp
+    execv execve execveat execvp execvpe exit exp exp10 exp2 explicit_bzero expm1 f_owner_ex fabs faccessat fadd
+    fallocate fallocate64 fchdir fchmod fchmodat fchown fchownat fclose fcloseall fcntl fcntl64 fcvt fd_mask
+    fd_set fdatasync fdim fdiv fdivide fdopen fdopendir feclearexcept fedisableexcept feenableexcept fegetenv
+    fegetexcept fegetexceptflag fegetmode fegetround feholdexcept feof feof_unlocked feraiseexcept ferror fesetenv
+    fesetexcept fesetexceptflag fesetmode fesetround fetestexcept fetestexceptflag feupdateenv fexecve fflush ffma
+    ffs ffsll fgetc fgetgrent fgetpos fgetpos64 fgetpwent fgets fgetwc fgetws file_handle fileno finite flock
+    flock64 flockfile floor fma fmax fmaximum fmaximum_mag fmaximum_mag_num fmaximum_num fmaxmag fmemopen fmin
+    fminimum fminimum_mag fminimum_mag_num fminimum_num fminmag fmod fmul fnmatch fopen fopen64 fopencookie fork
+    fpathconf fpclassify fprintf fputc fputs fputwc fputws fread free freeaddrinfo freelocale freopen freopen64
+    frexp fromfp fromfpx fscanf fseek fseeko fseeko64 fsetpos fsetpos64 fsqrt fstat fstat64 fstatat fstatat64 fsub
+    fsync ftell ftello ftello64 ftruncate ftruncate64 ftrylockfile ftw ftw64 funlockfile futimens futimes
+    futimesat fwide fwprintf fwrite fwscanf gai_cancel gai_error gai_strerror gai_suspend gaicb gamma gcvt
+    get_current_dir_name getaddrinfo getaddrinfo_a getc getchar getcpu getcwd getdate getdate_err getdelim
+    getdents64 getdirentries getdirentries64 getdomainname getdtablesize getegid getentropy getenv geteuid getgid
+    getgrent getgrgid getgrnam getgrouplist getgroups gethostbyaddr gethostbyname gethostbyname2 gethostent
+    gethostid gethostname getipv4sourcefilter getitimer getline getloadavg getlogin getnameinfo getnetbyaddr
+    getnetbyname getnetent getnetgrent getopt getopt_long getopt_long_only getpagesize getpass getpayload
+    getpeername getpgid getpgrp getpid getppid getpriority getprotobyname getprotobynumber getprotoent getpt getpw
+    getpwent getpwnam getpwuid getresgid getresuid getrlimit getrlimit64 getrpcbyname getrpcbynumber getrpcent
+    getrusage getservbyname getservbyport getservent getsid getsockname getsockopt getsourcefilter getsubopt
+    gettext gettid gettimeofday getuid getumask getusershell getw getwc getwchar getwd glob glob64 glob_pattern_p
+    globfree globfree64 gmtime grantpt group group_filter group_member group_req group_source_req gsignal h_addr
+    h_errno hceil hcos hcreate hdestroy herror hexp hexp10 hexp2 hfloor hlog hlog10 hlog2 hostent hrcp hrint
+    hrsqrt hsearch hsearch_data hsin hsqrt hstrerror htanh htanh_approx htobe16 htobe32 htobe64 htole16 htole32
+    htole64 htonl htons htrunc hypot iconv iconv_close iconv_open ilogb imaxabs imaxdiv in6_addr in6_pktinfo
+    in6addr_any in6addr_loopback in_addr in_pktinfo index initgroups initstate innetgr insque ioctl iovec
+    ip6_mtuinfo ip_mreq ip_mreq_source ip_mreqn ip_msfilter ip_opts ipv6_mreq iruserok iruserok_af isalnum isalpha
+    isascii isatty isblank iscanonical iscntrl iscntrl_l isctype isdigit iseqsig isfdtype isfinite isgraph
+    isgreater isgreaterequal isinf isless islessequal islessgreater islower isnan isnormal isprint ispunct
+    issignaling isspace issubnormal isunordered isupper iswalnum iswalpha iswblank iswcntrl iswcntrl_l iswctype
+    iswdigit iswgraph iswlower iswprint iswpunct iswspace iswupper iswxdigit isxdigit iszero itimerspec itimerval
+    j0 j1 jmp_buf jn jrand48 kill killpg l64a labs lchmod lchown lcong48 lconv ldexp ldiv le16toh le32toh le64toh
+    leaf lerp lfind lgamma libraryPropertyType linger link link_map linkat listen ll2double llabs lldiv llmax
+    llmin llogb llrint llround localeconv localtime lockf lockf64 log log10 log1p log2 logb longjmp lrand48 lrint
+    lround lsearch lseek lseek64 lstat lstat64 lutimes madvise major makedev mallinfo mallinfo2 malloc malloc_info
+    malloc_stats malloc_trim malloc_usable_size mallopt math_errhandling max mblen mbrlen mbrtoc16 mbrtoc32
+    mbrtoc8 mbrtowc mbsinit mbsnrtowcs mbsrtowcs mbstowcs mbtowc memalign memccpy memchr memcmp memcpy
+    memfd_create memfrob memmem memmove mempcpy memrchr memset min mincore minor mkdir mkdirat mkdtemp mkfifo
+    mkfifoat mknod mknodat mkostemp mkostemp64 mkostemps mkostemps64 mkstemp mkstemp64 mkstemps mkstemps64 mktemp
+    mktime mlock mlock2 mlockall mmap mmap64 mmsghdr modf mprotect mrand48 mremap msghdr msync munlock munlockall
+    munmap name_to_handle_at nan nanosleep nearbyint netent newlocale nextafter nextdown nexttoward nextup nftw
+    nftw64 ngettext nice nl_catd nl_item nl_langinfo no_argument norm norm3d norm4d normcdf normcdfinv nrand48
+    ntohl ntohs obstack offsetof on_exit open open64 open_by_handle_at open_memstream open_wmemstream openat
+    openat64 opendir openlog optarg opterr optind option optional_argument optopt osockaddr passwd pathconf pause
+    pclose perror pipe pipe2 poll pollfd popen postorder pow ppoll pread pread64 preadv preadv2 preadv64
+    preadv64v2 preorder printf prlimit prlimit64 process_madvise process_mrelease process_vm_readv
+    process_vm_writev profil program_invocation_name program_invocation_short_name protoent pselect psiginfo
+    psignal ptsname putc putchar putenv putgrent putpwent puts putw putwc putwchar pvalloc pwrite pwrite64 pwritev
+    pwritev2 pwritev64 pwritev64v2 qecvt qelem qfcvt qgcvt qsort quick_exit r_debug r_debug_extended raise rand
+    random random_data rawmemchr rcbrt rcmd rcmd_af re_compile_fastmap re_compile_pattern re_match re_match_2
+    re_pattern_buffer re_registers re_search re_search_2 re_set_registers re_set_syntax re_syntax_options read
+    readahead readdir readdir64 readlink readlinkat readv realloc reallocarray realpath recv recvfrom recvmmsg
+    recvmsg regcomp regerror regexec regfree remainder remap_file_pages remove remque remquo rename renameat
+    renameat2 required_argument revoke rewind rewinddir rexec rexec_af rhypot rindex rint rlimit rlimit64 rmdir
+    rnorm rnorm3d rnorm4d round roundeven rpcent rpmatch rresvport rresvport_af rsqrt rusage ruserok ruserok_af
+    sbrk scalb scalbln scalbn scandir scandir64 scandirat scandirat64 scanf secure_getenv seed48 seekdir select
+    send sendmmsg sendmsg sendto servent setbuf setbuffer setdomainname setegid setenv seteuid setgid setgrent
+    setgroups sethostent sethostid sethostname setipv4sourcefilter setitimer setjmp setlinebuf setlocale setlogin
+    setlogmask setnetent setnetgrent setns setpayload setpayloadsig setpgid setpgrp setpriority setprotoent
+    setpwent setregid setresgid setresuid setreuid setrlimit setrlimit64 setrpcent setservent setsid setsockopt
+    setsourcefilter setstate settimeofday setuid setusershell setvbuf shm_open shm_unlink shutdown sigabbrev_np
+    sigaction sigaddset sigaltstack sigandset sigblock sigcontext sigdelset sigdescr_np sigemptyset sigevent
+    sigfillset siggetmask sighold sigignore siginterrupt sigisemptyset sigismember sigjmp_buf siglongjmp sigmask
+    signal signbit signgam significand sigorset sigpause sigpending sigprocmask sigqueue sigrelse sigreturn sigset
+    sigsetjmp sigsetmask sigstack sigsuspend sigtimedwait sigval sigwait sigwaitinfo sin sincos sincospi sinh
+    sinpi sleep snprintf sockaddr sockaddr_in sockaddr_in6 sockaddr_storage sockaddr_un sockatmark socket
+    socketpair splice sprintf sqrt srand srand48 srandom sscanf ssignal stat stat64 statx statx_timestamp stderr
+    stdin stdout stpcpy stpncpy strcasecmp strcasestr strcat strchr strchrnul strcmp strcoll strcoll_l strcpy
+    strcspn strdup strdupa strerror strerrordesc_np strerrorname_np strfromd strfromf strfromf128 strfromf32
+    strfromf32x strfromf64 strfromf64x strfroml strfry strftime strlen strncasecmp strncat strncmp strncpy strndup
+    strndupa strnlen strpbrk strptime strrchr strsep strsignal strspn strstr strtod strtof strtof128 strtof128_l
+    strtof32 strtof32_l strtof32x strtof32x_l strtof64 strtof64_l strtof64x strtof64x_l strtof_l strtoimax strtok
+    strtol strtol_l strtold strtoq strtoul strtoul_l strtoumax strtouq strverscmp strxfrm swab swprintf swscanf
+    symlink symlinkat sync sync_file_range syncfs syncthreads_and syncthreads_count syncthreads_or syscall sysconf
+    syslog system sysv_signal tan tanh tcdrain tcflow tcflush tcgetattr tcgetpgrp tcgetsid tcsendbreak tcsetattr
+    tcsetpgrp tdelete tdestroy tee telldir tempnam termio termios textdomain tfind tgamma tgkill time timegm
+    timelocal timer_create timer_delete timer_getoverrun timer_gettime timer_settime timeradd timerclear timercmp
+    timerisset timersub timespec timespec_get timespec_getres timeval timex timezone tm tmpfile tmpfile64 tmpnam
+    toascii tolower totalorder totalordermag toupper towctrans towlower towupper trunc truncate truncate64 tsearch
+    ttyname ttyslot twalk tzname tzset u_char u_int u_long u_short ualarm ucred ufromfp ufromfpx uint ull2double
+    ullmax ullmin ulong umask umax umin uname ungetc ungetwc unlink unlinkat unlockpt unsetenv unshare uselocale
+    ushort usleep utimbuf utime utimensat utimes utsname va_arg va_copy va_end va_list va_start valloc vasprintf
+    vdprintf verr verrx versionsort versionsort64 vfork vfprintf vfscanf vfwprintf vfwscanf vhangup vmsplice
+    vprintf vscanf vsnprintf vsprintf vsscanf vswprintf vswscanf vsyslog vwarn vwarnx vwprintf vwscanf wait wait3
+    wait4 waitid waitpid warn warnx wcpcpy wcpncpy wcrtomb wcscasecmp wcscat wcschr wcschrnul wcscmp wcscoll
+    wcscoll_l wcscpy wcscspn wcsdup wcsftime wcslen wcsncasecmp wcsncat wcsncmp wcsncpy wcsnlen wcsnrtombs wcspbrk
+    wcsrchr wcsrtombs wcsspn wcsstr wcstod wcstof wcstof128 wcstof128_l wcstof32 wcstof32_l wcstof32x wcstof32x_l
+    wcstof64 wcstof64_l wcstof64x wcstof64x_l wcstof_l wcstoimax wcstok wcstol wcstol_l wcstold wcstombs wcstoq
+    wcstoul wcstoul_l wcstoumax wcstouq wcswcs wcswidth wcsxfrm wctob wctomb wctrans wctype wcwidth winsize
+    wmemchr wmemcmp wmemcpy wmemmove wmempcpy wmemset wprintf write writev wscanf y0 y1 yn
+    """
+)
+HEADER_WORDS = _word_set(
+    """
+    aio byteswap complex cpio ctype dlfcn elf endian execinfo features fenv fmtmsg grp ifaddrs inttypes iso646
+    langinfo libgen libintl limits locale math memory mqueue ndbm netdb nl_types pthread pwd regex sched search
+    semaphore spawn stdalign stdarg stdatomic stdbit stdbool stdckdint stddef stdint stdio stdlib stdnoreturn
+    string strings tar tgmath threads uchar ucontext ulimit unistd utmpx wchar wordexp
+    """
+)
+BUILD_WORDS = _word_set(
+    """
+    all c clean culibos dl edit_cache example gcc help install m package package_source preinstall rebuild_cache
+    rt test uninstall
+    """
+)
+
+
+#: Names with two underscores on end, or one at the start, belong to compilers and their libraries.
+_NAME = re.compile(r"[A-Za-z](_?[A-Za-z0-9])*_?")
+#: Of macros, and of CUDA's structures beside them.
+_MACRO = re.compile(r"[A-Z][A-Z_]")
+#: Of the CUDA toolkit by their form: functions, handles, vector types, textures, atomics, functions of half2.
+_CUDA = re.compile(
+    r"(cu|cuda|cub|cublas|cufft|cufile|cupti|curand|cusolver|cusparse|nv|nvtx)_?[A-Z].*|cudart.*|C[UL][a-z].*"
+    r"|((make|vec)_)?(u?(char|short|int|long|longlong)|float|double|half|dim)[0-9].*|make_(bfloat|cu).*|(InitializeInjection)?Nvtx.*|nvtx_.*"
+    r"|(tex|surf)([0-9]D|C).*|atomic[A-Z].*|h2[a-z].*|cudalibrary.*"
+)
+#: Of the C library by their form: types, and functions and structures of one part of it.
+_LIBRARY = re.compile(
+    r".*_t|(dl|inet6?|la|obstack|pkey|posix|pthread|sched|sem)_.*|(Elf|La|Val)(32|64)?_.*|f(32|64)x?(add|div|fma|mul|sqrt|sub)f.*"
+)
+#: How the C library marks the members of a family: by a type, and by what else they do or take.
+_MEMBER = re.compile(r"(.+?)(f16|f32x?|f64x?|f128x?|d32|d64|d128|bf16|64|f|l)?(_r|_l|_unlocked|_np)?")
+_COMMENT = re.compile(r"//.*|__[a-z_]+__ *\([^()]*(\([^()]*\))*[^()]*\)")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def check_name(name: str) -> None:
+    """Refuse what can be no name of a C++ namespace, a header and a library at once.
+
+    Raises
+    ------
+    ReproError
+        It is none to C++, too long for a file, or means something else to C++, the C library, CUDA or CMake.
+    """
+    reason, expected = None, f"at most {MAX_PART_LENGTH} letters, digits and _, a letter first, no two _ on end"
+    if not _NAME.fullmatch(name):
+        reason = "not a name for a C++ namespace"
+    elif len(name) > MAX_PART_LENGTH:
+        reason = "too long for the name of a file"
+    elif _MACRO.match(name) or not any(letter.islower() for letter in name):
+        reason, expected = "names in capitals are left to macros", "a name with small letters, not two capitals first"
+    elif taken := _taken(name):
+        reason, expected = f"the name means something else {taken}", "a name that nobody else has"
+    if reason:
+        raise ReproError(
+            reason,
+            where="the name of the export",
+            expected=expected,
+            actual=repr(name) if len(name) <= MAX_PART_LENGTH else f"{name[:40]!r}… of {len(name)} characters",
+            todo="name it otherwise with --name, as quaternion_double",
+        )
+
+
+def _taken(name: str) -> str | None:
+    """Say to whom a name means something else; None where to nobody."""
+    member = _MEMBER.fullmatch(name)
+    places = {
+        "in C++": name in CPP_WORDS or name in PROGRAM_WORDS or re.fullmatch(r"std\d+", name),
+        "in CUDA": name in CUDA_WORDS or _CUDA.fullmatch(name),
+        "in C's library": name in LIBRARY_WORDS or _LIBRARY.fullmatch(name) or (member and member[1] in LIBRARY_WORDS),
+        "as one of C's headers": name in HEADER_WORDS,
+        "to CMake or the linker": name in BUILD_WORDS,
+    }
+    return next((place for place, taken in places.items() if taken), None)
+
+
+def check_unused(name: str, sources: Iterable[str]) -> None:
+    """Refuse a name that exported sources have themselves, of a class or a function say.
+
+    Raises
+    ------
+    ReproError
+    """
+    if name in {word for source in sources for word in _declared(source)}:
+        raise ReproError(
+            "the exported files have that name themselves",
+            where="the name of the export",
+            actual=repr(name),
+            todo="name it otherwise with --name, as quaternion_double",
+        )
+
+
+def _declared(source: str) -> Iterable[str]:
+    """Return the words by which a source, indented as ours are, declares something outside of functions and classes."""
+    for line in _COMMENT.sub("", source).splitlines():
+        if (line[:1].isalpha() or line[:1] == "_") and "namespace" not in line:
+            yield from _WORD.findall(re.split(r"[(={;]", line, maxsplit=1)[0])
+
+
+def parse_variant(name: str, target: Target) -> VariantId:
+    """Return the variant of a name that a kernel can be exported of.
+
+    Raises
+    ------
+    ReproError
+        The name is not a variant's, the target cannot hold the schedule, or the layout renumbers the unknowns.
+    """
+    variant = VariantId.parse(name)
+    if variant.layout.unknowns != "natural":
+        raise ReproError(
+            "a layout that renumbers the unknowns cannot be exported",
+            expected="a variant in natural ordering, or clustered",
+            actual=name,
+            todo=f"reorder matrix and vectors yourself, and export {replace(variant, layout=variant.layout.stored)}",
+        )
+    return fitting(variant, target)
+
+
+def kind_of_file(entry: str, precision: str) -> str:
+    """Return the line of text that such a file starts with."""
+    return f"sparse-repro CSR {entry} {precision}"
+
+
+def write_matrix(problem: Matrix, precision: str, path: Path) -> None:
+    """Write a problem for the example of an exported kernel.
+
+    Format, little-endian: a line of text; rows and non-zeros as int64; row pointers and columns as int32; the members
+    of all entries in the precision.
+    """
+    with path.open("wb") as file:
+        file.write(f"{kind_of_file(problem.entry, precision)}\n".encode())
+        for array in (
+            np.array([problem.n, problem.nnz], "<i8"),
+            problem.indptr.astype("<i4"),
+            problem.indices.astype("<i4"),
+            cast(problem.values, np.dtype(DTYPES[precision]).newbyteorder("<"), f"{problem.name}: values"),
+        ):
+            array.tofile(file)
+
+
+@dataclass(frozen=True)
+class Export:
+    """What is exported.
+
+    Attributes
+    ----------
+    name
+        Namespace, library and files are named so.
+    provenance
+        (label, value) pairs: where layout and schedule come from.
+    """
+
+    name: str
+    entry: str
+    precision: str
+    layout: Layout
+    schedule: Schedule
+    target: Target
+    provenance: Sequence[tuple[str, str]] = ()
+
+
+def render_export(templates: Path, export: Export) -> dict[str, str]:
+    """Return the files of an exported kernel: name to content.
+
+    The kernel is rendered from the template that is measured, with the one schedule. Only the linkage differs: a kernel
+    that has C's name for every program could be linked once.
+
+    Raises
+    ------
+    ReproError
+        The name can be none in C++ or means something else, the entry has no values, the outer format has no
+        conversion on the GPU yet, or a template is wrong.
+    """
+    check_name(export.name)
+    if not get_entry(export.entry).members:
+        raise ReproError(
+            "a matrix without values cannot be exported",
+            where=f"the entry {export.entry}",
+            todo="export the entry real, and give it ones",
+        )
+    pairs = export.layout.of_pairs
+    outer = None if pairs else get_outer(export.layout.outer)
+    if outer is not None and not shipped(templates / "export/outer" / f"{outer.template}.j2").exists():
+        raise ReproError(
+            "this format has no conversion on the GPU yet",
+            where=export.layout.outer,
+            todo=f"write {templates}/export/outer/{outer.template}.j2",
+        )
+    context = _context(export)
+    module = render_module(templates, export.entry, export.precision, export.layout, [export.schedule], export.target)
+    includes = [line for line in module.splitlines() if line.startswith("#include")]
+    kernel = "\n".join(line for line in module.splitlines() if line not in includes) + "\n"
+    files = {
+        f"{export.name}.h": "header",
+        f"{export.name}.cu": "source",
+        "CMakeLists.txt": "cmake",
+        "example.cpp": "example",
+        "README.md": "readme",
+    }
+    context |= {"includes": includes, "kernel_source": kernel.replace('extern "C" __global__', "__global__")}
+    texts = {file: render_template(templates, f"export/{template}.j2", **context) for file, template in files.items()}
+    check_unused(export.name, [text for file, text in texts.items() if Path(file).suffix in (".h", ".cu", ".cpp")])
+    return texts
+
+
+def _context(export: Export) -> dict[str, Any]:
+    entry, pairs = get_entry(export.entry), export.layout.of_pairs
+    scalar, scalar_bytes = SCALARS[export.precision]
+    stride = padded_size(entry.size) if export.layout.vector == "Padded" else entry.size
+    return {
+        "library": export.name,
+        "dialect": export.target.dialect,
+        "title": f"y = A x for sparse matrices with {export.entry} entries in {export.precision} precision, layout "
+        f"{export.layout}, schedule {export.schedule}",
+        "made_by": f"Written by `repro export` of sparse-repro {__version__}",
+        "entry": entry,
+        "scalar": scalar,
+        "members": _members(entry.members, scalar_bytes),
+        "layout": export.layout,
+        "pairs": pairs,
+        "clustered": export.layout.ordering == "clustered",
+        "cluster": CLUSTER,
+        "bisection": ordering,
+        "long_row": LONG_ROW,
+        "long_row_of_mean": LONG_ROW_OF_MEAN,
+        **(_of_pairs(export) if pairs else _of_outer(get_outer(export.layout.outer))),
+        "schedule": export.schedule,
+        "share_of_l2": KEPT,
+        "kernel": kernel_name(export.schedule, export.target),
+        "warp": export.target.warp,
+        "tile": TILE,
+        "steps": STEPS_OF_BLOCK if export.layout.ordering == "clustered" else STEPS,
+        "vector_stride": stride,
+        "where_members_lie": _where(export.layout.vector, stride - entry.size),
+        "architecture": export.target.name.removeprefix("sm_"),
+        "file_kind": kind_of_file(export.entry, export.precision),
+        "provenance": export.provenance,
+    }
+
+
+def _of_outer(outer: Outer) -> dict[str, Any]:
+    """Return what the conversion to an outer format reads."""
+    return {"outer": outer.template, **outer.constants}
+
+
+def _of_pairs(export: Export) -> dict[str, Any]:
+    """Return what the conversion to pairs reads."""
+    rows = TILE_ROWS[export.layout.outer]
+    return {
+        **pairs_constants(export.entry, export.layout),
+        "leading_of_mean": LEADING,
+        "no_column": NO_COLUMN,
+        "most_slots": min(MAX_SLOTS, NO_PAIR // rows),
+        "rounds": ROUNDS,
+        "shared_bytes": STATIC_SHARED - 2 * rows,
+    }
+
+
+def _where(order: str, spare: int) -> str:
+    """Say where the members of a vector's entries lie."""
+    if order == "SoA":
+        return "member by member"
+    after = f", and {spare} unused number{'s' * (spare > 1)} after them" if spare else ""
+    return f"the members of an entry side by side{after}"
+
+
+def _members(names: Sequence[str], scalar_bytes: int) -> list[dict[str, Any]]:
+    """Return the members of a matrix entry with their place in it, and the chunk that holds each in a tile."""
+    return [
+        {"name": names[offset], "offset": offset, "chunk": {"first": first, "size": size}}
+        for first, size in chunks(len(names), scalar_bytes)
+        for offset in range(first, first + size)
+    ]
+
+
+def write_folder(folder: Path, texts: Mapping[str, str], binaries: Mapping[str, Callable[[Path], None]]) -> list[Path]:
+    """Write files to a new folder, which is there when all of them are; return their paths.
+
+    Parameters
+    ----------
+    texts
+        File to content.
+    binaries
+        File to what writes it.
+
+    Raises
+    ------
+    ReproError
+        The folder is there and holds something.
+    """
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise ReproError("the folder is not empty", where=folder, todo="name a new one with --to")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        partial.chmod(0o755)
+        for name, text in texts.items():
+            (partial / name).write_text(text)
+        for name, write in binaries.items():
+            write(partial / name)
+        partial.replace(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return [folder / name for name in (*texts, *binaries)]

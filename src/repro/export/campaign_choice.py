@@ -1,0 +1,135 @@
+"""The variant that a campaign chose for a problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from repro.bench.records import read_environment
+from repro.bench.rows import TIMED
+from repro.bench.store import read_case, read_rows
+from repro.codegen.targets import Target, get_target
+from repro.errors import ReproError
+from repro.problems.registry import campaign_folder
+
+#: The clock that claims about speed use, and so does the choice of what is taken away.
+CLOCK = "graph"
+#: The first of these that a campaign answers is what is exported.
+TUNINGS = ("extended", "joint")
+
+
+@dataclass(frozen=True)
+class CampaignChoice:
+    """A campaign's choice.
+
+    Attributes
+    ----------
+    name, entry
+        The variant and what its non-zeros are.
+    target
+        What it was compiled for.
+    campaign, problem, precision, tuning
+        Which choice it is.
+    device
+        The GPU's name; None where it is not recorded.
+    seconds
+        Median of the report phase by the graph clock, warm; None where it was not timed again.
+    environment
+        Hash of the environment record.
+    """
+
+    name: str
+    entry: str
+    target: Target
+    campaign: str
+    problem: str
+    precision: str
+    tuning: str
+    device: str | None
+    seconds: float | None
+    environment: str | None
+
+
+def find_campaign_choice(
+    results: Path, campaign: str, study: str, problem: str, precision: str, tuning: str | None = None
+) -> CampaignChoice:
+    """Read what a campaign chose for a problem in a precision.
+
+    Parameters
+    ----------
+    tuning
+        `schedule`, `layout`, `joint`, `static`, `dynamic`, `extended`, `reordered`; None: `extended` where the campaign
+        has one, else `joint`.
+
+    Raises
+    ------
+    ReproError
+        There is no such campaign, problem or choice, or a record of it is missing or damaged.
+    """
+    study_folder = campaign_folder(results, campaign) / "raw" / study
+    choices = read_case(study_folder, "choices", problem, precision)
+    if not choices:
+        raise _nothing(study_folder, problem, precision)
+    by_tuning = {str(row["tuning"]): row for row in choices if row["clock"] == CLOCK}
+    wanted = next((word for word in TUNINGS if word in by_tuning), TUNINGS[-1]) if tuning is None else tuning
+    if wanted not in by_tuning:
+        raise ReproError(
+            "the campaign has no such choice",
+            where=f"{study_folder}: {problem}, {precision}",
+            expected=f"one of {', '.join(by_tuning)}" if by_tuning else "winners by the graph clock, with a warm cache",
+            actual=wanted if by_tuning else "winners by the event clock alone, with a cold cache",
+        )
+    name = str(by_tuning[wanted]["name"])
+    report = read_case(study_folder, "report", problem, precision)
+    row = next((row for row in report if row["name"] == name and row["cache"] != "cold"), {})
+    environment = row.get("environment")
+    target = get_target(_target(results / campaign / "raw" / "environment" / f"{environment}.json"))
+    median = row.get(f"{CLOCK}_median") if row.get("status", "ok") in TIMED else None
+    return CampaignChoice(
+        name=name,
+        entry=str(row.get("entry")),
+        target=target,
+        campaign=campaign,
+        problem=problem,
+        precision=precision,
+        tuning=wanted,
+        device=row.get("device"),
+        seconds=float(median) if median is not None else None,
+        environment=environment,
+    )
+
+
+def _nothing(study: Path, problem: str, precision: str) -> ReproError:
+    """Return the error that a campaign chose nothing for a problem, with those that it chose something for."""
+    chosen = read_rows(study, "choices") if study.is_dir() else None
+    pairs = (
+        zip(chosen["problem"].to_pylist(), chosen["precision"].to_pylist(), strict=True)
+        if chosen and chosen.num_rows
+        else ()
+    )
+    cases = sorted({f"{name}/{word}" for name, word in pairs})
+    return ReproError(
+        "the campaign has no such result",
+        where=f"{study}: {problem}, {precision}",
+        expected=f"one of {', '.join(cases)}" if cases else None,
+        todo="measure it, name another campaign with --campaign, or a variant with --variant",
+    )
+
+
+def _target(path: Path) -> str:
+    """Return the name of the target that an environment record says was compiled for."""
+    try:
+        environment = read_environment(path)
+    except FileNotFoundError:
+        raise _unknown_target(path) from None
+    if not environment.get("target"):
+        raise _unknown_target(path)
+    return str(environment["target"])
+
+
+def _unknown_target(path: Path) -> ReproError:
+    return ReproError(
+        "it is not recorded what the winner was compiled for",
+        where=path,
+        todo="measure the problem with `repro measure`, or name the variant with --variant and --target",
+    )

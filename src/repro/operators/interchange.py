@@ -1,0 +1,438 @@
+"""Interchange of arrays with users: batches of entries, and matrices in CSR whose arrays lie on the device.
+
+A batch is made from arrays, lists and numbers, on the host or on the device. Matrices in CSR are taken from CuPy
+and from objects like its own, and ours are handed over as such.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.casts import cast, expectation, holds
+from repro.codegen.targets import DTYPES
+from repro.devices.base import PART_ALIGNMENT, Argument, Buffer, Program
+from repro.errors import ReproError
+from repro.operators.arrays import INTERFACE, DeviceArray, View, on_device
+from repro.operators.runtime import KERNELS, Runtime
+from repro.operators.scipy_matrices import SCALE, check_compressed, check_extent, check_places, precision_of_values
+from repro.sparse.device_work import Launches, Load
+from repro.sparse.dynamic.kernels import render_module
+from repro.sparse.dynamic.layout import MAX_ENTRIES
+from repro.sparse.dynamic.operations import Operations
+from repro.sparse.dynamic.storage import Batch, Storage
+from repro.sparse.elementwise import Kernels, Scratch
+
+#: Entries that are inserted or deleted at once, at most.
+MAX_BATCH = 1 << 26
+#: What arrays on the device may be of.
+INDEX_TYPES = ("int32", "int64")
+VALUE_TYPES = ("float32", "float64", "int32", "int64")
+INT32 = np.dtype(np.int32)
+
+
+@dataclass(frozen=True)
+class BatchArray:
+    """One of the arrays of a batch, after it was looked at.
+
+    Attributes
+    ----------
+    what
+        `rows`, `columns` or `values`.
+    count
+        How many; None: one number for all entries.
+    dtype
+        Of the numbers.
+    host
+        On the host, in the type of the matrix; None where they lie on the device.
+    seen
+        Where they lie on the device.
+    limit
+        Of indices: how many rows or columns there are.
+    """
+
+    what: str
+    count: int | None
+    dtype: np.dtype[Any]
+    host: NDArray[Any] | None = None
+    seen: View | None = None
+    limit: int | None = None
+
+
+class Batches:
+    """Brings batches of entries to the device of a matrix.
+
+    Parameters
+    ----------
+    runtime
+        The device.
+    shape, dtype
+        Of the matrix.
+    precision
+        The name of the dtype.
+    """
+
+    def __init__(self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], precision: str) -> None:
+        self._runtime, self._shape, self._dtype, self._precision = runtime, shape, dtype, precision
+        self._scratch = Scratch(runtime.device)
+        self._made: Kernels | None = None
+
+    # looking ---------------------------------------------------------------------------------------------------------
+
+    def look(self, rows: Any, columns: Any, *values: Any) -> tuple[list[BatchArray], int]:
+        """Return the arrays of a batch, with values or without, and how many entries it has.
+
+        Raises
+        ------
+        ReproError
+            They cannot be such arrays; nothing was queued.
+        """
+        given = [self.index(rows, "rows", self._shape[0]), self.index(columns, "columns", self._shape[1])]
+        given += map(self.value, values)
+        counts = {array.count for array in given if array.count is not None}
+        if len(counts) > 1:
+            raise ReproError(
+                "the arrays of a batch are of unequal length",
+                where=" and ".join(array.what for array in given),
+                expected="as many of each, or one number for all",
+                actual=", ".join(f"{array.what}: {array.count}" for array in given),
+            )
+        return given, counts.pop() if counts else 1
+
+    def index(self, array: Any, what: str, limit: int) -> BatchArray:
+        """Look at indices below a limit."""
+        if on_device(array):
+            return self._on_device(array, what, INDEX_TYPES, limit)
+        host = self._array(array, what)
+        if host.dtype.kind == "f" and np.isnan(host).any():
+            raise ReproError("NaN is no index", where=what, expected="whole numbers", actual=host.dtype)
+        if host.size and host.dtype.kind not in "iu":
+            raise ReproError("an index is no whole number", where=what, expected="integers", actual=host.dtype)
+        wrong = np.flatnonzero((host < 0) | (host >= limit)) if host.size else np.empty(0, np.intp)
+        if wrong.size:
+            raise ReproError(
+                "entries lie outside of the matrix; nothing was done",
+                where=f"{what}[{wrong[0]}]",
+                expected=f"{what} from 0 to {limit - 1}" if limit else f"none: the matrix has no {what}",
+                actual=f"{host.ravel()[wrong[0]]}, and {len(wrong) - 1:,} more",
+            )
+        return BatchArray(what, _count(host), host.dtype, host=host.astype(np.int32, copy=False), limit=limit)
+
+    def value(self, array: Any) -> BatchArray:
+        """Look at values."""
+        if on_device(array):
+            return self._on_device(array, "values", VALUE_TYPES, None)
+        host = self._array(array, "values")
+        if host.dtype.kind not in "fiub":
+            raise ReproError("values are no real numbers", where="values", expected="real numbers", actual=host.dtype)
+        return BatchArray("values", _count(host), host.dtype, host=cast(host, self._dtype, "values", SCALE))
+
+    def _array(self, array: Any, what: str) -> NDArray[Any]:
+        try:
+            host = np.asarray(array)
+        except (TypeError, ValueError) as error:
+            raise ReproError("this is no array", where=what, actual=error) from None
+        if host.ndim > 1:
+            raise ReproError("an array of a batch has more than one axis", where=what, actual=f"shape {host.shape}")
+        return host
+
+    def _on_device(self, array: Any, what: str, types: tuple[str, ...], limit: int | None) -> BatchArray:
+        dtype, shape = described(array)
+        if dtype.name not in types or not dtype.isnative:
+            raise ReproError(
+                "an array on the device has another dtype", where=what, expected=" or ".join(types), actual=dtype
+            )
+        if len(shape) != 1:
+            raise ReproError("an array on the device has more than one axis", where=what, actual=f"shape {shape}")
+        seen = self._runtime.view(array, what, dtype, shape[0], dtype.itemsize)
+        return BatchArray(what, shape[0], dtype, seen=seen, limit=limit)
+
+    # bringing --------------------------------------------------------------------------------------------------------
+
+    def parts(self, given: list[BatchArray], count: int, slack: int) -> Iterator[tuple[int, Batch]]:
+        """Queue what brings a batch there; return parts of it that can be inserted at once, and where they begin.
+
+        Raises
+        ------
+        ReproError
+            Entries lie outside of the matrix, or have values that it does not hold.
+        OutOfDeviceMemory
+        """
+        aligned = PART_ALIGNMENT // 4
+        most = max(min(MAX_BATCH, MAX_ENTRIES // (1 + slack)) // aligned, 1) * aligned
+        # the device looks at the indices of a batch before it takes any, but at those of one batch at a time
+        buffers = [self.buffer(array, count, look=count > most) for array in given]
+        if count <= most:
+            yield 0, _batch(count, buffers)
+            return
+        device = self._runtime.device
+        for first in range(0, count, most):
+            here = min(most, count - first)
+            sizes = (4, 4, self._dtype.itemsize)
+            cut = [device.part(buffer, first * size, here * size) for buffer, size in zip(buffers, sizes, strict=False)]
+            yield first, _batch(here, cut)
+
+    def buffer(self, array: BatchArray, count: int, look: bool = False) -> Buffer:
+        """Return so many numbers on the device in the type of the matrix: where they lie, if they are of that type.
+
+        Parameters
+        ----------
+        look
+            Indices that lie on the device are looked at, whatever their type.
+        """
+        wanted = self._dtype if array.limit is None else INT32
+        buffer = self._scratch.take(array.what, max(count, 1) * wanted.itemsize)
+        if array.host is not None:
+            host = np.broadcast_to(array.host.reshape(-1), (count,)) if array.count is None else array.host
+            if count:
+                self._runtime.device.write(buffer, host)
+            return buffer
+        assert array.seen is not None
+        if array.dtype == wanted and not (look and array.limit is not None):
+            return array.seen.buffer
+        self.convert(array, buffer)
+        return buffer
+
+    def convert(self, array: BatchArray, target: Buffer) -> None:
+        """Copy an array on the device into memory of the matrix's type.
+
+        Raises
+        ------
+        ReproError
+            Indices are none of the matrix, or values none of its type.
+        """
+        assert array.seen is not None and array.count is not None
+        if not array.count:
+            return
+        m, source = np.int32(array.count), array.seen.buffer
+        if array.limit is not None:
+            limit = np.int32(array.limit)
+            wrong = self._counting(f"indices_{array.dtype.name}", array.count, m, limit, source, target)
+            if wrong:
+                raise ReproError(
+                    "entries lie outside of the matrix; nothing was done",
+                    where=array.what,
+                    expected=f"{array.what} from 0 to {array.limit - 1}",
+                    actual=f"{wrong:,} elsewhere",
+                )
+        elif holds(array.dtype, self._dtype):
+            self._over(f"values_{array.dtype.name}", array.count, m, source, target)
+        elif lost := self._counting(f"values_{array.dtype.name}", array.count, m, source, target):
+            raise ReproError(
+                f"numbers do not fit into {self._dtype}; nothing was done",
+                where=array.what,
+                expected=expectation(self._dtype),
+                actual=f"{lost:,} others",
+                todo=SCALE,
+            )
+
+    def _counting(self, name: str, count: int, *arguments: Argument) -> int:
+        """Run a kernel that counts what is wrong, and return how many."""
+        wrong, counted = np.empty(1, np.int32), self._scratch.take("wrong", 4)
+        self._runtime.device.fill(counted, 0)
+        self._over(name, count, *arguments, counted)
+        self._runtime.device.download(counted, wrong)
+        return int(wrong[0])
+
+    def _over(self, name: str, count: int, *arguments: Argument) -> None:
+        if self._made is None:
+            self._made = Kernels(self._runtime.device, load_module(self._runtime, self._precision, "arrays"))
+        self._made.over(name, count, arguments)()
+
+    def release(self) -> None:
+        """Give memory back."""
+        self._scratch.release()
+
+
+def load_module(runtime: Runtime, precision: str, module: str) -> Program:
+    """Compile a module of a dynamic matrix, unless the cache has it, and load it."""
+    source = render_module(KERNELS, f"{precision}/{module}", runtime.device.target, "DynamicCSR")
+    return runtime.program(source, f"dynamic_csr/{precision}-{module}")
+
+
+def _batch(count: int, buffers: list[Buffer]) -> Batch:
+    rows, columns, *values = buffers
+    return Batch(count, rows, columns, values[0] if values else None)
+
+
+def described(array: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Return dtype and shape of an array on the device."""
+    if isinstance(array, DeviceArray):
+        return array.dtype, array.shape
+    interface = getattr(array, INTERFACE)
+    return np.dtype(interface["typestr"]), tuple(interface["shape"])
+
+
+def streams_of(given: list[BatchArray]) -> set[int | None]:
+    """Return the streams that arrays of a batch are valid on."""
+    return {array.seen.stream for array in given if array.seen is not None}
+
+
+def _count(host: NDArray[Any]) -> int | None:
+    return math.prod(host.shape) if host.ndim else None
+
+
+CUPYS_MATRICES, CUPYS_ARRAYS = "cupyx.scipy.sparse", "cupy"
+
+
+def is_cupys(thing: Any, module: str) -> bool:
+    """Say whether something is of a class of CuPy's, which need not be installed."""
+    return any(f"{base.__module__}.".startswith(f"{module}.") for base in type(thing).__mro__)
+
+
+def cupys_rows(matrix: Any, what: str) -> tuple[Any, str]:
+    """Return a sparse matrix of CuPy as CSR with its columns in order, none of a row twice, and its precision.
+
+    Raises
+    ------
+    ReproError
+        It is not real, or damaged.
+    """
+    if matrix.dtype.kind not in "fiub":
+        raise ReproError("the matrix is not real", where=what, expected="real numbers", actual=matrix.dtype)
+    precision = precision_of_values(matrix.dtype)
+    _check_cupys(matrix, what)
+    if matrix.format == "csr":  # as a new one, which does not say yet whether its columns are in order
+        end = int(matrix.indptr[-1])
+        arrays = matrix.data[:end], matrix.indices[:end], matrix.indptr
+        rows = import_module(CUPYS_MATRICES).csr_matrix(arrays, shape=matrix.shape)
+    else:
+        rows = matrix.tocsr()
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows, precision
+
+
+def _check_cupys(matrix: Any, what: str) -> None:
+    """Look at the numbers of a matrix of CuPy's on its GPU, before anything there converts it."""
+    check_extent(matrix.shape, what, MAX_ENTRIES)
+    rows, columns = matrix.shape
+    if matrix.format == "coo":
+        check_places(len(matrix.data), (matrix.row, matrix.col), matrix.shape, what)
+    elif matrix.format in ("csr", "csc"):
+        shape = (rows, columns) if matrix.format == "csr" else (columns, rows)
+        check_compressed(len(matrix.data), matrix.indices, matrix.indptr, shape, what)
+
+
+def device_of(matrix: Any) -> str:
+    """Return the name of the GPU that CSR of CuPy lies on."""
+    return f"cuda:{matrix.data.device.id}"
+
+
+def take_csr(
+    runtime: Runtime, batches: Batches, program: Program, storage: Storage, data: Any, indices: Any, offsets: Any
+) -> int:
+    """Copy the arrays of CSR on the device into a matrix, a segment each row, and return its entries.
+
+    Parameters
+    ----------
+    batches
+        For a matrix of this shape and dtype.
+    program
+        The module `matrix`.
+    storage
+        Has room for the entries, and is written to.
+
+    Raises
+    ------
+    ReproError
+        They are none that fit each other.
+    """
+    rows, columns = storage.shape
+    values, places = batches.value(data), batches.index(indices, "columns", columns)
+    ends = batches.index(offsets, "offsets", MAX_ENTRIES + 1)
+    if places.count != values.count or ends.count != rows + 1 or ends.seen is None:
+        raise ReproError(
+            "the arrays of CSR do not fit each other",
+            expected=f"as many data as indices, and {rows + 1} offsets",
+            actual=f"{values.count} data, {places.count} indices, {ends.count} offsets",
+        )
+    with runtime.after(*{array.seen.stream for array in (values, places, ends) if array.seen is not None}):
+        host = np.empty(rows + 1, ends.dtype)
+        runtime.device.download(ends.seen.buffer, host)
+        if host[0] or host[-1] != values.count or (host[1:] < host[:-1]).any():
+            raise ReproError("these are no offsets of CSR", expected=f"numbers that ascend from 0 to {values.count}")
+        batches.convert(places, storage.columns)
+        batches.convert(values, storage.values)
+        arguments: list[Argument] = [
+            np.int32(rows), np.int32(storage.segments), np.int32(storage.pitch), batches.buffer(ends, rows + 1),
+            storage.table, storage.sizes, storage.state,
+        ]  # fmt: skip
+        Kernels(runtime.device, program).over("adopt", rows, arguments)()
+        runtime.device.synchronize()
+    return int(host[-1])
+
+
+def store_cupys(runtime: Runtime, matrix: Any, precision: str) -> Storage:
+    """Return what `cupys_rows` returned as a matrix of ours, each row in one segment without room.
+
+    Raises
+    ------
+    ReproError
+        It does not lie on this device.
+    OutOfDeviceMemory
+    """
+    dtype, nnz = np.dtype(DTYPES[precision]), int(matrix.data.size)
+    if nnz > MAX_ENTRIES:
+        raise ReproError("the matrix has more entries than offsets can tell apart", expected=MAX_ENTRIES, actual=nnz)
+    storage = Storage.empty(runtime.device, matrix.shape, 1, nnz, dtype)
+    batches = Batches(runtime, matrix.shape, dtype, precision)
+    try:
+        program = load_module(runtime, precision, "matrix")
+        take_csr(runtime, batches, program, storage, matrix.data, matrix.indices, matrix.indptr)
+    except BaseException:
+        storage.release()
+        raise
+    finally:
+        batches.release()
+    return storage
+
+
+def csr_arrays(runtime: Runtime, load: Load, storage: Storage) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
+    """Return the entries of a matrix as arrays on the device: data, indices and offsets of CSR, copied.
+
+    Raises
+    ------
+    OutOfDeviceMemory
+    """
+    device, rows = runtime.device, storage.shape[0]
+    with ExitStack() as held:
+        run = Launches(device, load, held)
+        offsets = device.allocate(4 * (rows + 1))
+        nnz = run.offsets(storage.sizes, offsets, rows)
+        copied = Storage.empty(device, storage.shape, 1, nnz, storage.dtype)
+        operations = Operations(storage, load("matrix"), load("sort"), run.keep(Scratch(device)))
+        operations.copy(offsets, copied, slack=False)()
+        device.synchronize()
+        for buffer in (copied.table, copied.sizes, copied.versions, copied.state):
+            buffer.release()
+    return (
+        DeviceArray(device, copied.values, (nnz,), storage.dtype),
+        DeviceArray(device, copied.columns, (nnz,), np.int32),
+        DeviceArray(device, offsets, (rows + 1,), np.int32),
+    )
+
+
+def to_cupy(runtime: Runtime, load: Load, storage: Storage) -> Any:
+    """Return a matrix as CuPy's `csr_matrix`, its columns in any order.
+
+    Raises
+    ------
+    OutOfDeviceMemory
+    """
+    arrays = [as_cupys(array) for array in csr_arrays(runtime, load, storage)]
+    with arrays[0].device:
+        return import_module(CUPYS_MATRICES).csr_matrix(tuple(arrays), shape=storage.shape)
+
+
+def as_cupys(array: DeviceArray) -> Any:
+    """Return an array on the device as CuPy's, without a copy."""
+    return import_module(CUPYS_ARRAYS).asarray(array)

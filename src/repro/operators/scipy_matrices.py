@@ -1,0 +1,515 @@
+"""Sparse matrices of users on the host: checked by format, and made problems with an entry and a precision.
+
+A format's arrays are checked before anything converts them, since SciPy's conversions trust them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
+
+from repro.casts import cast
+from repro.codegen.targets import DTYPES
+from repro.entries import entries
+from repro.errors import ReproError
+from repro.problems.assembly import fold
+from repro.problems.matrix import MAX_DIMENSION, Matrix
+from repro.sparse.dynamic.layout import MAX_ENTRIES
+from repro.sparse.symmetry import adjoint_factors, transposed_order
+
+
+def sound(matrix: Any, what: str, most_rows: int = MAX_DIMENSION) -> Any:
+    """Return a sparse matrix of SciPy's as a new one that can be converted, after looking at all of its numbers.
+
+    SciPy's conversions trust indices, and what a matrix says of itself. The new matrix shares the arrays where they are
+    plain ones, and says nothing of itself: whether columns are in order is found out anew.
+
+    Parameters
+    ----------
+    matrix
+        A sparse matrix or array in any of SciPy's formats.
+    what
+        What it is to the user, for messages.
+    most_rows
+        How many rows it can have.
+
+    Returns
+    -------
+    csr_array, csc_array, bsr_array or coo_array
+        In its own format; `dia`, `lil` and `dok` become `coo`, where places come once and without zeros of `dia`.
+
+    Raises
+    ------
+    ReproError
+        It is no sparse matrix of numbers, is damaged, or has too many rows or columns.
+    """
+    if not sp.issparse(matrix):
+        raise ReproError(
+            "this is no sparse matrix",
+            where=what,
+            expected="a SciPy sparse matrix or array",
+            actual=type(matrix).__name__,
+            todo="wrap a dense matrix in scipy.sparse.csr_array",
+        )
+    check_extent(matrix.shape, what, most_rows)
+    read = _FORMATS.get(matrix.format)
+    if read is None:
+        raise ReproError("unknown format", where=what, expected=f"one of {', '.join(_FORMATS)}", actual=matrix.format)
+    return read(matrix, what)
+
+
+def sound_arrays(arrays: Sequence[Any], shape: tuple[int, int], what: str) -> sp.csr_array:
+    """Return data, indices and offsets of a user's, arrays or lists, as CSR that can be converted.
+
+    Raises
+    ------
+    ReproError
+        They are none that fit each other.
+    """
+    names = ("data", "indices", "indptr")
+    try:
+        data, indices, offsets = (np.asarray(array) for array in arrays)
+    except (TypeError, ValueError) as error:
+        raise ReproError("these are no arrays of CSR", where=what, actual=error) from None
+    for name, array in zip(names, (data, indices, offsets), strict=True):
+        _check_axes(array, 1, f"{what}: {name}")
+    columns, ends = _whole(indices), _whole(offsets)
+    check_compressed(len(data), columns, ends, shape, what)
+    end = int(ends[-1])
+    return sp.csr_array((data[:end], columns[:end], ends), shape=shape)
+
+
+def check_extent(shape: Any, what: str, most_rows: int = MAX_DIMENSION) -> None:
+    """Refuse what has no rows and columns, or too many.
+
+    Raises
+    ------
+    ReproError
+    """
+    if len(shape) != 2:
+        raise ReproError("this is no matrix", where=what, expected="rows and columns", actual=f"shape {shape}")
+    for count, most, name in zip(shape, (most_rows, MAX_DIMENSION), ("rows", "columns"), strict=True):
+        if not 0 <= count <= most:
+            raise ReproError(
+                f"the matrix has more {name} than can be told apart" if count > 0 else "the matrix has a negative size",
+                where=what,
+                expected=f"at most {most:,} {name}",
+                actual=f"{count:,}",
+                todo=f"leave {name} without entries out, and number the others anew" if count > 0 else None,
+            )
+
+
+def check_compressed(count: int, indices: Any, offsets: Any, shape: tuple[int, int], what: str) -> None:
+    """Refuse indices and offsets that do not fit each other; arrays of NumPy's or CuPy's, whole numbers in one axis.
+
+    Parameters
+    ----------
+    count
+        Values, or blocks of them.
+    indices, offsets
+        Of the minor axis, and where each of the major one begins.
+    shape
+        How many there are along the major and the minor axis, blocks where there are such.
+    what
+        What the matrix is to the user.
+
+    Raises
+    ------
+    ReproError
+    """
+    major, minor = shape
+    for name, array in (("indices", indices), ("indptr", offsets)):
+        _check_whole(array, f"{what}: {name}")
+    if len(indices) != count:
+        raise _damaged(f"{what}: data and indices", "as many data as indices", f"{count} and {len(indices)}")
+    if len(offsets) != major + 1:
+        raise _damaged(f"{what}: indptr", f"{major + 1}, one more than rows (of CSC, columns)", f"{len(offsets)}")
+    first, last = int(offsets[0]), int(offsets[-1])
+    if first != 0 or not 0 <= last <= count:
+        raise _damaged(f"{what}: indptr", f"from 0 to {count} at most", f"from {first} to {last}")
+    falls = offsets[1:] < offsets[:-1]
+    if bool(falls.any()):
+        at = int(falls.argmax())
+        raise _damaged(f"{what}: indptr[{at + 1}]", f"{int(offsets[at])} at least", f"{int(offsets[at + 1])}")
+    check_indices(indices[:last], minor, f"{what}: indices")
+
+
+def check_indices(indices: Any, count: int, what: str) -> None:
+    """Refuse indices that are none of 0 to `count` - 1; an array of NumPy's or CuPy's.
+
+    Raises
+    ------
+    ReproError
+    """
+    if not len(indices):
+        return
+    for wrong, at in ((int(indices.min()) < 0, indices.argmin), (int(indices.max()) >= count, indices.argmax)):
+        if wrong:
+            place = int(at())
+            expected = f"0 to {count - 1}" if count else "none: there are none to name"
+            raise _damaged(f"{what}[{place}]", expected, int(indices[place]))
+
+
+def check_places(count: int, places: Sequence[Any], shape: tuple[int, int], what: str) -> None:
+    """Refuse rows and columns of entries that are none of the matrix; arrays of NumPy's or CuPy's.
+
+    Raises
+    ------
+    ReproError
+    """
+    for place, limit, name in zip(places, shape, ("rows", "columns"), strict=True):
+        _check_whole(place, f"{what}: {name}")
+        if len(place) != count:
+            raise _damaged(f"{what}: data and {name}", "as many of each", f"{count} and {len(place)}")
+        check_indices(place, limit, f"{what}: {name}")
+
+
+def _check_whole(array: Any, what: str) -> None:
+    _check_axes(array, 1, what)
+    if array.dtype.kind not in "iu":
+        raise _damaged(what, "whole numbers", array.dtype)
+
+
+def _damaged(where: str, expected: str, actual: object) -> ReproError:
+    return ReproError("the matrix is damaged", where=where, expected=expected, actual=actual)
+
+
+# a matrix by its format -----------------------------------------------------------------------------------------------
+
+
+def _compressed(matrix: Any, what: str) -> Any:
+    """Read CSR or CSC."""
+    data, indices, offsets = _values(matrix, what), _indices(matrix, "indices", what), _indices(matrix, "indptr", what)
+    check_compressed(len(data), indices, offsets, _swapped(matrix), what)
+    end = int(offsets[-1])
+    kind = sp.csc_array if matrix.format == "csc" else sp.csr_array
+    return kind((data[:end], indices[:end], offsets), shape=_shape(matrix))
+
+
+def _swapped(matrix: Any) -> tuple[int, int]:
+    rows, columns = _shape(matrix)
+    return (columns, rows) if matrix.format == "csc" else (rows, columns)
+
+
+def _block_rows(matrix: Any, what: str) -> Any:
+    """Read BSR."""
+    data, indices, offsets = (
+        _values(matrix, what, 3),
+        _indices(matrix, "indices", what),
+        _indices(matrix, "indptr", what),
+    )
+    shape, size = _shape(matrix), data.shape[1:]
+    if not all(size) or any(count % length for count, length in zip(shape, size, strict=True)):
+        raise _damaged(f"{what}: data", "blocks that rows and columns are multiples of", f"{size} in {shape}")
+    check_compressed(len(data), indices, offsets, (shape[0] // size[0], shape[1] // size[1]), what)
+    end = int(offsets[-1])
+    return sp.bsr_array((data[:end], indices[:end], offsets), shape=shape)
+
+
+def _coordinates(matrix: Any, what: str) -> Any:
+    """Read COO."""
+    data = _values(matrix, what)
+    places = matrix.coords if hasattr(matrix, "coords") else (matrix.row, matrix.col)  # as of SciPy before 1.13
+    if not isinstance(places, (tuple, list)) or len(places) != 2:
+        raise _damaged(f"{what}: coords", "two arrays", type(places).__name__)
+    return _of_places(
+        data, [_plain(place, f"{what}: coords[{axis}]") for axis, place in enumerate(places)], matrix, what
+    )
+
+
+def _of_places(data: NDArray[Any], places: Sequence[NDArray[Any]], matrix: Any, what: str) -> Any:
+    whole, shape = tuple(map(_whole, places)), _shape(matrix)
+    check_places(len(data), whole, shape, what)
+    return sp.coo_array((data, whole), shape=shape)
+
+
+def _diagonals(matrix: Any, what: str) -> Any:
+    """Read DIA: what is in the matrix of each diagonal, zeros left out, as SciPy does."""
+    data = _values(matrix, what, 2)
+    offsets = _indices(matrix, "offsets", what)
+    _check_whole(offsets, f"{what}: offsets")
+    if len(offsets) != len(data) or len(np.unique(offsets)) != len(offsets):
+        raise _damaged(f"{what}: offsets", f"{len(data)}, as many as diagonals, none twice", f"{len(offsets)}")
+    rows, columns = _shape(matrix)
+    width = min(columns, data.shape[1])
+    values, at, diagonal_of = [data[:0].ravel()], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for diagonal, offset in zip(data, offsets.tolist(), strict=True):
+        begin, end = max(0, offset), min(width, rows + offset)
+        if begin < end:
+            kept = np.flatnonzero(diagonal[begin:end]) + begin
+            values.append(diagonal[kept])
+            at.append(kept)
+            diagonal_of.append(kept - offset)
+    return _of_places(np.concatenate(values), [np.concatenate(diagonal_of), np.concatenate(at)], matrix, what)
+
+
+def _lists(matrix: Any, what: str) -> Any:
+    """Read LIL."""
+    columns: Any = getattr(matrix, "rows", None)
+    values: Any = getattr(matrix, "data", None)
+    rows = _shape(matrix)[0]
+    for name, lists in (("rows", columns), ("data", values)):
+        if not isinstance(lists, np.ndarray) or lists.shape != (rows,) or not all(isinstance(i, list) for i in lists):
+            raise _damaged(f"{what}: {name}", f"{rows} lists", _described(lists))
+    lengths = np.fromiter(map(len, columns), np.int64, rows)
+    uneven = np.flatnonzero(lengths != np.fromiter(map(len, values), np.int64, rows))
+    if len(uneven):
+        row = int(uneven[0])
+        raise _damaged(f"{what}: row {row}", f"{lengths[row]} data, as columns", len(values[row]))
+    places = [np.repeat(np.arange(rows), lengths), _listed(chain.from_iterable(columns), f"{what}: rows")]
+    return _of_places(_typed(chain.from_iterable(values), matrix, what), places, matrix, what)
+
+
+def _keys(matrix: Any, what: str) -> Any:
+    """Read DOK."""
+    keys = list(matrix.keys())
+    if not all(isinstance(key, tuple) and len(key) == 2 for key in keys):
+        raise _damaged(f"{what}: keys", "pairs of a row and a column", "others")
+    places = [_listed((key[axis] for key in keys), f"{what}: keys") for axis in range(2)]
+    return _of_places(_typed(matrix.values(), matrix, what), places, matrix, what)
+
+
+_FORMATS: dict[str, Callable[[Any, str], Any]] = {
+    "csr": _compressed,
+    "csc": _compressed,
+    "bsr": _block_rows,
+    "coo": _coordinates,
+    "dia": _diagonals,
+    "lil": _lists,
+    "dok": _keys,
+}
+
+# arrays ---------------------------------------------------------------------------------------------------------------
+
+
+def _shape(matrix: Any) -> tuple[int, int]:
+    rows, columns = matrix.shape
+    return int(rows), int(columns)
+
+
+def _values(matrix: Any, what: str, axes: int = 1) -> NDArray[Any]:
+    values = _plain(getattr(matrix, "data", None), f"{what}: data", axes)
+    if values.dtype.kind not in "biufc":
+        raise ReproError("these are no numbers", where=f"{what}: data", expected="numbers", actual=values.dtype)
+    return values.astype(np.float64) if values.dtype == np.float16 else values  # which SciPy takes for none
+
+
+def _indices(matrix: Any, name: str, what: str) -> NDArray[Any]:
+    return _whole(_plain(getattr(matrix, name, None), f"{what}: {name}"))
+
+
+def _plain(given: Any, what: str, axes: int = 1) -> NDArray[Any]:
+    """Return an array of a matrix as a plain one: bytes in this machine's order, one number behind the other."""
+    if not isinstance(given, np.ndarray):
+        raise _damaged(what, "an array", type(given).__name__)
+    if np.ma.is_masked(given):
+        raise _damaged(what, "an array without a mask", "masked numbers")
+    array = np.asarray(given)
+    _check_axes(array, axes, what)
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+
+
+def _check_axes(array: NDArray[Any], axes: int, what: str) -> None:
+    if array.ndim != axes:
+        raise _damaged(what, f"an array of {axes} {'axis' if axes == 1 else 'axes'}", f"shape {array.shape}")
+
+
+def _whole(array: NDArray[Any]) -> NDArray[Any]:
+    return array if array.size else array.astype(np.int32)  # an empty list is one of no type
+
+
+def _listed(numbers: Any, what: str) -> NDArray[Any]:
+    """Return Python's numbers as an array, of one axis."""
+    items = list(numbers)
+    try:
+        array = np.array(items) if items else np.empty(0, np.int64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _damaged(what, "numbers", error) from None
+    _check_axes(array, 1, what)
+    return array
+
+
+def _typed(numbers: Any, matrix: Any, what: str) -> NDArray[Any]:
+    return cast(_listed(numbers, f"{what}: data"), matrix.dtype, f"{what}: data")
+
+
+def _described(thing: Any) -> str:
+    return f"{thing.dtype} {thing.shape}" if isinstance(thing, np.ndarray) else type(thing).__name__
+
+
+BLOCK_ENTRIES = {(3, 3): "block3", (4, 4): "quaternion"}
+#: What to do about values that a precision does not hold.
+SCALE = "scale the matrix, or take more precision; set to 0 what is too small to matter"
+PRECISIONS = {np.dtype(real): name for name, real in DTYPES.items()}
+
+
+def as_problem(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
+    """Return a matrix as a problem, and the precision to multiply in.
+
+    Parameters
+    ----------
+    matrix
+        A `Matrix`, or a square SciPy sparse matrix or array. Real BSR of 3×3 blocks has the entry `block3`, real BSR
+        of 4×4 blocks `quaternion` (every block has to be the expansion of one), other real matrices `real`, complex
+        ones `complex`.
+    entry
+        Another entry, for a real matrix: its k×k blocks are folded.
+    precision
+        `single` or `double`; None for that of the values (a problem's are double).
+
+    Raises
+    ------
+    ReproError
+        It is no square sparse matrix of finite numbers, is damaged, does not fit the entry, or has values that the
+        precision does not hold.
+    """
+    if precision not in (None, *DTYPES):
+        raise ReproError("unknown precision", expected="single or double", actual=precision)
+    if isinstance(matrix, Matrix):
+        if entry not in (None, matrix.entry):
+            raise ReproError("the problem has another entry", expected=matrix.entry, actual=entry)
+        problem, working = matrix.validate().require_product(), precision or "double"
+    else:
+        problem, working = _of_scipy(sound(matrix, "matrix"), entry, precision)
+    cast(problem.values, DTYPES[working], "matrix: values", SCALE)
+    return problem, working
+
+
+def _of_scipy(matrix: Any, entry: str | None, precision: str | None) -> tuple[Matrix, str]:
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ReproError("the matrix is not square", expected="as many columns as rows", actual=matrix.shape)
+    stored = entry or _entry_of(matrix)
+    if stored not in entries():
+        raise ReproError("unknown entry", expected=f"one of {', '.join(sorted(entries()))}", actual=stored)
+    working = precision or precision_of_values(matrix.dtype)
+    if matrix.dtype.kind in "iu":  # the entries' values are real numbers, which may be rounded
+        cast(matrix.data, DTYPES[working], "matrix: data", SCALE)
+    problem = _from_blocks(matrix) if stored == "block3" and _block_shape(matrix) == (3, 3) else _folded(matrix, stored)
+    return problem.validate().require_product(), working
+
+
+def as_rows(
+    matrix: Any, dtype: DTypeLike | None = None, what: str = "matrix", most_rows: int = MAX_ENTRIES
+) -> tuple[sp.csr_array, str]:
+    """Return a matrix of real numbers as CSR, and its precision; entries are as they are stored.
+
+    Parameters
+    ----------
+    matrix
+        A SciPy sparse matrix or array.
+    dtype
+        float32 or float64; None: float32 for values of that type, else float64.
+    what
+        What it is to the user, for messages.
+    most_rows
+        How many rows it can have.
+
+    Raises
+    ------
+    ReproError
+        It is none, is damaged, or has values that the dtype does not hold.
+    """
+    given = sound(matrix, what, most_rows)
+    if given.dtype.kind == "c":
+        raise ReproError("the matrix is not real", where=what, expected="real numbers", actual=given.dtype)
+    precision = precision_of_values(given.dtype) if dtype is None else precision_of(dtype)
+    given.data = cast(given.data, DTYPES[precision], f"{what}: data", SCALE)
+    return sp.csr_array(given), precision
+
+
+def canonical(matrix: sp.csr_array) -> sp.csr_array:
+    """Return a matrix with its columns in order, none of a row twice; the one that is given stays as it is."""
+    if matrix.has_canonical_format:
+        return matrix
+    once = matrix.copy()
+    once.sum_duplicates()
+    return once
+
+
+def precision_of(dtype: DTypeLike) -> str:
+    """Return the name of a dtype that a matrix can have.
+
+    Raises
+    ------
+    ReproError
+    """
+    with suppress(TypeError):
+        asked = np.dtype(dtype)
+        for name, working in DTYPES.items():
+            if asked == np.dtype(working):
+                return name
+    raise ReproError("a matrix cannot be of that dtype", where="dtype", expected="float32 or float64", actual=dtype)
+
+
+def transposed(matrix: Matrix, conjugate: bool) -> Matrix:
+    """Return the transpose of a square matrix; the matrix itself where they are the same, bit for bit.
+
+    Blocks are transposed too, and quaternions conjugated, so that its real expansion is transposed.
+
+    Parameters
+    ----------
+    matrix
+        The matrix.
+    conjugate
+        Whether complex numbers are conjugated; to matrices of other entries it is all one.
+
+    Raises
+    ------
+    ReproError
+        The transpose of an entry is none of its kind.
+    """
+    indptr, columns, order = transposed_order(matrix)
+    values = matrix.values[order]
+    if conjugate or matrix.entry != "complex":
+        values = values @ adjoint_factors(matrix.entry)
+    arrays: dict[str, Any] = {"indptr": indptr, "indices": columns, "values": values}
+    if all(np.array_equal(array, arrays[name]) for name, array in matrix.arrays().items()):
+        return matrix
+    return replace(matrix, statistics={}, **arrays)
+
+
+def _block_shape(matrix: Any) -> tuple[int, int] | None:
+    return matrix.blocksize if matrix.format == "bsr" else None
+
+
+def _entry_of(matrix: Any) -> str:
+    if matrix.dtype.kind == "c":
+        return "complex"
+    return BLOCK_ENTRIES.get(_block_shape(matrix) or (1, 1), "real")
+
+
+def precision_of_values(dtype: np.dtype[Any]) -> str:
+    """Return the precision to multiply values of a dtype in: single for single, else double."""
+    return PRECISIONS.get(np.empty(0, dtype).real.dtype, "double")
+
+
+def _from_blocks(matrix: Any) -> Matrix:
+    """Take the blocks as they are: all that are stored, zeros too."""
+    wide = cast(matrix.data, np.float64, "matrix: data", SCALE)
+    blocks = sp.bsr_array((wide, matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
+    blocks.sum_duplicates()
+    n = matrix.shape[0] // 3
+    indptr, indices = (cast(array, np.int32, "matrix: offsets") for array in (blocks.indptr, blocks.indices))
+    return Matrix("matrix", "block3", n, indptr, indices, blocks.data.reshape(-1, 9))
+
+
+def _folded(matrix: Any, entry: str) -> Matrix:
+    # the tolerance is for blocks that were computed in single precision
+    tolerance = float(np.finfo(_real(matrix.dtype)).eps)
+    matrix.data = cast(matrix.data, np.complex128 if matrix.dtype.kind == "c" else np.float64, "matrix: data", SCALE)
+    rows = sp.csr_array(matrix, copy=True)
+    rows.sum_duplicates()
+    folded = fold(rows, entry, "the matrix", tolerance)
+    return Matrix("matrix", entry, folded.n, folded.indptr, folded.indices, folded.values)
+
+
+def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    real = np.empty(0, dtype).real.dtype
+    return real if real.kind == "f" else np.dtype(np.float64)

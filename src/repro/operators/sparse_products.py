@@ -1,0 +1,208 @@
+"""The product of two sparse matrices of SciPy, of CuPy or that grow, computed on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from repro.codegen.targets import DTYPES
+from repro.devices.base import OutOfDeviceMemory, Program
+from repro.errors import ReproError
+from repro.operators.base import one_of
+from repro.operators.dynamic_csr import DynamicCSR
+from repro.operators.interchange import (
+    CUPYS_MATRICES,
+    cupys_rows,
+    device_of,
+    is_cupys,
+    load_module,
+    store_cupys,
+    to_cupy,
+)
+from repro.operators.runtime import KERNELS, Runtime, open_runtime
+from repro.operators.scipy_matrices import as_rows, canonical, precision_of
+from repro.sparse.dynamic.kernels import TEMPLATES
+from repro.sparse.dynamic.layout import SEGMENTS, lay_out
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.spgemm.kernels import render_spgemm
+from repro.sparse.spgemm.multiplication import Multiplication
+from repro.sparse.spgemm.rows import Factors
+
+
+def spgemm(
+    a: Any, b: Any, device: str = "auto", *, sort: bool = False, format: Literal["csr", "dynamic"] = "csr"
+) -> Any:
+    """Return the product of two sparse matrices, A B, computed on a device.
+
+    Sums are added up in the order of a row's entries in A, so that the values are the same each time. What cancels
+    stays an entry, and a sum of zeros alone is 0, not -0.
+
+    Parameters
+    ----------
+    a, b
+        SciPy sparse matrices or arrays of real numbers, entries of one place added up; sparse matrices of CuPy, which
+        are read on the GPU; or matrices that grow, `repro.DynamicCSR`, however fragmented. Where both have float32
+        values, so has the product, else float64; one that grows has to be of the product's dtype.
+    device
+        `auto` (where an operand lies; else a GPU if there is one, else the CPU through OpenCL), `cuda:N` or `opencl:N`.
+    sort
+        Whether columns of a row are sorted afterwards, by SciPy on the host or by CuPy; else they come in any order, as
+        `has_sorted_indices` says, and `sort_indices` sorts them.
+    format
+        `csr`: the product is CuPy's `csr_matrix` where an operand is CuPy's, else SciPy's `csr_array`. `dynamic`: a
+        `DynamicCSR` whose rows lie in the order in which they were computed, and never pass the host.
+
+    Returns
+    -------
+    csr_array, cupyx.scipy.sparse.csr_matrix or DynamicCSR
+
+    Raises
+    ------
+    ReproError
+        They cannot be multiplied, or not on that device.
+    """
+    one_of(format, "format", ("csr", "dynamic"))
+    if sort and format == "dynamic":
+        raise ReproError("rows of a matrix that grows have no order", where="sort", expected=False, actual=True)
+    operands = _operand(a, "a"), _operand(b, "b")
+    precision = "single" if all(operand.precision == "single" for operand in operands) else "double"
+    runtime = _common_runtime(device, operands)
+    try:
+        with ExitStack() as held, runtime.after():
+            first, second = (held.enter_context(operand.stored(runtime, precision)) for operand in operands)
+            load = load_products(runtime, precision)
+            products = Multiplication(runtime.device, load, DTYPES[precision])
+            grown = any(isinstance(operand.matrix, DynamicCSR) for operand in operands)
+            factors = Factors(first, second, "chain" if grown else "exact")
+            if format == "dynamic":
+                return DynamicCSR.of_storage(runtime, precision, products.in_one_phase(factors, SEGMENTS))
+            product = products.in_two_phases(factors)
+            held.callback(product.release)
+            if any(is_cupys(operand.matrix, CUPYS_MATRICES) for operand in operands):
+                rows = to_cupy(runtime, load, product)
+            else:
+                rows = product.download().to_csr()
+                rows.has_sorted_indices = rows.has_canonical_format = False
+    except OutOfDeviceMemory as error:
+        raise runtime.no_room(error) from None
+    if sort:
+        rows.sort_indices()
+    return rows
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What is multiplied, after it was looked at.
+
+    Attributes
+    ----------
+    matrix
+        CSR of SciPy or CuPy, or a matrix that grows.
+    precision
+        Of its values.
+    what
+        What it is to the user.
+    """
+
+    matrix: Any
+    precision: str
+    what: str
+
+    @contextmanager
+    def stored(self, runtime: Runtime, precision: str) -> Iterator[Storage]:
+        """Give it on the device in a precision, for the time of the body."""
+        if isinstance(self.matrix, DynamicCSR):
+            if self.precision != precision:
+                raise ReproError(
+                    "a matrix that grows has another dtype than the product",
+                    where=self.what,
+                    expected=np.dtype(DTYPES[precision]),
+                    actual=self.matrix.dtype,
+                    todo="make the other operand float32",
+                )
+            with self.matrix.lent() as storage:
+                yield storage
+            return
+        if is_cupys(self.matrix, CUPYS_MATRICES):
+            storage = store_cupys(runtime, self.matrix, precision)
+        else:
+            storage = matrix_on_device(runtime, self.matrix, np.dtype(DTYPES[precision]))
+        try:
+            yield storage
+        finally:
+            storage.release()
+
+
+def _operand(matrix: Any, what: str) -> Operand:
+    if isinstance(matrix, DynamicCSR):
+        return Operand(matrix, precision_of(matrix.dtype), what)
+    rows, precision = cupys_rows(matrix, what) if is_cupys(matrix, CUPYS_MATRICES) else as_rows(matrix, what=what)
+    return Operand(rows, precision, what)
+
+
+def _common_runtime(device: str, operands: Sequence[Operand]) -> Runtime:
+    """Return the runtime of a device by its name; of `auto` where an operand lies."""
+    grown = [operand for operand in operands if isinstance(operand.matrix, DynamicCSR)]
+    cupys = [operand for operand in operands if is_cupys(operand.matrix, CUPYS_MATRICES)]
+    if device == "auto" and grown:
+        runtime: Runtime = grown[0].matrix.runtime
+    else:
+        runtime = open_runtime(device_of(cupys[0].matrix) if device == "auto" and cupys else device)
+    for operand in grown:
+        if operand.matrix.runtime is not runtime:
+            raise ReproError(
+                "the matrix lies on another device",
+                where=operand.what,
+                expected=runtime.device.name,
+                actual=operand.matrix.device_name,
+            )
+    return runtime
+
+
+def matrix_on_device(runtime: Runtime, matrix: sp.csr_array, dtype: np.dtype[Any]) -> Storage:
+    """Bring a matrix to the device, each row in one segment, no place of which is stored twice."""
+    return Storage.upload(runtime.device, lay_out(canonical(matrix.astype(dtype)), 1))
+
+
+def check_pattern(matrix: sp.csr_array, stored: Storage) -> None:
+    """Refuse a matrix whose entries are not in the places of one that `on_device` stored.
+
+    Raises
+    ------
+    ReproError
+    """
+    columns, sizes = np.zeros(matrix.nnz, np.int32), np.zeros(matrix.shape[0], np.int32)
+    same = matrix.shape == stored.shape and matrix.nnz == stored.report().pointer
+    if same:
+        for buffer, array in ((stored.columns, columns), (stored.sizes, sizes)):
+            if array.size:
+                stored.device.download(buffer, array)
+        same = np.array_equal(columns, matrix.indices) and np.array_equal(sizes, np.diff(matrix.indptr))
+    if not same:
+        raise ReproError(
+            "the matrix has another pattern",
+            where="A",
+            expected=f"entries in the {stored.report().pointer:,} places of the matrix that was set up, 0 or not",
+            actual=f"{matrix.shape[0]} x {matrix.shape[1]} with {matrix.nnz:,} entries, not all of them there",
+            todo="set up a new hierarchy",
+        )
+
+
+@cache
+def load_products(runtime: Runtime, precision: str) -> Callable[[str], Program]:
+    """Return what gives the modules of products in a precision, compiled unless the cache has them."""
+
+    @cache
+    def load(module: str) -> Program:
+        if module in TEMPLATES:
+            return load_module(runtime, precision, module)
+        source = render_spgemm(KERNELS, f"{precision}/{module}", runtime.device.target, "spgemm")
+        return runtime.program(source, f"spgemm/{precision}-{module}")
+
+    return load

@@ -1,0 +1,284 @@
+"""From a name to a problem: get the input, assemble or fold the matrix, check it, and record its origin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from repro.config.models import Config, OwnProblem
+from repro.errors import ReproError
+from repro.problems.assembly import Assembled, assemble_dirac, assemble_elasticity, fold
+from repro.problems.fetch import Found
+from repro.problems.field import FIELD_KINDS, Field, generate_field
+from repro.problems.files import mesh_checksum
+from repro.problems.generators import KINDS, generate
+from repro.problems.matrix import Matrix
+from repro.problems.own_problems import assemble_own, read_field
+from repro.problems.problem import Problem
+from repro.problems.registry import (
+    Generated,
+    GeneratedField,
+    Own,
+    OwnField,
+    Recipe,
+    Registry,
+    Spec,
+    Stanford,
+    Suitesparse,
+    Tetmesh,
+    load_registry,
+    own_name,
+)
+from repro.problems.repositories import MeshFile, read_stanford, read_suitesparse, read_tetmesh
+from repro.problems.updates import Updates, draw_batches
+
+# How far a rebuilt mesh's matrix may be from the published size, relatively
+ROWS_TOLERANCE, NONZEROS_TOLERANCE = 0.01, 0.05
+
+BuildResult = tuple[str, Assembled, dict[str, Any]]
+
+
+def build(problem: str | OwnProblem, config: Config, registry: Registry | None = None) -> Problem:
+    """Build a problem.
+
+    Parameters
+    ----------
+    problem
+        The name of a registered problem or of one of the configuration's own, or such a problem itself.
+    config
+        For the registry, the mirrors and the seed of generated fields.
+    registry
+        The configuration's, where it was read already.
+
+    Returns
+    -------
+    Problem
+        Validated, with its statistics, and with the `origin`: source, address, checksum and its state, counts,
+        parameters, licence, credit, notes, `rebuilt` or `stand_in` where it is one; of what grows `updates`: how the
+        batches were drawn; of a generated field its `kind` and the `function` that it is the projection of.
+
+    Raises
+    ------
+    ReproError
+        The name is unknown, the input cannot be had or used, or the matrix is of another size than published.
+    """
+    item = find(problem, config, registry) if isinstance(problem, str) else problem
+    name = own_name(item) if isinstance(item, OwnProblem) else item.name
+    if item.kind_of_problem == "field":
+        try:
+            return _field(item, name, config).complete()
+        except MemoryError:
+            raise _no_memory(name) from None
+    updates = getattr(item, "updates", None)
+    seed = config.seed if updates is None or updates.seed is None else updates.seed
+    try:
+        entry, assembled, origin = _assemble(item, config)
+        if not isinstance(item, OwnProblem):
+            _check_size(item, assembled)
+        batches: dict[str, Any] = draw_batches(assembled, updates, seed, name) if updates else {}
+    except MemoryError:
+        raise _no_memory(name) from None
+    parts: dict[str, Any] = {
+        "n": assembled.n,
+        "indptr": assembled.indptr,
+        "indices": assembled.indices,
+        "values": assembled.values,
+        "columns": assembled.columns,
+        "origin": {**_description(item), **origin, "notes": list(assembled.notes)},
+    }
+    if updates is None:
+        return Matrix(name, entry, **parts).complete()
+    drawn = {key: value for key, value in updates.model_dump(mode="json").items() if value not in (None, [])}
+    parts["origin"]["updates"] = {**drawn, "seed": seed}
+    return Updates(name, **parts, **batches).complete()
+
+
+def find(name: str, config: Config, registry: Registry | None = None) -> Spec | OwnProblem:
+    """Return what a name stands for: one of the configuration's own problems, or a registered one.
+
+    Raises
+    ------
+    ReproError
+        It stands for nothing.
+    """
+    for study in config.studies.values():
+        for wish in () if isinstance(study.problems, str) else study.problems:
+            if isinstance(wish, OwnProblem) and own_name(wish) == name:
+                return wish
+    return (registry or load_registry(Path(config.registry))).find(name)
+
+
+def mesh_of(item: Spec | OwnProblem, config: Config) -> Found[MeshFile]:
+    """Return the mesh that a registered problem is assembled on.
+
+    Raises
+    ------
+    ReproError
+        It is not assembled on a mesh that comes from elsewhere, or the mesh cannot be had or made.
+    """
+    match item:
+        case Stanford():
+            return read_stanford(item, config.fetch, config.limits)
+        case Tetmesh():
+            return read_tetmesh(item, config.fetch, config.limits)
+        case Recipe():
+            from repro.problems import recipes  # meshing packages are optional, and only needed here
+
+            return recipes.obtain_mesh(item, config.fetch, Path(config.registry))
+    raise ReproError(
+        "the problem has no mesh of its own",
+        where=own_name(item) if isinstance(item, OwnProblem) else item.name,
+        expected="a registered problem of source stanford, tetmesh or recipe",
+    )
+
+
+def _no_memory(name: str) -> ReproError:
+    return ReproError("not enough memory to build the problem", where=name)
+
+
+def _field(item: Spec | OwnProblem, name: str, config: Config) -> Field:
+    match item:
+        case GeneratedField():
+            parameters = dict(item.parameters)
+            if item.kind in FIELD_KINDS and "seed" in signature(FIELD_KINDS[item.kind].build).parameters:
+                parameters.setdefault("seed", config.seed)
+            field = generate_field(item.kind, **parameters)
+            sha256 = mesh_checksum(field.vertices, field.cells)
+            if item.checksum not in (None, sha256):
+                raise ReproError(
+                    "the generated mesh is another one than the registry's",
+                    where=f"{config.registry}: {name}",
+                    expected=item.checksum,
+                    actual=sha256,
+                    todo="other versions of NumPy and SciPy may draw or triangulate otherwise: take those that the "
+                    "results are compared with, or another `checksum`",
+                )
+            state = "pinned" if item.checksum else "unpinned"
+            origin = {
+                "address": f"generated: {item.kind}",
+                "kind": item.kind,
+                **field.origin,
+                "checksum": {"sha256": sha256, "state": state},
+                "counts": {"vertices": len(field.vertices), "cells": len(field.cells)},
+                "parameters": parameters,
+                "notes": [],
+            }
+        case OwnField() | OwnProblem():
+            field = read_field(item, config.limits)
+            origin = {"address": item.path, **field.origin}
+        case _:
+            raise AssertionError(f"{item.source} gives matrices")
+    return replace(field, name=name, origin={**_description(item), **origin})
+
+
+def _assemble(item: Spec | OwnProblem, config: Config) -> BuildResult:
+    match item:
+        case Suitesparse():
+            return _suitesparse(item, config)
+        case Stanford():
+            surface = mesh_of(item, config)
+            rho = item.rho
+            assembled = assemble_dirac(surface.content.vertices, surface.content.cells, rho, seed=config.seed)
+            parameters: dict[str, Any] = {"seed": config.seed} if rho is None else {"rho": rho}
+            if item.subdivide:
+                parameters["subdivide"] = item.subdivide
+            return item.entry, *_from_mesh(surface, assembled, parameters)
+        case Tetmesh() | Recipe():
+            solid = mesh_of(item, config)
+            elastic = {"young": item.young, "poisson": item.poisson}
+            assembled = assemble_elasticity(solid.content.vertices, solid.content.cells, **elastic)
+            assembled, origin = _from_mesh(solid, assembled, elastic)
+            inputs = {"inputs": list(item.inputs)} if isinstance(item, Recipe) else {}
+            return item.entry, assembled, {**inputs, **origin}
+        case Generated():
+            return _generated(item, config)
+        case Own() | OwnProblem():
+            entry, assembled, origin = assemble_own(item.path, item.wanted_entry, config.seed, config.limits)
+            return entry, assembled, {"address": item.path, **origin}
+    raise AssertionError(f"{item.source} gives fields")
+
+
+def _suitesparse(item: Suitesparse, config: Config) -> BuildResult:
+    obtained = read_suitesparse(item, config.fetch, config.limits)
+    file = obtained.content.file
+    folded = fold(file.matrix, item.entry, obtained.paths[0])
+    origin = {
+        "address": obtained.address,
+        "group": item.group,
+        "matrix": item.matrix,
+        "header": file.header,
+        "index": obtained.details.get("index"),
+        "checksum": obtained.content.checksum,
+        "counts": file.counts,
+    }
+    return item.entry, replace(folded, notes=(*file.notes, *folded.notes)), origin
+
+
+def _from_mesh(
+    obtained: Found[MeshFile], assembled: Assembled, parameters: dict[str, Any]
+) -> tuple[Assembled, dict[str, Any]]:
+    mesh = obtained.content
+    origin = {
+        "address": obtained.address,
+        "checksum": mesh.checksum,
+        "counts": {"vertices": len(mesh.vertices), "cells": len(mesh.cells)},
+        "parameters": parameters,
+    }
+    return replace(assembled, notes=(*mesh.notes, *assembled.notes)), origin
+
+
+def _generated(item: Generated, config: Config) -> BuildResult:
+    parameters = dict(item.parameters)
+    kind = KINDS.get(item.kind)
+    if kind is not None:
+        if kind.entry != item.entry:
+            raise ReproError(
+                "the kind of generated problem has another entry",
+                where=f"{config.registry}: {item.name}",
+                expected=f"entry: {kind.entry}",
+                actual=f"entry: {item.entry}",
+            )
+        if "seed" in signature(kind.build).parameters:
+            parameters.setdefault("seed", config.seed)
+    assembled = generate(item.kind, **parameters)
+    return item.entry, assembled, {"address": f"generated: {item.kind}", "parameters": parameters}
+
+
+def _description(item: Spec | OwnProblem) -> dict[str, Any]:
+    """Return what the registry itself says of a problem, without what it leaves empty."""
+    if isinstance(item, OwnProblem):
+        return {"source": "own"}
+    said = {
+        "source": item.source,
+        "licence": item.licence,
+        "credit": item.credit,
+        "published": item.published.model_dump(exclude_none=True) if item.published else None,
+        "rebuilt": item.rebuilt,
+        "stand_in": item.stand_in,
+        "note": item.note,
+    }
+    return {key: value for key, value in said.items() if value}
+
+
+def _check_size(item: Spec, assembled: Assembled) -> None:
+    if item.published is None:
+        return
+    columns = assembled.n if assembled.columns is None else assembled.columns
+    for what, built, published, tolerance in (
+        ("rows", assembled.n, item.published.rows, ROWS_TOLERANCE),
+        ("columns", columns, item.published.columns or item.published.rows, ROWS_TOLERANCE),
+        ("non-zeros", len(assembled.indices), item.published.nonzeros, NONZEROS_TOLERANCE),
+    ):
+        allowed = tolerance * published if item.rebuilt else 0
+        if abs(built - published) > allowed:
+            raise ReproError(
+                "the matrix is of another size than published",
+                where=item.name,
+                expected=f"{published} {what}" + (f" within {tolerance:.0%}" if item.rebuilt else ""),
+                actual=f"{built} {what}",
+                todo="the input is another one than the papers': delete it and fetch it again"
+                if not item.rebuilt
+                else "a newer meshing package may cut differently: try the versions in pyproject.toml",
+            )

@@ -1,0 +1,263 @@
+"""The files of artifacts: tables as CSV, Markdown and LaTeX (booktabs), figures as PDF, SVG and PNG.
+
+Every file is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from repro import atomic_write
+from repro.errors import ReproError
+from repro.results import figure_style
+from repro.results.campaign_data import Campaign
+from repro.results.published import Published
+from repro.results.registry import Artifact
+from repro.results.tables import Cell, Figure, Table, Value, letter
+
+# characters a row: beyond the first a smaller font is needed, beyond the second the table is scaled as well
+SMALL, SHRUNK = 85, 115
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': r"\textquotedbl{}", "'": "'", "`": r"\textasciigrave{}",
+    "–": "--", "—": "---", "…": r"\dots{}", "×": r"$\times$", "·": r"$\cdot$", "≤": r"$\leq$", "≥": r"$\geq$",
+    "±": r"$\pm$", "−": r"$-$", "→": r"$\rightarrow$", "≈": r"$\approx$", "⌈": r"$\lceil$", "⌉": r"$\rceil$",
+    "µ": r"\textmu{}", "μ": r"\textmu{}", "§": r"\S{}", "\N{NO-BREAK SPACE}": "~", "\n": " ", "\r": " ",
+    "\t": " ", "’": "'", "‘": "`", "“": "``", "”": "''",
+}  # fmt: skip
+
+
+def latex_escape(text: str) -> str:
+    """Return text that LaTeX prints as it is; letters that plain pdfLaTeX lacks become `?`."""
+    return "".join(_LATEX.get(c, c if _in_latex(c) else "?") for c in text)
+
+
+def _in_latex(c: str) -> bool:
+    return c.isprintable() and (c.isascii() or (c.isalpha() and ord(c) < 0x180))
+
+
+#: What spreadsheets take for the start of a formula, or for blanks before one.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def as_text(value: Value) -> Value:
+    """Return what a CSV file holds of a value: text that a spreadsheet would reckon with has its mark of text, `'`."""
+    if not isinstance(value, str) or not value.startswith(_FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
+def as_csv(table: Table) -> str:
+    """Return the values at full precision, then columns `notes` and `keys`; summary rows at the end.
+
+    A column any cell of which has an interval is followed by `…_low` and `…_high`. `keys` has those of the recorded
+    rows that a line's numbers are from, apart by blanks; of a campaign that stands beside `keys_<campaign>` has them,
+    since its rows lie elsewhere. See `as_text` for text that a spreadsheet would take for a formula.
+    """
+    rows = (*table.rows, *table.summary)
+    sure = [any(row[place].interval for row in rows) for place in range(len(table.columns))]
+    heads = [
+        key
+        for column, ends in zip(table.columns, sure, strict=True)
+        for key in (column.key, *((f"{column.key}_low", f"{column.key}_high") if ends else ()))
+    ]
+    others = [*dict.fromkeys(column.campaign for column in table.columns if column.campaign)]
+    lines = [_csv_line([*heads, "notes", "keys", *(f"keys_{name}" for name in others)])]
+    for row in rows:
+        notes = dict.fromkeys(note for cell in row for note in cell.notes)
+        keys = [_keys(table, row, name) for name in ("", *others)]
+        values: list[Value] = [
+            "" if value is None else value
+            for cell, ends in zip(row, sure, strict=True)
+            for value in (cell.value, *((cell.interval or (None, None)) if ends else ()))
+        ]
+        lines.append(_csv_line([*values, "; ".join(notes), *keys]))
+    return "".join(lines)
+
+
+def _csv_line(values: list[Value]) -> str:
+    """Return a line; by its end the writer knows which letters have to be quoted, a lone CR among them."""
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\r\n").writerow([as_text(value) for value in values])
+    return out.getvalue().removesuffix("\r\n") + "\n"
+
+
+def _keys(table: Table, row: tuple[Cell, ...], campaign: str) -> str:
+    """Return the keys of the rows of one campaign that a line is from, each once."""
+    cells = (cell for cell, column in zip(row, table.columns, strict=True) if column.campaign == campaign)
+    return " ".join(dict.fromkeys(key for cell in cells for key in cell.keys))
+
+
+# HTML, links and images are nobody's meaning, and a line break would end a row
+_MARKDOWN = {
+    **{character: f"\\{character}" for character in "\\|_*"},
+    **{"&": "&amp;", "<": "&lt;", ">": "&gt;"},
+    **dict.fromkeys("\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "),
+}
+
+
+def markdown_escape(text: str) -> str:
+    """Return text that GitHub's Markdown prints as it is, in one line; words in backticks are code."""
+    return "".join(_MARKDOWN.get(c, c) for c in text).replace("](", "]\\(")
+
+
+def as_markdown(table: Table) -> str:
+    """Return a table of GitHub's Markdown between its caption and its notes."""
+
+    def cell_text(cell: Cell) -> str:
+        letters = table.letters(cell)
+        return markdown_escape(cell.shown) + (f"<sup>{letters}</sup>" if letters else "")
+
+    heads = [markdown_escape(f"{c.group}: {c.title}" if c.group else c.title) for c in table.columns]
+    lines = [markdown_escape(table.caption), "", _pipe(heads)]
+    lines.append(_pipe(["---:" if column.numeric else "---" for column in table.columns]))
+    lines += [_pipe([cell_text(cell) for cell in row]) for row in (*table.rows, *table.summary)]
+    if table.notes:
+        lines.append("")
+        lines += [f"<sup>{letter(i)}</sup> {markdown_escape(note)}  " for i, note in enumerate(table.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def _pipe(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def as_latex(table: Table, label: str) -> str:
+    """Return a `table*` float that needs the package booktabs, and graphicx where it is shrunk to the text width.
+
+    Parameters
+    ----------
+    label
+        Name for `\\label{tab:…}`.
+    """
+
+    def cell_text(cell: Cell) -> str:
+        letters = table.letters(cell)
+        return latex_escape(cell.shown) + (rf"\textsuperscript{{{letters}}}" if letters else "")
+
+    def line(row: tuple[Cell, ...]) -> str:
+        text = " & ".join(cell_text(cell) for cell in row) + r" \\"
+        # which the end of the row above would take for its own
+        return f"{{}}{text}" if text.startswith(("[", "*")) else text
+
+    width = sum(
+        max([len(column.title), *(len(row[i].shown + table.letters(row[i])) for row in table.rows)])
+        for i, column in enumerate(table.columns)
+    )
+    wide, too_wide = width > SMALL, width > SHRUNK
+    alignment = "".join("r" if column.numeric else "l" for column in table.columns)
+    lines = [
+        "% needs \\usepackage{booktabs" + (",graphicx}" if too_wide else "}"),
+        r"\begin{table*}",
+        r"\centering",
+        rf"\caption{{{latex_escape(table.caption)}}}",
+        rf"\label{{tab:{label}}}",
+        r"\scriptsize" if wide else r"\footnotesize",
+        rf"\setlength{{\tabcolsep}}{{{'2.5' if wide else '4'}pt}}",
+        (r"\resizebox{\linewidth}{!}{" if too_wide else "") + rf"\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
+        r"\toprule",
+    ]
+    if table.grouped:
+        heads, rules, first = [], [], 1
+        for group, span in table.groups():
+            heads.append(rf"\multicolumn{{{span}}}{{c}}{{{latex_escape(group)}}}" if group else "")
+            if group:
+                rules.append(rf"\cmidrule(lr){{{first}-{first + span - 1}}}")
+            first += span
+        lines += [" & ".join(heads) + r" \\", " ".join(rules)]
+    lines.append(" & ".join(latex_escape(column.title) for column in table.columns) + r" \\")
+    lines.append(r"\midrule")
+    lines += [line(row) for row in table.rows]
+    if table.summary:
+        lines += [r"\midrule", *(line(row) for row in table.summary)]
+    lines += [r"\bottomrule", r"\end{tabular}" + ("}" if too_wide else "")]
+    if table.notes:
+        lines += [
+            r"\par\smallskip",
+            r"\begin{minipage}{\linewidth}\scriptsize\raggedright",
+            *(rf"\textsuperscript{{{letter(i)}}}~{latex_escape(note)}\par" for i, note in enumerate(table.notes)),
+            r"\end{minipage}",
+        ]
+    return "\n".join([*lines, r"\end{table*}"]) + "\n"
+
+
+TABLE_FORMATS: Mapping[str, Callable[[Table, str], str]] = {
+    "csv": lambda table, name: as_csv(table),
+    "md": lambda table, name: as_markdown(table),
+    "tex": as_latex,
+}
+
+
+def tables_folder(results: Path, campaign: str, study: str) -> Path:
+    """Where a study's tables of a campaign lie."""
+    return results / campaign / "tables" / study
+
+
+def figures_folder(figures: Path, campaign: str, study: str) -> Path:
+    """Where a study's figures of a campaign lie."""
+    return figures / campaign / study
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary file beside `path` that takes its place at the end, or vanishes on an error.
+
+    Raises
+    ------
+    ReproError
+        The folder cannot be written or the disk is full.
+    """
+    try:
+        with atomic_write.replacing(path) as partial:
+            yield partial
+    except OSError as error:
+        raise ReproError(
+            "cannot write an artifact",
+            where=path,
+            actual=error.strerror or error,
+            todo="check the permissions and the free space of the folder",
+        ) from error
+
+
+def write_table(artifact: Artifact, table: Table, folder: Path) -> list[Path]:
+    """Write one table as CSV, Markdown and LaTeX; return the files."""
+    paths = []
+    for suffix, render in TABLE_FORMATS.items():
+        path = folder / f"{artifact.name}.{suffix}"
+        with replacing(path) as partial:
+            partial.write_text(render(table, artifact.name), encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def write_figure(artifact: Artifact, figure: Figure, folder: Path, device: str) -> list[Path]:
+    """Write one figure as PDF, SVG and PNG, the device named below it; return the files."""
+    paths = [folder / f"{artifact.name}.{suffix}" for suffix in figure_style.FORMATS]
+    with ExitStack() as stack:
+        figure_style.save(figure, [stack.enter_context(replacing(path)) for path in paths], artifact.title, device)
+    return paths
+
+
+def write(artifact: Artifact, campaign: Campaign, published: Published, folder: Path) -> list[Path]:
+    """Make one artifact of a campaign and write all its files; return them.
+
+    A table of a campaign whose yardsticks were disturbed says so first.
+    """
+    made = artifact.make(campaign, published)
+    if artifact.kind == "table":
+        if campaign.disturbance:
+            made = replace(made, caption=f"{campaign.disturbance} {made.caption}")
+        return write_table(artifact, cast(Table, made), folder)
+    return write_figure(artifact, cast(Figure, made), folder, campaign.column)

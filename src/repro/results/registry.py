@@ -1,0 +1,156 @@
+"""The registry of artifacts: one item for each table or figure of a paper, and for each of ours.
+
+A figure of a campaign with more problems than a page has lines for is given a selection of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from repro.errors import ReproError
+from repro.results.campaign_data import Campaign
+from repro.results.problem_rows import problem_rows
+from repro.results.published import Published
+from repro.results.tables import Figure, Table
+
+#: A line each, they fill a page.
+MAX_DRAWN = 60
+
+
+def select_for_figure(campaign: Campaign, published: Published) -> tuple[Campaign, str]:
+    """Return the campaign with the problems that a figure has lines for, and what a caption says of the others.
+
+    The papers' own and their stand-ins are drawn in any case; the others, ordered by kind of entry and size, evenly. Of
+    a campaign that has few problems it is the campaign itself, of which nothing is to be said.
+    """
+    if len(campaign.problems) <= MAX_DRAWN:
+        return campaign, ""
+    lines = [line for line in problem_rows(campaign, published) if line.record is not None]
+    own = [line.problem for line in lines if line.published is not None]
+    others = [line.problem for line in lines if line.published is None and line.record and line.record.available]
+    room = min(max(MAX_DRAWN - len(own), 1), len(others))
+    chosen = {*own, *(others[i] for i in np.linspace(0, len(others) - 1, room).round().astype(int))}
+    frames = {
+        name: (frame := getattr(campaign, name))[frame["problem"].isin(chosen)]
+        for name in ("search", "report", "choices", "counters")
+    }
+    problems = {name: record for name, record in campaign.problems.items() if name in chosen}
+    said = (
+        f"Drawn are {len(problems)} of {len(campaign.problems):,} problems, evenly by kind and size; means are over "
+        "them, and the tables have all."
+    )
+    return replace(campaign, problems=problems, **frames), said
+
+
+Kind = Literal["table", "figure"]
+MakeTable = Callable[[Campaign, Published], Table]
+MakeFigure = Callable[[Campaign, Published], Figure]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One table or figure.
+
+    Attributes
+    ----------
+    study, name
+        Together its key: `compound_spmv`, `table-2`.
+    title
+        One line without a full stop.
+    numbering
+        Where the paper prints it, or `ours`.
+    kind
+        `table` or `figure`.
+    make
+        Builds it from a campaign and the published numbers.
+    several
+        Whether it compares campaigns, and is made only where others stand beside one.
+    """
+
+    study: str
+    name: str
+    title: str
+    numbering: str
+    kind: Kind
+    make: MakeTable | MakeFigure
+    several: bool = False
+
+    @property
+    def short(self) -> str:
+        """The name as a list of artifacts has it: Table 5.2, Figure speedup."""
+        kind, _, rest = self.name.partition("-")
+        return f"{kind.capitalize()} {rest.replace('-', '.' if rest[:1].isdigit() else ' ')}"
+
+
+_REGISTRY: dict[tuple[str, str], Artifact] = {}
+
+
+def _register(artifact: Artifact) -> None:
+    key = (artifact.study, artifact.name)
+    if key in _REGISTRY:
+        raise ValueError(f"two artifacts are called {artifact.name} in {artifact.study}")
+    _REGISTRY[key] = artifact
+
+
+def table(
+    study: str, name: str, *, title: str, numbering: str, several: bool = False
+) -> Callable[[MakeTable], MakeTable]:
+    """Register the decorated function as a table."""
+
+    def decorate(make: MakeTable) -> MakeTable:
+        _register(Artifact(study, name, title, numbering, "table", make, several))
+        return make
+
+    return decorate
+
+
+def figure(
+    study: str, name: str, *, title: str, numbering: str, several: bool = False
+) -> Callable[[MakeFigure], MakeFigure]:
+    """Register the decorated function as a figure; of a campaign with many problems it is given those to draw."""
+
+    def decorate(make: MakeFigure) -> MakeFigure:
+        def make_drawn(campaign: Campaign, published: Published) -> Figure:
+            few, said = select_for_figure(campaign, published)
+            made = make(few, published)
+            return replace(made, caption=f"{made.caption} {said}".rstrip())
+
+        _register(Artifact(study, name, title, numbering, "figure", make_drawn, several))
+        return make
+
+    return decorate
+
+
+def _natural(name: str) -> tuple[bool, int, str]:
+    number = re.search(r"-(\d+)", name)
+    return number is None, int(number[1]) if number else 0, name
+
+
+def artifacts(study: str, kind: Kind | None = None) -> list[Artifact]:
+    """Return a study's artifacts, once it has registered them: tables before figures, by their numbers, ours last."""
+    registered = [a for a in _REGISTRY.values() if a.study == study and kind in (None, a.kind)]
+    return sorted(registered, key=lambda a: (a.kind != "table", _natural(a.name)))
+
+
+def get_artifact(study: str, name: str) -> Artifact:
+    """Return one artifact.
+
+    Raises
+    ------
+    ReproError
+        The study has none of that name.
+    """
+    by_name = {artifact.name: artifact for artifact in artifacts(study)}
+    if name not in by_name:
+        raise ReproError(
+            "unknown artifact",
+            where=f"study {study}",
+            expected=f"one of {', '.join(by_name) or '(there are none)'}",
+            actual=name,
+        )
+    return by_name[name]

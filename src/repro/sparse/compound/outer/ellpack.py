@@ -1,0 +1,35 @@
+"""ELLPACK: all rows as long as the longest, entry after entry, and no row lengths; a kernel runs over the padding.
+
+With nothing to look up before the first column index, a row is one dependent load shorter than in any other format.
+
+Bell, Garland: Implementing sparse matrix-vector multiplication on throughput-oriented processors, 2009.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.problems.matrix import Matrix
+from repro.sparse.compound.outer import ell
+from repro.sparse.compound.outer.base import Outer, Slots, register
+
+
+def count(row_lengths: NDArray[np.int32], warp: int) -> tuple[int, int]:
+    """Count the slots of n rows, padded to the warp, of the longest length; the index is one unused number."""
+    return ell.count(row_lengths, warp)[0], 1
+
+
+def locate(problem: Matrix, warp: int) -> Slots:
+    """Put the i-th entries of all rows beside each other; the padding of a row has the column of its last entry."""
+    distance = ell.stride(problem.n, warp)
+    lengths = problem.row_lengths
+    within = np.arange(int(lengths.max()))[:, None]
+    rows = np.minimum(np.arange(distance), problem.n - 1)
+    real = (within < lengths[rows]) & (np.arange(distance) < problem.n)
+    last = problem.indices[np.maximum(problem.indptr[rows + 1] - 1, 0)]
+    padding = np.broadcast_to(np.where(lengths[rows] > 0, last, rows), real.shape)[~real].astype(np.int32)
+    return Slots(np.zeros(1, np.int32), ell.locate(problem, warp).position, distance, padding, distance)
+
+
+ELLPACK = register(Outer("ELLPACK", "ellpack", count, locate, space="extended"))

@@ -1,0 +1,57 @@
+"""Sliced ELLPACK: slices of k rows, each as wide as its longest row, and no row lengths.
+
+Monakov, Lokhmotov, Avetisyan: Automatically tuning sparse matrix-vector multiplication for GPU architectures, 2010.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.problems.matrix import Matrix
+from repro.sparse.compound.outer.base import Outer, Slots, register, rows_of_entries
+
+#: Rows of a slice: the papers', and ours, which a warp takes with several threads to a row.
+SLICES = {16: "paper", 32: "paper", 4: "extended", 8: "extended"}
+
+
+def count(row_lengths: NDArray[np.int32], warp: int, *, k: int) -> tuple[int, int]:
+    """Count k slots for each entry of a slice's longest row, and ⌈n/k⌉ + 1 slice offsets."""
+    widths = _widths(row_lengths, k)
+    return int(widths.sum()) * k, len(widths) + 1
+
+
+def locate(problem: Matrix, warp: int, *, k: int) -> Slots:
+    """Put the i-th entries of a slice's rows beside each other."""
+    offsets = np.concatenate([[0], np.cumsum(_widths(problem.row_lengths, k) * k)])
+    rows, within = rows_of_entries(problem)
+    position = offsets[rows // k] + within * k + rows % k
+    return Slots(offsets.astype(np.int32), position, padding=_padding(problem, k, offsets, position), step=k)
+
+
+def _widths(row_lengths: NDArray[np.int32], k: int) -> NDArray[np.int64]:
+    """Return the longest row of each slice of k rows."""
+    padded = np.zeros(-(-len(row_lengths) // k) * k, np.int64)
+    padded[: len(row_lengths)] = row_lengths
+    widths: NDArray[np.int64] = padded.reshape(-1, k).max(axis=1)
+    return widths
+
+
+def _padding(problem: Matrix, k: int, offsets: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Give the padding of each row the column of its last entry: a valid one, and already in the cache."""
+    free = np.ones(int(offsets[-1]), bool)
+    free[position] = False
+    slots = np.flatnonzero(free)
+    slices = np.searchsorted(offsets, slots, side="right") - 1
+    rows = slices * k + (slots - offsets[slices]) % k
+    inside = rows < problem.n
+    rows = np.minimum(rows, problem.n - 1)
+    last = problem.indices[np.maximum(problem.indptr[rows + 1] - 1, 0)]
+    columns: NDArray[np.int32] = np.where(inside & (problem.row_lengths[rows] > 0), last, rows).astype(np.int32)
+    return columns
+
+
+for _k, _space in SLICES.items():
+    register(Outer(f"Sl-{_k}", "sliced", partial(count, k=_k), partial(locate, k=_k), {"slice_rows": _k}, _space))

@@ -1,0 +1,58 @@
+"""Rendering of the modules of multigrid, in a precision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from repro.codegen.targets import DTYPES, SCALARS, Target
+from repro.codegen.templates import render_template
+from repro.sparse.elementwise import BLOCK_SIZE, split_key
+from repro.sparse.multigrid.reference import DEPENDENT, KEY_BITS, MAX_STEPS
+
+#: What there is a module of: a template of that name in `kernels/sparse/multigrid/`.
+MODULES = ("setup", "cycle")
+#: Lanes of a row, where rows are gone through.
+WIDTHS = {"cuda": (1, 2, 4, 8, 16, 32), "opencl": (1,)}
+#: Lanes that go through the nodes of an aggregate.
+LANES_OF_AGGREGATE = {"cuda": 8, "opencl": 1}
+#: The square of a length that is next to nothing.
+TINY = 1e-24
+
+
+def render_multigrid(templates: Path, key: str, target: Target, owner: str) -> str:
+    """Return the source of the module of a key, PRECISION/MODULE.
+
+    Parameters
+    ----------
+    owner
+        Whose module it is, for its title and for messages.
+
+    Raises
+    ------
+    ReproError
+        The key is none, or a template is missing or wrong.
+    """
+    precision, module = split_key(key, MODULES, owner)
+    return render_template(
+        templates,
+        f"sparse/multigrid/{module}.j2",
+        title=f"{owner}: {module}, {precision} precision",
+        dialect=target.dialect,
+        scalar=SCALARS[precision][0],
+        n_t=BLOCK_SIZE[target.dialect],
+        widths=WIDTHS[target.dialect],
+        lanes_of_aggregate=LANES_OF_AGGREGATE[target.dialect],
+        key_bits=KEY_BITS,
+        dependent=DEPENDENT,
+        largest=float(np.finfo(DTYPES[precision]).max),
+        tiny=TINY,
+        most_steps=MAX_STEPS,
+    )
+
+
+def width_for(target: Target, mean: float) -> int:
+    """Return lanes of a row for rows of so many entries in the mean: each has about four."""
+    widths = WIDTHS[target.dialect]
+    return next((width for width in widths if 4 * width >= mean), widths[-1])

@@ -1,0 +1,387 @@
+"""The product of two sparse matrices on a device, C = A B: row by row, and by expansion, sorting and compression.
+
+The sizes of C's rows are not known beforehand. In one phase a row is computed in shared memory, a segment is cut
+off for it, and it is stored there (King 2017, section 6.1), so that C is dynamic CSR whose rows lie in any order.
+In two phases the sizes come first, and rows are stored one behind the other; the second phase alone can be done
+again for other values.
+
+Through coordinates, all products are written to memory, sorted, and added up, in slices. That is what King 2017,
+section 6.1, compares with, as CUSP had it (Bell, Dalton, Olson 2012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from repro.devices.base import Argument, Buffer, Device
+from repro.sparse.device_work import Launches, Load, RadixSort, Scan, bits_of, keep
+from repro.sparse.dynamic import kernels as state
+from repro.sparse.dynamic.layout import MAX_ENTRIES
+from repro.sparse.dynamic.storage import Storage
+from repro.sparse.elementwise import Kernels
+from repro.sparse.spgemm.rows import (
+    MIN_PRODUCTS,
+    BinCounts,
+    Demand,
+    Factors,
+    Plan,
+    ProductBins,
+    ProductRows,
+    arguments_of,
+    expected_entries,
+    plan_entries,
+    plan_for_any,
+    plan_products,
+    roomy_plan,
+    spread_out,
+    take_sample,
+    too_many,
+)
+
+#: What a product in one phase does, and one in two.
+ONE_PHASE = ("count", "compute", "settle")
+TWO_PHASES = ("count", "symbolic", "place", "numeric")
+
+
+class Multiplication:
+    """Products of matrices on a device.
+
+    Parameters
+    ----------
+    device
+        The device.
+    load
+        Gives the modules of a precision: those of `repro.sparse.spgemm.kernels.MODULES`, `matrix` and `sort`.
+    dtype
+        That of all matrices, in that precision.
+    plan
+        Which kernels rows are for by their products; None: those that a sample of them fits, or is expected to.
+    numeric
+        Which kernels rows are for by their entries, in the numeric phase; None: those that fit.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        load: Load,
+        dtype: DTypeLike,
+        plan: Plan | None = None,
+        numeric: Plan | None = None,
+    ) -> None:
+        self.device, self.load = device, load
+        self._scalar_bytes = scalar_bytes = np.dtype(dtype).itemsize
+        self.usual, self.filling = plan, numeric
+        self.roomy = roomy_plan(device.target, scalar_bytes)
+        self.careful = plan_for_any(device.target, scalar_bytes)
+
+    def plan_filling(self, counts: BinCounts, of_a: float, of_b: float) -> Plan:
+        """Return which kernels rows are for that are binned by their entries; see `spread`."""
+        fitting = plan_entries(self.device.target, self._scalar_bytes, counts.largest)
+        return self.filling or self.spread(fitting, counts, of_a, of_b)
+
+    def spread(self, plan: Plan, counts: BinCounts, of_a: float, of_b: float) -> Plan:
+        """Return a plan by which rows, by products or by entries, have lanes to keep the device busy.
+
+        Parameters
+        ----------
+        of_a, of_b
+            Entries of a row of A in the mean, and of a row of B.
+        """
+        lanes = self.device.n_s * self.device.target.threads_per_sm
+        return spread_out(plan, self.device.target, self._scalar_bytes, Demand(counts.rows, lanes, of_a, of_b))
+
+    def in_one_phase(self, factors: Factors, segments: int = 1) -> Storage:
+        """Return C = A B, each row in one segment without room; rows lie in any order, and so do their columns.
+
+        Parameters
+        ----------
+        segments
+            The most segments that a row of C can have later on.
+
+        Raises
+        ------
+        ReproError
+            C has more entries than offsets can tell apart.
+        OutOfDeviceMemory
+        """
+        with self.steps(factors, ONE_PHASE, segments) as product:
+            return product.run()
+
+    def in_two_phases(self, factors: Factors) -> Storage:
+        """Return C = A B, its rows one behind the other, their columns in any order.
+
+        Raises
+        ------
+        ReproError
+            C has more entries than offsets can tell apart.
+        OutOfDeviceMemory
+        """
+        with self.steps(factors, TWO_PHASES) as product:
+            return product.run()
+
+    @contextmanager
+    def steps(self, factors: Factors, names: tuple[str, ...], segments: int = 1) -> Iterator[Steps]:
+        """Give the steps of a product; C is the caller's, unless the body fails.
+
+        Parameters
+        ----------
+        names
+            `ONE_PHASE` or `TWO_PHASES`.
+        """
+        with self.device.pooling(), ExitStack() as held:
+            c = Storage.empty(self.device, factors.shape, segments, 1, factors.a.dtype)
+            try:
+                yield Steps(self, factors, names, c, held)
+            except BaseException:
+                c.release()
+                raise
+
+    @contextmanager
+    def refilled(self, factors: Factors, c: Storage) -> Iterator[Callable[[], None]]:
+        """Give what puts C = A B into a matrix that was one of factors with the same patterns."""
+        with self.device.pooling(), ExitStack() as held:
+            bins = keep(held, ProductBins(self.device, self.load(f"count-{factors.format}"), c.shape[0]))
+            bins.by_sizes(c)
+            rows = ProductRows(self.device, self.load, factors, c, bins, bins.counts)
+            counts = bins.read()
+            means = (matrix.report().pointer / max(matrix.shape[0], 1) for matrix in (factors.a, factors.b))
+            yield rows.bind("numeric", counts, self.plan_filling(counts, *means), held)
+            self.device.synchronize()
+
+
+class Steps:
+    """The steps of one product, to be taken in their order; made by `Multiplication.steps`.
+
+    Attributes
+    ----------
+    c
+        The product, whole after the last step.
+    """
+
+    def __init__(
+        self, of: Multiplication, factors: Factors, names: tuple[str, ...], c: Storage, held: ExitStack
+    ) -> None:
+        self._of, self._factors, self._names, self.c, self._held = of, factors, names, c, held
+        self._bins = keep(held, ProductBins(of.device, of.load(f"count-{factors.format}"), factors.shape[0]))
+        self._left = keep(held, of.device.allocate(4 * self._bins.stride))
+        self._rows = ProductRows(of.device, of.load, factors, c, self._bins, self._left)
+        self._counts = self._products = BinCounts((), (), ())
+        self._expected = 0
+        self._usual = of.usual or of.careful
+
+    @property
+    def all(self) -> Mapping[str, Callable[[], None]]:
+        """The steps by name, in their order."""
+        return {name: getattr(self, name) for name in self._names}
+
+    def run(self) -> Storage:
+        """Take all steps, and return the product."""
+        for step in self.all.values():
+            step()
+        return self.c
+
+    def count(self) -> None:
+        """List rows by their products, and look at some of them where there are many."""
+        of, factors, c = self._of, self._factors, self.c
+        self._bins.by_products(factors.a, factors.b, c)
+        self._counts = self._products = self._bins.read()
+        target, number = of.device.target, c.dtype.itemsize
+        if sum(self._counts.totals) < MIN_PRODUCTS:
+            self._expected = min(sum(expected_entries(self._counts)), MAX_ENTRIES)
+            planned = plan_products(target, number, largest=self._counts.largest, mean_row=self._counts.mean_row)
+            self._usual = of.usual or self._spread(planned, self._counts)
+            return
+        sample = take_sample(of.device, of.load, factors, c, self._bins, self._counts)
+        self._expected = min(sample.entries_of(self._counts), MAX_ENTRIES)
+        self._usual = of.usual or self._spread(sample.plan(target, number), self._counts)
+
+    def _spread(self, plan: Plan, counts: BinCounts) -> Plan:
+        return self._of.spread(plan, counts, self._products.mean_of_a, self._products.mean_row)
+
+    # one phase -----------------------------------------------------------------------------------------------------
+
+    def compute(self) -> None:
+        """Compute rows, each into a segment that is cut off for it, in memory that is expected to suffice."""
+        self.c.make_room(self._expected)
+        self._of.device.fill(self.c.state, 0)
+        self._rows.bind("one", self._counts, self._usual, self._held)()
+
+    def settle(self) -> None:
+        """Compute what was left: rows with more columns than their table has slots, or that found no room."""
+        c, plans = self.c, [self._usual, self._of.roomy, self._of.careful]
+        while (words := self._state())[state.STATE_UNPLACED]:
+            pointer = int(words[state.STATE_POINTER])
+            crowded = pointer <= c.capacity
+            if crowded and len(plans) > 1:  # else the same tables may do, in more memory
+                plans.pop(0)
+            self._bins.by_products(self._factors.a, self._factors.b, c, (self._left, int(words[state.STATE_UNPLACED])))
+            again, used = self._bins.read(), min(pointer, c.capacity)
+            needed = used + sum(again.totals)
+            if needed > c.capacity:
+                if c.capacity == MAX_ENTRIES:
+                    raise too_many(needed)
+                c.grow(min(needed, MAX_ENTRIES), partial(self._copy, used))
+            words[state.STATE_POINTER], words[state.STATE_UNPLACED] = used, 0
+            self._of.device.write(c.state, words)
+            self._rows.bind("one", again, plans[0], self._held)()
+
+    def _copy(self, entries: int, *buffers: Buffer) -> None:
+        """Queue the copying of columns and values to others."""
+        kernels = Kernels(self._of.device, self._of.load(f"expand-{self._factors.format}"))
+        kernels.over("copy_slice", entries, [np.int32(entries), np.int32(0), *buffers])()
+
+    # two phases ----------------------------------------------------------------------------------------------------
+
+    def symbolic(self) -> None:
+        """Find the sizes of rows."""
+        self._rows.bind("symbolic", self._counts, self._usual, self._held)()
+        for plan in (self._of.roomy, self._of.careful):
+            words = self._state()
+            if not words[state.STATE_UNPLACED]:
+                return
+            self._bins.by_products(
+                self._factors.a, self._factors.b, self.c, (self._left, int(words[state.STATE_UNPLACED]))
+            )
+            again = self._bins.read()
+            self._of.device.fill(self.c.state, 0)
+            self._rows.bind("symbolic", again, plan, self._held)()
+
+    def place(self) -> None:
+        """List rows by their sizes, and give each its place in memory that is as large as C."""
+        c, device = self.c, self._of.device
+        self._bins.by_sizes(c)
+        self._counts = self._bins.read()
+        total, rows = sum(self._counts.totals), c.shape[0]
+        if total > MAX_ENTRIES:
+            raise too_many(total)
+        c.make_room(total)
+        offsets = keep(self._held, device.allocate(4 * (rows + 1)))
+        scan = keep(self._held, Scan(device, self._of.load("sort"), rows))
+        scan.bind(c.sizes, offsets, rows)()
+        adopt: list[Argument] = [np.int32(rows), np.int32(1), np.int32(c.pitch), offsets, c.table, c.sizes, c.state]
+        Kernels(device, self._of.load("matrix")).over("adopt", rows, adopt)()
+
+    def numeric(self) -> None:
+        """Compute rows where they have their places."""
+        plan = self._of.plan_filling(self._counts, self._products.mean_of_a, self._products.mean_row)
+        self._rows.bind("numeric", self._counts, plan, self._held)()
+
+    def _state(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        words = np.empty(state.STATE_WORDS, np.int32)
+        self._of.device.download(self.c.state, words)
+        return words
+
+
+#: The most products of a slice, unless one row alone has more: as CUSP's.
+SLICE_PRODUCTS = 16 << 20
+
+
+class Slice(NamedTuple):
+    """The entries of some rows of C, until they are brought together."""
+
+    first: int
+    rows: int
+    entries: int
+    columns: Buffer
+    values: Buffer
+
+
+class CoordinateMultiplication:
+    """Products of matrices on a device by sorting.
+
+    Parameters
+    ----------
+    device
+        The device.
+    load
+        Gives the modules of the matrices' precision.
+    most
+        The most products of a slice.
+    """
+
+    def __init__(self, device: Device, load: Load, most: int = SLICE_PRODUCTS) -> None:
+        self._device, self._load, self._most = device, load, most
+
+    def multiply(self, factors: Factors) -> Storage:
+        """Return C = A B, rows one behind the other, each in the order of its columns.
+
+        Raises
+        ------
+        ReproError
+            C, or the products of one of its rows, are too many.
+        OutOfDeviceMemory
+        """
+        rows, dtype = factors.shape[0], factors.a.dtype
+        with self._device.pooling(), ExitStack() as held:
+            run = Launches(self._device, self._load, held)
+            module, given = f"expand-{factors.format}", [*arguments_of(factors.a), *arguments_of(factors.b)]
+            products = run.numbers(rows, np.int32)
+            run.over(module, "count_row_products", rows, rows, *given, products)
+            counts = run.download(products, rows, np.int32)
+            if (counts >= MAX_ENTRIES).any():
+                raise too_many(int(counts.max()))
+            c = Storage.empty(self._device, factors.shape, 1, 1, dtype)
+            try:
+                begins = run.numbers(rows, np.int32)
+                self._device.fill(c.sizes, 0)
+                slices = [self._slice(run, factors, c, begins, *part) for part in _parts(counts, self._most)]
+                total = sum(part.entries for part in slices)
+                if total > MAX_ENTRIES:
+                    raise too_many(total)
+                c.make_room(total)
+                base = 0
+                for first, of_slice, entries, columns, values in slices:
+                    run.over(module, "copy_slice", entries, entries, base, columns, values, c.columns, c.values)
+                    run.over(module, "place_slice", of_slice, first, of_slice, base, begins, c.sizes, c.table)
+                    base += entries
+                c.set_pointer(total)
+            except BaseException:
+                c.release()
+                raise
+            self._device.synchronize()
+        return c
+
+    def _slice(
+        self, run: Launches, factors: Factors, c: Storage, begins: Buffer, first: int, counts: NDArray[np.int32]
+    ) -> Slice:
+        """Return the entries of the rows from one on, whose products are counted."""
+        rows, m, dtype = len(counts), int(counts.sum(dtype=np.int64)), c.dtype
+        module, given = f"expand-{factors.format}", [*arguments_of(factors.a), *arguments_of(factors.b)]
+        with ExitStack() as of_slice:
+            own = Launches(self._device, self._load, of_slice)
+            offsets = own.upload(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+            columns, row_of, places = (own.numbers(m + 1, np.int32) for _ in range(3))
+            values = own.numbers(m, dtype)
+            lanes = self._device.target.warp if self._device.backend == "cuda" else 1
+            expanded = first, rows, offsets, *given, columns, row_of, values
+            own.over(module, "expand_rows", rows, *expanded, lanes=lanes)
+            sort = own.keep(RadixSort(self._device, self._load("sort"), max(m, 1)))
+            by_column = sort.bind(columns, m, bits_of(c.shape[1]))
+            by_column.launch()
+            by_row = sort.bind(row_of, m, bits_of(rows), by_column.order)
+            by_row.launch()
+            own.over(module, "mark_places", m, m, by_row.keys, by_row.order, columns, places)
+            entries = own.offsets(places, places, m)
+            c_columns, c_values = run.numbers(entries, np.int32), run.numbers(entries, dtype)
+            added = by_row.keys, by_row.order, places, columns, values, c_columns, c_values, begins, c.sizes
+            own.over(module, "add_up", m, m, first, *added)
+            self._device.synchronize()
+        return Slice(first, rows, entries, c_columns, c_values)
+
+
+def _parts(counts: NDArray[np.int32], most: int) -> list[tuple[int, NDArray[np.int32]]]:
+    """Return rows that follow each other, with at most so many products together: the first, and the counts of all."""
+    parts: list[tuple[int, NDArray[np.int32]]] = []
+    ends = np.cumsum(counts, dtype=np.int64)
+    first, before = 0, 0
+    while first < len(counts):
+        last = max(first + 1, int(np.searchsorted(ends, before + most, side="right")))
+        parts.append((first, counts[first:last]))
+        first, before = last, int(ends[last - 1])
+    return parts

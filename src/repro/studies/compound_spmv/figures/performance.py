@@ -1,0 +1,631 @@
+"""Matrices and performance: row statistics, speedup over the library, and fraction of the streaming floor.
+
+Figures 3 and 4 are box plots of row lengths and of bandwidths. Figures 5 and 6 are speedups over the library with
+and without layout tuning; `figure-speedup` adds our space and what the floor allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from repro.results import figure_style
+from repro.results.campaign_data import NEAR_EMPTY, Campaign, Case
+from repro.results.problem_rows import (
+    ProblemRow,
+    footnote,
+    join_sentences,
+    launch_note,
+    measurement_note,
+    ours,
+    remarks,
+    unavailable_note,
+)
+from repro.results.published import Published
+from repro.results.registry import figure
+from repro.results.significance import WHISKERS, Interval, geometric_mean, interval_of_ratio, ratio_of
+from repro.results.tables import Figure
+from repro.sparse.baseline_times import fastest_baseline, library_of
+from repro.studies.compound_spmv import PAPER, STUDY_NAME
+from repro.studies.compound_spmv.results import Comparison, comparisons
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+
+BOX = "Boxes are quartiles with the median, whiskers the minimum and maximum."
+
+
+@figure(STUDY_NAME, "figure-3", title="Row lengths", numbering=f"Figure 3 of {PAPER}")
+def row_lengths(campaign: Campaign, published: Published) -> Figure:
+    """Entries in a row, on a logarithmic axis."""
+    lines = ours(campaign, published)
+    caption = [
+        "Row lengths (entries in a row) of each matrix, on a logarithmic axis; empty rows are drawn at 0.",
+        BOX,
+        f"Figure 3 of {PAPER} prints no values; what is drawn is ours and does not depend on the device.",
+        remarks(lines),
+        unavailable_note(campaign),
+    ]
+    return Figure(lambda: _boxes(lines, "row_length", "entries in a row", log=True), join_sentences(caption))
+
+
+@figure(STUDY_NAME, "figure-4", title="Bandwidths", numbering=f"Figure 4 of {PAPER}")
+def bandwidths(campaign: Campaign, published: Published) -> Figure:
+    """Bandwidth of a row, in percent of the columns."""
+    lines = ours(campaign, published)
+    caption = [
+        "Bandwidth of the rows of each matrix: largest minus smallest column index, in percent of the number",
+        f"of columns (equation 3 of {PAPER}).",
+        BOX,
+        f"Figure 4 of {PAPER} prints no values; what is drawn is ours and does not depend on the device.",
+        remarks(lines),
+        unavailable_note(campaign),
+    ]
+    return Figure(
+        lambda: _boxes(lines, "bandwidth_percent", "bandwidth of a row [% of n]", log=False), join_sentences(caption)
+    )
+
+
+def _boxes(lines: list[ProblemRow], key: str, label: str, *, log: bool) -> Canvas:
+    if not lines:
+        return figure_style.empty("no problem was built in this campaign")
+    drawn = figure_style.canvas(figure_style.COLUMN, figure_style.height(len(lines)))
+    axes = drawn.add_subplot()
+    boxes: list[dict[str, Any]] = []
+    rows, missing = [], []
+    for row, line in enumerate(lines):
+        quartiles = (line.record.statistics or {}).get(key) if line.record else None
+        available = line.record is not None and line.record.available
+        missing.append(None if quartiles else ("no statistics" if available else "unavailable"))
+        if quartiles:
+            rows.append(row)
+            boxes.append(
+                {
+                    "med": quartiles["median"], "q1": quartiles["q1"], "q3": quartiles["q3"],
+                    "whislo": quartiles["min"], "whishi": quartiles["max"], "fliers": [],
+                }
+            )  # fmt: skip
+    if boxes:
+        axes.bxp(
+            boxes,
+            positions=rows,
+            orientation="horizontal",
+            widths=0.6,
+            showfliers=False,
+            patch_artist=True,
+            boxprops={"facecolor": figure_style.LIGHT, "edgecolor": figure_style.DARK, "linewidth": 0.7},
+            medianprops={"color": figure_style.ACCENT, "linewidth": 1.3},
+            whiskerprops={"color": figure_style.DARK, "linewidth": 0.7},
+            capprops={"color": figure_style.DARK, "linewidth": 0.7},
+        )
+    if log:
+        shortest = min([box["whislo"] for box in boxes], default=1)
+        longest = max([box["whishi"] for box in boxes], default=10)
+        if shortest < 1:  # empty rows: a logarithmic axis has no place for 0
+            axes.set_xscale("symlog", linthresh=1, linscale=0.4)
+        else:
+            axes.set_xscale("log")
+        axes.set_xlim(0 if shortest < 1 else 0.8, 2 * longest)
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    else:
+        axes.set_xlim(-1.5, 101.5)  # whiskers end at 0 and at 100: their caps stay visible
+    axes.set_xlabel(label)
+    axes.grid(axis="x")
+    figure_style.rows_axis(axes, [line.label for line in lines], missing=missing)
+    figure_style.footnote(drawn, footnote(lines))
+    return drawn
+
+
+NUMBERS = {5: "single", 6: "double"}
+
+
+@dataclass(frozen=True)
+class LibraryBars:
+    """One problem: speedups over the fastest routine, and over the papers' choice; None where there is none.
+
+    `label` is the name as figures print it.
+    `mostly_launch` says that one of the times is hardly more than an empty kernel's.
+    `tuned_sure` and `untuned_sure` are intervals.
+    """
+
+    problem: str
+    label: str
+    tuned: float | None
+    untuned: float | None
+    papers: float | None
+    missing: str | None
+    mostly_launch: bool = False
+    tuned_sure: Interval | None = None
+    untuned_sure: Interval | None = None
+
+
+def speedups(campaign: Campaign, published: Published, precision: str) -> list[LibraryBars]:
+    """Return the bars of every problem of the campaign, by the event clock."""
+    bars = []
+    for line in ours(campaign, published):
+        case = Case(campaign, line.problem, precision)
+        joint, schedule = case.winner("joint", "event"), case.winner("schedule", "event")
+        base, papers = fastest_baseline(case, "event"), fastest_baseline(case, "event", papers_choice=True)
+        missing = None
+        if joint is None:
+            why = case.why_not()
+            missing = "unavailable" if why.startswith("unavailable") else why
+        elif base is None:
+            missing = f"no {library_of(campaign)} routine was timed"
+        bars.append(
+            LibraryBars(
+                line.problem,
+                line.label,
+                ratio_of(base, joint),
+                ratio_of(base, schedule),
+                ratio_of(papers, joint),
+                missing,
+                bool(joint) and case.mostly_launch("event", joint, schedule, base, papers),
+                interval_of_ratio(base, joint),
+                interval_of_ratio(base, schedule),
+            )
+        )
+    return bars
+
+
+def _baseline_figure(campaign: Campaign, published: Published, number: int) -> Figure:
+    precision = NUMBERS[number]
+    bars = speedups(campaign, published, precision)
+    largest = published.quantity("largest speedup over cuSPARSE", precision)
+    library = library_of(campaign)
+    best = max((bar for bar in bars if bar.tuned), key=lambda bar: bar.tuned or 0, default=None)
+    noisy = sum(
+        any(t.noisy for t in (case.winner("joint", "event"), fastest_baseline(case, "event")) if t)
+        for case in (Case(campaign, bar.problem, precision) for bar in bars)
+    )
+    caption = [
+        f"Speedup over {library} in {precision} precision with (dark, and in numbers at the right) and without",
+        "(light) layout tuning.",
+        f"The baseline is the fastest of all {library} routines and representations;"
+        + (" diamonds, and the second numbers, compare the tuned kernel with the routine that the papers used."
+           if any(bar.papers for bar in bars) else " the papers’ own choice was not timed."),
+        f"Figure {number} of {PAPER} prints no values; the published maximum over cuSPARSE on its GPUs is",
+        f"{largest}×"
+        + (", which no CPU speedup is compared with." if campaign.on_cpu
+           else " (dashed), over the papers’ routine: the diamonds are its counterpart, on another GPU."),
+        WHISKERS if any(bar.tuned_sure for bar in bars) else "",
+        f"Our largest: {best.tuned:.2f}× ({best.problem})." if best and best.tuned else "",
+        measurement_note(campaign, "event"),
+        launch_note(sum(bar.mostly_launch for bar in bars), sum(bar.tuned is not None for bar in bars)).replace(
+            ": marked.", " (marked *)."
+        ),
+        f"Noisy times take part in {noisy} of them." if noisy else "",
+        remarks(ours(campaign, published)),
+        unavailable_note(campaign),
+    ]  # fmt: skip
+    limit = None if campaign.on_cpu else float(largest)
+    mark = footnote(ours(campaign, published))
+    return Figure(lambda: _draw_baseline(bars, library, precision, limit, mark), join_sentences(caption))
+
+
+def _draw_baseline(
+    bars: list[LibraryBars], library: str, precision: str, published_max: float | None, mark: str | None
+) -> Canvas:
+    if not bars:
+        return figure_style.empty("nothing was measured in this campaign")
+    drawn = figure_style.canvas(figure_style.COLUMN, figure_style.height(len(bars), extra=1.15, per_row=0.24))
+    axes = drawn.add_subplot()
+    for row, bar in enumerate(bars):
+        for value, sure, offset, colour in (
+            (bar.tuned, bar.tuned_sure, -0.2, figure_style.DARK),
+            (bar.untuned, bar.untuned_sure, 0.2, figure_style.LIGHT),
+        ):
+            if value is not None:
+                axes.barh(row + offset, value, height=0.38, color=colour, linewidth=0)
+                figure_style.whisker(axes, sure, row + offset)
+        if bar.papers is not None:
+            axes.plot(
+                bar.papers, row, "D", markersize=3.6, markerfacecolor="white", markeredgecolor=figure_style.ACCENT,
+                markeredgewidth=1.0, zorder=4,
+            )  # fmt: skip
+    # columns at the right: beside a bar's end a number would meet the diamond
+    tuned = [None if bar.tuned is None else f"{bar.tuned:.2f}{'*' * bar.mostly_launch}" for bar in bars]
+    figure_style.column(axes, tuned, (figure_style.BAR, figure_style.DARK))
+    if any(bar.papers is not None for bar in bars):
+        papers = [None if bar.papers is None else f"{bar.papers:.2f}" for bar in bars]
+        figure_style.column(axes, papers, (figure_style.DIAMOND, figure_style.ACCENT), points=27)
+    values = [v for bar in bars for v in (bar.tuned, bar.untuned, bar.papers) if v is not None]
+    right = 1.15 * max([*values, published_max or 1.0, 1.0])
+    axes.set_xlim(0, right)
+    axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
+    if published_max is not None:
+        axes.axvline(published_max, color=figure_style.GREY, linewidth=0.8, linestyle=(0, (4, 2)))
+    axes.set_xlabel(f"speedup over {library}, {precision} precision")
+    axes.grid(axis="x")
+    figure_style.rows_axis(axes, [bar.label for bar in bars], missing=[bar.missing for bar in bars])
+    _legend(drawn, published_max, papers=any(bar.papers is not None for bar in bars))
+    figure_style.footnote(drawn, mark)
+    return drawn
+
+
+def _legend(drawn: Canvas, published_max: float | None, *, papers: bool) -> None:
+    handles: list[Patch | Line2D] = [
+        Patch(color=figure_style.DARK, label="with layout tuning"),
+        Patch(color=figure_style.LIGHT, label="schedule tuning alone"),
+    ]
+    if papers:
+        handles.append(
+            Line2D([], [], linestyle="", marker="D", markersize=3.6, markerfacecolor="white",
+                   markeredgecolor=figure_style.ACCENT, label="over the papers’ routine")
+        )  # fmt: skip
+    if published_max is not None:
+        handles.append(
+            Line2D([], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=f"published max. {published_max}×")
+        )
+    drawn.legend(handles=handles, loc="outside upper left", ncols=2, handlelength=1.6, columnspacing=1.2)
+
+
+def _register(number: int) -> None:
+    precision = NUMBERS[number]
+
+    @figure(
+        STUDY_NAME,
+        f"figure-{number}",
+        title=f"Speedup over the library, {precision} precision",
+        numbering=f"Figure {number} of {PAPER}",
+    )
+    def make(campaign: Campaign, published: Published) -> Figure:
+        return _baseline_figure(campaign, published, number)
+
+
+for _number in NUMBERS:
+    _register(_number)
+
+
+MEAN = "geometric mean"
+
+
+@dataclass(frozen=True)
+class SpeedupBars:
+    """One row of one panel: speedups, None where there is none, and why there is nothing.
+
+    `floor` is the speedup of a kernel that would run at the streaming floor, `ours_sure` and `papers_sure` are
+    intervals.
+    """
+
+    label: str
+    ours: float | None
+    papers: float | None
+    floor: float | None
+    missing: str | None = None
+    mostly_launch: bool = False
+    ours_sure: Interval | None = None
+    papers_sure: Interval | None = None
+
+
+def speedup_bars(cases: Sequence[Comparison]) -> list[SpeedupBars]:
+    """Return the rows of one precision, the geometric mean last."""
+    rows = [_bars_of_case(case) for case in cases]
+    if any(row.papers or row.ours for row in rows):
+        means = [geometric_mean(values) for values in zip(*((r.ours, r.papers, r.floor) for r in rows), strict=True)]
+        rows.append(SpeedupBars(MEAN, means[0], means[1], means[2]))
+    return rows
+
+
+def _bars_of_case(case: Comparison) -> SpeedupBars:
+    ours, papers, floor = (ratio_of(case.library, kernel) for kernel in (case.ours, case.papers, case.floor))
+    missing = None
+    if ours is None and papers is None:
+        why = case.case.why_not()
+        missing = "unavailable" if why.startswith("unavailable") else why
+        if case.papers is not None:
+            missing = "no routine of the library was timed"
+    launch = case.case.mostly_launch("graph", case.ours or case.papers)
+    sure = [interval_of_ratio(case.library, kernel) for kernel in (case.ours, case.papers)]
+    return SpeedupBars(case.line.label, ours, papers, floor, missing, launch, *sure)
+
+
+@figure(STUDY_NAME, "figure-speedup", title="Speedup over the fastest routine of the library", numbering="ours")
+def speedup(campaign: Campaign, published: Published) -> Figure:
+    """Both precisions side by side, problem by problem."""
+    lines = ours(campaign, published)
+    cases = comparisons(campaign, published)
+    panels = {
+        precision: speedup_bars([case for case in cases if case.case.precision == precision])
+        for precision in campaign.precisions
+    }
+    library = library_of(campaign)
+    extended = any(case.ours for case in cases)
+    summaries = []
+    for precision, rows in panels.items():
+        mean = next((row for row in rows if row.label == MEAN), None)
+        best = (mean.ours or mean.papers) if mean else None
+        if mean and best:
+            speedups = [value for row in rows[:-1] if (value := row.ours or row.papers)]
+            whose = "ours" if extended else "the papers’ space"
+            summaries.append(f"{precision}: {best:.2f}× ({whose}; from {min(speedups):.2f} to {max(speedups):.2f}×)")
+    near = sum(row.mostly_launch for rows in panels.values() for row in rows)
+    caption = [
+        f"Speedup over the fastest {library} routine of any representation:",
+        "our space (dark, and in numbers) and the papers’ (light), the winner of each." if extended
+        else "the winner of the papers’ space (light, and in numbers); the space `extended` was not searched.",
+        "The mark is what a kernel at the streaming floor would reach, which reads the bytes of CSR-AoS: one that",
+        "needs fewer bytes, or finds them in the cache, can pass it.",
+        WHISKERS if any(row.ours_sure or row.papers_sure for rows in panels.values() for row in rows) else "",
+        f"Geometric means: {'; '.join(summaries)}." if summaries else "",
+        "Nothing of this is published.",
+        measurement_note(campaign, "graph"),
+        f"In {near} cases (marked *) a time is mostly launch." if near else "",
+        remarks(lines),
+        unavailable_note(campaign),
+    ]  # fmt: skip
+    kinds = _kinds(cases, campaign.precisions[0])
+    return Figure(lambda: _draw_speedup(panels, kinds, library, footnote(lines)), join_sentences(caption))
+
+
+def _kinds(cases: Sequence[Comparison], precision: str) -> list[int]:
+    """Return the rows that begin another kind of entry."""
+    entries = [case.line.entry for case in cases if case.case.precision == precision]
+    return [row for row in range(1, len(entries)) if entries[row] != entries[row - 1]]
+
+
+def _draw_speedup(panels: dict[str, list[SpeedupBars]], kinds: list[int], library: str, mark: str | None) -> Canvas:
+    most = max((len(rows) for rows in panels.values()), default=0)
+    if not most:
+        return figure_style.empty("nothing was measured in this campaign")
+    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(most, extra=0.95, per_row=0.22))
+    every = drawn.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    largest = max((v for rows in panels.values() for r in rows for v in (r.ours, r.papers, r.floor) if v), default=1.0)
+    for axes, (precision, rows) in zip(every, panels.items(), strict=True):
+        _speedup_panel(axes, rows, kinds, 1.05 * max(largest, 1.0))
+        axes.set_title(f"{precision} precision")
+        axes.set_xlabel(f"speedup over the fastest {library} routine")
+    labelled = max(panels.values(), key=len)
+    figure_style.rows_axis(every[0], [row.label for row in labelled], missing=[])
+    for axes, rows in zip(every, panels.values(), strict=True):
+        figure_style.say_missing(axes, [row.missing for row in rows])
+    for axes in every[1:]:
+        axes.tick_params(axis="y", labelleft=False, length=0)
+    shown = [row for rows in panels.values() for row in rows]
+    handles: list[Patch | Line2D] = []
+    if any(row.ours for row in shown):
+        handles.append(Patch(color=figure_style.DARK, label="our space"))
+    handles.append(Patch(color=figure_style.LIGHT, label="the papers’ space"))
+    handles.append(_floor_mark([], [], label="at the streaming floor"))
+    drawn.legend(handles=handles, loc="outside upper left", ncols=3, handlelength=1.4, columnspacing=1.4)
+    figure_style.footnote(drawn, mark)
+    return drawn
+
+
+def _floor_mark(x: list[float], y: list[float], label: str | None = None) -> Line2D:
+    return Line2D(
+        x, y, linestyle="", marker="|", markersize=7, markeredgewidth=1.3, color=figure_style.ACCENT, label=label
+    )
+
+
+def _speedup_panel(axes: Axes, rows: list[SpeedupBars], kinds: list[int], right: float) -> None:
+    for at, row in enumerate(rows):
+        both = row.ours is not None and row.papers is not None
+        if row.ours is not None:
+            axes.barh(at - 0.19 * both, row.ours, height=0.4 if both else 0.6, color=figure_style.DARK, linewidth=0)
+            figure_style.whisker(axes, row.ours_sure, at - 0.19 * both)
+        if row.papers is not None:
+            axes.barh(at + 0.21 * both, row.papers, height=0.36 if both else 0.6, color=figure_style.LIGHT, linewidth=0)
+            figure_style.whisker(axes, row.papers_sure, at + 0.21 * both)
+        if row.floor is not None:
+            axes.add_line(_floor_mark([row.floor], [at]))
+    searched = any(row.ours is not None for row in rows)
+    numbers = [row.ours if searched else row.papers for row in rows]
+    texts = [
+        None if number is None else f"{number:.2f}{'*' * row.mostly_launch}"
+        for number, row in zip(numbers, rows, strict=True)
+    ]
+    bold = [at for at, row in enumerate(rows) if row.label == MEAN]
+    figure_style.column(
+        axes, texts, (figure_style.BAR, figure_style.DARK if searched else figure_style.LIGHT), bold=bold
+    )
+    for row_of_kind in kinds:
+        axes.axhline(row_of_kind - 0.5, color=figure_style.GREY, linewidth=0.4)
+    if rows and rows[-1].label == MEAN:
+        axes.axhline(len(rows) - 1.5, color="black", linewidth=0.6)
+    axes.set_xlim(0, right)
+    axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
+    axes.grid(axis="x")
+
+
+OFFSETS = {"single": -0.17, "double": 0.17}
+
+
+@dataclass(frozen=True)
+class Point:
+    """Fractions of the floor in one problem and precision, None where there is none."""
+
+    row: int
+    precision: str
+    winner: float | None
+    baseline: float | None
+
+
+@figure(STUDY_NAME, "figure-floor", title="Fraction of the streaming floor", numbering="ours")
+def fractions(campaign: Campaign, published: Published) -> Figure:
+    """Floor's time over the winner's and over the fastest baseline's."""
+    names: list[str] = []
+    missing: list[str | None] = []
+    points: list[Point] = []
+    launched: list[Case] = []
+    lines = ours(campaign, published)
+    for row, line in enumerate(lines):
+        names.append(line.label)
+        cases = [Case(campaign, line.problem, precision) for precision in campaign.precisions]
+        for case in cases:
+            floor = case.bound("floor", "graph")
+            winner, routine = case.winner("joint", "graph"), fastest_baseline(case, "graph")
+            launched += [case] if floor and case.mostly_launch("graph", winner) else []
+            points.append(Point(row, case.precision, ratio_of(floor, winner), ratio_of(floor, routine)))
+        if any(p.winner is not None for p in points[-len(cases) :]):
+            missing.append(None)
+        elif any(case.winner("joint", "graph") for case in cases):
+            missing.append(next(case for case in cases if case.winner("joint", "graph")).why_no_floor())
+        else:
+            why = cases[0].why_not()
+            missing.append("unavailable" if why.startswith("unavailable") else why)
+    shown = sum(point.winner is not None for point in points)
+    near = ", ".join(f"{case.problem} ({case.precision})" for case in launched)
+    caption = [
+        "Fraction of the streaming floor (the floor’s time over the time) that the winner of the joint tuning",
+        f"(filled) and the fastest {library_of(campaign)} routine (open) reach. A winner in a layout with fewer",
+        "bytes than CSR-AoS, or one that stays in the cache, can pass 1. Nothing of this is published.",
+        f"Shown are {shown} of {len(points)} pairs of problem and precision; the others have no winner or no floor.",
+        measurement_note(campaign, "graph"),
+        f"Within {NEAR_EMPTY:g}× of that, so that the fraction says little: {near}." if near else "",
+        remarks(lines),
+        unavailable_note(campaign),
+    ]
+    mark = footnote(lines)
+    return Figure(lambda: _draw_floor(names, missing, points, library_of(campaign), mark), join_sentences(caption))
+
+
+def _draw_floor(
+    names: list[str], missing: list[str | None], points: list[Point], library: str, mark: str | None
+) -> Canvas:
+    if not names:
+        return figure_style.empty("nothing was measured in this campaign")
+    drawn = figure_style.canvas(figure_style.COLUMN, figure_style.height(len(names), extra=1.1, per_row=0.22))
+    axes = drawn.add_subplot()
+    for point in points:
+        at, (colour, marker) = point.row + OFFSETS[point.precision], figure_style.PRECISIONS[point.precision]
+        if point.winner is not None and point.baseline is not None:
+            axes.plot([point.baseline, point.winner], [at, at], color=colour, linewidth=0.8, alpha=0.5)
+        for value, face in ((point.baseline, "white"), (point.winner, colour)):
+            if value is not None:
+                axes.plot(value, at, marker, markersize=3.8, markerfacecolor=face, markeredgecolor=colour,
+                          markeredgewidth=0.9, zorder=3)  # fmt: skip
+    largest = max([v for p in points for v in (p.winner, p.baseline) if v is not None], default=1.0)
+    axes.set_xlim(0, 1.08 * max(1.0, largest))
+    axes.axvline(1, color=figure_style.GREY, linewidth=0.7)
+    axes.set_xlabel("fraction of the streaming floor")
+    axes.grid(axis="x")
+    figure_style.rows_axis(axes, names, missing=missing)
+    handles = [
+        Line2D([], [], linestyle="", marker=marker, markersize=3.8, markerfacecolor=colour if filled else "white",
+               markeredgecolor=colour, label=f"{what}, {precision}")
+        for precision, (colour, marker) in figure_style.PRECISIONS.items()
+        for what, filled in (("winner", True), (f"fastest {library}", False))
+    ]  # fmt: skip
+    drawn.legend(handles=handles, loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.2)
+    figure_style.footnote(drawn, mark)
+    return drawn
+
+
+MEGA = 1e6
+MIB = 1 << 20
+OWN_SAID = (
+    "A winner that stores each pair of a symmetric matrix once moves fewer bytes than the floor and may pass it; where"
+    " one has won, a diamond is its fraction of its own floor, the time in which its own bytes and both vectors stream."
+)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One kind of point: how it looks, and fraction over bytes."""
+
+    label: str
+    colour: str
+    face: str
+    marker: str
+
+    def handle(self) -> Line2D:
+        """Return its line of the legend."""
+        return Line2D(
+            [], [], linestyle="", marker=self.marker, markersize=4.2, markerfacecolor=self.face,
+            markeredgecolor=self.colour, markeredgewidth=0.9, label=self.label,
+        )  # fmt: skip
+
+
+@figure(STUDY_NAME, "figure-fraction", title="Fraction of the streaming floor over the size", numbering="ours")
+def fraction(campaign: Campaign, published: Published) -> Figure:
+    """A panel a precision; our space, the papers' and the library, and pairs by their own floor."""
+    lines = ours(campaign, published)
+    cases = [case for case in comparisons(campaign, published) if case.operands]
+    cache = cache_bytes(campaign)
+    left_out = len(lines) * len(campaign.precisions) - len(cases)
+    caption = [
+        "Fraction of the streaming floor (the floor’s time over the time) over the bytes of the matrix as CSR-AoS and",
+        "both vectors, on a logarithmic axis: our space, the papers’, and the fastest",
+        f"{library_of(campaign)} routine of any kind.",
+        OWN_SAID if any(case.own_floor(case.ours) for case in cases) else "",
+        f"The vertical line is the size of the last-level cache, {cache / MIB:.0f} MiB: times are with a"
+        f" {campaign.cache} cache, so that what is smaller need not come from memory." if cache else "",
+        "" if any(case.ours for case in cases) else "The space `extended` was not searched.",
+        f"{left_out} pairs of problem and precision have no floor." if left_out else "",
+        "Nothing of this is published.",
+        measurement_note(campaign, "graph"),
+        remarks(lines),
+        unavailable_note(campaign),
+    ]  # fmt: skip
+    return Figure(
+        lambda: _draw_fraction(cases, campaign.precisions, library_of(campaign), cache), join_sentences(caption)
+    )
+
+
+def cache_bytes(campaign: Campaign) -> int | None:
+    """Return the size of the device's last-level cache, where the environment has it."""
+    sizes = [int(record.get("cache_bytes") or 0) for record in campaign.environments.values()]
+    return max(sizes, default=0) or None
+
+
+def _draw_fraction(cases: list[Comparison], precisions: tuple[str, ...], library: str, cache: int | None) -> Canvas:
+    if not cases:
+        return figure_style.empty("no floor was timed in this campaign")
+    drawn = figure_style.canvas(figure_style.TEXT, 2.6)
+    panels = drawn.subplots(1, len(precisions), sharex=True, sharey=True, squeeze=False)[0]
+    series = {
+        "library": Series(f"fastest {library}", figure_style.ACCENT, "white", "s"),
+        "papers": Series("the papers’ space", figure_style.DARK, figure_style.LIGHT, "^"),
+        "ours": Series("our space", figure_style.DARK, figure_style.DARK, "o"),
+        "own": Series("our space, of its own floor", figure_style.DARK, "white", "D"),
+    }
+    used: dict[str, Series] = {}
+    for axes, precision in zip(panels, precisions, strict=True):
+        for case in cases:
+            if case.case.precision == precision:
+                used |= _draw_case(axes, case, series)
+        axes.set_xscale("log")
+        axes.axhline(1, color=figure_style.GREY, linewidth=0.7)
+        if cache:
+            axes.axvline(cache / MEGA, color=figure_style.GREY, linewidth=0.8, linestyle=(0, (4, 2)))
+        axes.set_title(f"{precision} precision")
+        axes.set_xlabel("matrix as CSR-AoS and both vectors [MB]")
+        figure_style.log_ticks(axes.xaxis)
+        axes.grid()
+    panels[0].set_ylabel("fraction of the streaming floor")
+    panels[0].set_ylim(bottom=0)
+    handles = [series[name].handle() for name in reversed(series) if name in used]
+    if cache:
+        handles.append(
+            Line2D(
+                [], [], color=figure_style.GREY, linestyle=(0, (4, 2)), label=f"last-level cache, {cache / MIB:.0f} MiB"
+            )
+        )
+    drawn.legend(handles=handles, loc="outside upper left", ncols=4, handletextpad=0.4, columnspacing=1.2)
+    return drawn
+
+
+def _draw_case(axes: Axes, case: Comparison, series: dict[str, Series]) -> dict[str, Series]:
+    """Draw the points of one problem, joined by a line; return the series that it has."""
+    timed = {"library": case.library, "papers": case.papers, "ours": case.ours}
+    fractions = {name: ratio_of(case.floor, one) for name, one in timed.items()}
+    fractions["own"] = ratio_of(case.own_floor(case.ours), case.ours)
+    points = {name: value for name, value in fractions.items() if value is not None}
+    at = (case.operands or 0) / MEGA
+    if len(points) > 1:
+        ends = [min(points.values()), max(points.values())]
+        axes.plot([at, at], ends, color=figure_style.GREY, linewidth=0.5, alpha=0.6, zorder=1)
+    for name, value in points.items():
+        one = series[name]
+        axes.plot(
+            at, value, one.marker, markersize=4.2, markerfacecolor=one.face, markeredgecolor=one.colour,
+            markeredgewidth=0.9, zorder=3,
+        )  # fmt: skip
+    return {name: series[name] for name in points}

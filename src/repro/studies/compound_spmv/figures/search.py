@@ -1,0 +1,498 @@
+"""The search space: time over schedules, time over bytes, and losses of searches, orders of tuning and devices.
+
+Figures 1 and 7 show time over threads per block and blocks per SM. Losses in percent are rows of dots: a row for
+each way of tuning or running, a dot for each problem in one precision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+
+from repro.results import figure_style
+from repro.results.campaign_data import Campaign, median
+from repro.results.cross_campaign import campaign_label, conflict_note, others_note
+from repro.results.problem_rows import (
+    MARK,
+    cpu_note,
+    footnote,
+    is_marked,
+    join_sentences,
+    measurement_note,
+    ours,
+    remarks,
+)
+from repro.results.published import Published
+from repro.results.registry import figure
+from repro.results.tables import Figure, digits
+from repro.studies.compound_spmv import PAPER, STUDY_NAME
+from repro.studies.compound_spmv.results import paper_rows
+from repro.studies.compound_spmv.searches import SPACE_TITLES, Order, journeys, judged_searches, searched
+from repro.studies.compound_spmv.tables.search import BUDGET, JUDGED, PRODUCTS, SEQUENCES, Lost, Weighed, lost, weigh
+from repro.tuning.evaluation import SEEDS, Array, Evaluation, sample_note
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+
+OFFSETS = {"single": -0.16, "double": 0.16}
+TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+def draw_losses(rows: Mapping[str, Mapping[str, Sequence[float]]], label: str, empty: str) -> Canvas:
+    """Draw rows of dots with a bar at the median; the axis is linear up to 1 % and logarithmic beyond.
+
+    Parameters
+    ----------
+    rows
+        Losses in percent by the row's name and precision.
+    label
+        Of the axis.
+    empty
+        What is said where there are no rows.
+    """
+    if not rows:
+        return figure_style.empty(empty)
+    drawn = figure_style.canvas(figure_style.COLUMN, figure_style.height(len(rows), extra=0.9, per_row=0.36))
+    axes = drawn.add_subplot()
+    largest = 1.0
+    for row, losses in enumerate(rows.values()):
+        for precision, (colour, marker) in figure_style.PRECISIONS.items():
+            values = losses.get(precision, ())
+            if not values:
+                continue
+            at = row + OFFSETS[precision]
+            spread = np.linspace(-0.09, 0.09, len(values))  # so that equal losses do not hide each other
+            axes.plot(values, at + spread, marker, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.7)
+            axes.plot([np.median(values)] * 2, [at - 0.14, at + 0.14], color=colour, linewidth=1.6)
+            largest = max(largest, *values)
+    axes.set_xscale("symlog", linthresh=1.0, linscale=0.6)
+    axes.set_xlim(-0.1, 1.2 * largest)
+    ticks = [tick for tick in TICKS if tick <= 1.2 * largest]
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticklabels([str(tick) for tick in ticks])
+    axes.set_xlabel(label)
+    axes.grid(axis="x")
+    figure_style.rows_axis(axes, [*rows], missing=[None] * len(rows))
+    handles = [
+        Line2D([], [], linestyle="", marker=marker, markersize=3, color=colour, label=precision)
+        for precision, (colour, marker) in figure_style.PRECISIONS.items()
+    ]
+    drawn.legend(handles=handles, loc="outside upper right", ncols=2, handletextpad=0.3)
+    return drawn
+
+
+PREFERRED = "fem/NX_MotorH67k"
+PRECISION = "double"
+MICRO = 1e6
+
+
+@dataclass(frozen=True)
+class Surface:
+    """Median times of one layout and kind of schedule.
+
+    Attributes
+    ----------
+    title
+        Layout and kind.
+    n_t, n_b
+        Sorted values along the axes.
+    seconds
+        `(len(n_b), len(n_t))`, NaN where there is no time.
+    failed
+        bool, same shape: a variant was tried there and has no valid time.
+    screened
+        Times that come from a few screening launches only.
+    """
+
+    title: str
+    n_t: tuple[int, ...]
+    n_b: tuple[int, ...]
+    seconds: NDArray[np.float64]
+    failed: NDArray[np.bool_]
+    screened: int
+
+
+def surface(campaign: Campaign, problem: str, layout: str, kind: str) -> Surface:
+    """Collect the times of one layout and kind of schedule from the search."""
+    rows = [
+        row
+        for row in paper_rows(campaign, problem, PRECISION)
+        if row["layout"] == layout and row["schedule"] == kind and None not in (row["n_t"], row["n_b"])
+    ]
+    n_t = tuple(sorted({int(row["n_t"]) for row in rows}))
+    n_b = tuple(sorted({int(row["n_b"]) for row in rows}))
+    seconds = np.full((len(n_b), len(n_t)), np.nan)
+    failed = np.zeros(seconds.shape, dtype=bool)
+    screened = 0
+    for row in rows:
+        at = n_b.index(int(row["n_b"])), n_t.index(int(row["n_t"]))
+        time = median(row, "event")
+        failed[at] = time is None
+        if time is not None:
+            seconds[at] = time
+            screened += row["protocol"] == "screen"
+    return Surface(f"{layout}, {kind}", n_t, n_b, seconds, failed, screened)
+
+
+def choose_problem(campaign: Campaign) -> tuple[str, str] | None:
+    """Return the problem to show and why: the papers', else the largest 3×3 one searched, else the largest."""
+    measured = [r for r in campaign.problems.values() if paper_rows(campaign, r.name, PRECISION)]
+    measured = [r for r in measured if r.available]
+    if not measured:
+        return None
+    for record in measured:
+        if PREFERRED in (record.name, record.stand_in):
+            theirs = "the papers’ problem rebuilt" if is_marked(record) else "the papers’ problem"
+            return record.name, theirs if record.name == PREFERRED else "its stand-in"
+    blocks = [record for record in measured if record.entry == "block3"]
+    largest = max(blocks or measured, key=lambda r: (r.nnz or 0, r.name))
+    return largest.name, f"the largest {'3×3 ' if blocks else ''}problem searched in {PRECISION} precision"
+
+
+def _surface_figure(campaign: Campaign, number: int, pairs: tuple[tuple[str, str], ...], what: str) -> Figure:
+    chosen = choose_problem(campaign)
+    if chosen is None:
+        why = f"Nothing was searched in {PRECISION} precision in this campaign."
+        return Figure(lambda: figure_style.empty(why), why)
+    problem, reason = chosen
+    record = campaign.problems[problem]
+    label = f"{problem}{MARK}" if is_marked(record) else problem
+    surfaces = [surface(campaign, problem, layout, kind) for layout, kind in pairs]
+    shown = [
+        f"{s.title}: {digits(np.nanmin(s.seconds) * MICRO)} to {digits(np.nanmax(s.seconds) * MICRO)} µs"
+        for s in surfaces
+        if np.isfinite(s.seconds).any()
+    ]
+    failed = sum(int(s.failed.sum()) for s in surfaces)
+    screened = sum(s.screened for s in surfaces)
+    timed = sum(int(np.isfinite(s.seconds).sum()) for s in surfaces)
+    unit = "compute unit" if campaign.on_cpu else "SM"
+    caption = [
+        f"Time over threads per block n_t and blocks per {unit} n_b: {what}, {PRECISION} precision.",
+        f"Figure {number} of {PAPER} shows NX_MotorH67k on the GP100 and prints no values;",
+        f"ours is {problem}, {reason}. A white star marks the fastest pair, a cross one without a valid time;",
+        "blank pairs are outside of the device’s limits.",
+        f"{MARK} {problem}: {record.remark}." if is_marked(record) else "",
+        f"{'; '.join(shown)}." if shown else "",
+        f"{screened} of {timed} times are from the few launches of the screening.",
+        f"{failed} variants without a valid time." if failed else "",
+        measurement_note(campaign, "event", "the search"),
+        cpu_note(campaign),
+    ]
+    what = f"{label}, {PRECISION} precision"
+    if is_marked(record):
+        what += f" ({MARK} {record.remark})"
+    return Figure(lambda: _draw_surfaces(surfaces, what, unit), join_sentences(caption))
+
+
+@figure(STUDY_NAME, "figure-1", title="Time over the schedule for two layouts", numbering=f"Figure 1 of {PAPER}")
+def layouts(campaign: Campaign, published: Published) -> Figure:
+    """Static schedules of CSR-AoS-AoS and ELL-SoA-AoS."""
+    pairs = (("CSR-AoS-AoS", "static"), ("ELL-SoA-AoS", "static"))
+    return _surface_figure(campaign, 1, pairs, "the static schedule in CSR-AoS-AoS and in ELL-SoA-AoS")
+
+
+@figure(STUDY_NAME, "figure-7", title="Time over the schedule, static and dynamic", numbering=f"Figure 7 of {PAPER}")
+def kinds(campaign: Campaign, published: Published) -> Figure:
+    """Static and dynamic schedules of ELL-AoS-SoA."""
+    pairs = (("ELL-AoS-SoA", "static"), ("ELL-AoS-SoA", "dynamic"))
+    return _surface_figure(campaign, 7, pairs, "static and dynamic schedules in ELL-AoS-SoA")
+
+
+def _draw_surfaces(surfaces: list[Surface], what: str, unit: str) -> Canvas:
+    times = np.concatenate([s.seconds[np.isfinite(s.seconds)] for s in surfaces]) * MICRO
+    if not times.size:
+        return figure_style.empty(f"no valid time of these layouts for {what}")
+    norm = LogNorm(times.min(), times.max() if times.max() > times.min() else times.min() * 1.01)
+    rows = max(len(s.n_b) for s in surfaces)
+    panel = 0.19 * max(rows, 4)  # inches
+    drawn = figure_style.canvas(figure_style.TEXT, 1.0 + panel)
+    panels = drawn.subplots(1, len(surfaces), squeeze=False)[0]
+    for axes, one in zip(panels, surfaces, strict=True):
+        _surface_panel(axes, one, norm)
+    panels[0].set_ylabel(f"blocks per {unit} $n_b$")
+    bar = drawn.colorbar(
+        ScalarMappable(norm, figure_style.HEAT), ax=list(panels), label="median time [µs]", pad=0.02, aspect=25
+    )
+    bar.set_ticks(ticks := _ticks(norm, 0.12 / panel), labels=[f"{x:g}" for x in ticks])
+    bar.ax.yaxis.set_minor_locator(NullLocator())
+    drawn.suptitle(what, fontsize=7.5)
+    return drawn
+
+
+def _ticks(norm: LogNorm, gap: float) -> list[float]:
+    """Return round numbers, and both ends to three digits, no two nearer than that share of the axis."""
+    low, high = norm.vmin or 1.0, norm.vmax or 1.0
+    apart = (high / low) ** gap
+    chosen = [float(f"{x:.3g}") for x in (low, high)]
+    for steps in ((1.0,), (2.0, 5.0), (1.5, 3.0, 4.0, 7.0)):
+        for decade in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
+            for tick in (step * 10.0**decade for step in steps):
+                if low < tick < high and all(max(tick / other, other / tick) > apart for other in chosen):
+                    chosen.append(tick)
+    return sorted(set(chosen))
+
+
+def _surface_panel(axes: Axes, one: Surface, norm: LogNorm) -> None:
+    finite = one.seconds[np.isfinite(one.seconds)] * MICRO
+    span = f": {digits(finite.min())} to {digits(finite.max())} µs" if finite.size else ""
+    axes.set_title(one.title + span)
+    axes.set_xlabel("threads per block $n_t$")
+    axes.set_xticks(np.arange(len(one.n_t)) + 0.5, [str(v) for v in one.n_t], rotation=45)
+    axes.set_yticks(np.arange(len(one.n_b)) + 0.5, [str(v) for v in one.n_b])
+    axes.tick_params(length=0)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)
+    if not one.n_t:
+        axes.text(0.5, 0.5, "not searched", ha="center", color=figure_style.GREY, transform=axes.transAxes)
+        return
+    shown = np.ma.masked_invalid(one.seconds * MICRO)
+    axes.pcolormesh(shown, cmap=figure_style.HEAT, norm=norm, edgecolors="white", linewidth=0.3)
+    for i, j in zip(*np.nonzero(one.failed), strict=True):
+        axes.plot(j + 0.5, i + 0.5, "x", color=figure_style.ACCENT, markersize=5, markeredgewidth=1)
+    if np.isfinite(one.seconds).any():
+        i, j = np.unravel_index(int(np.nanargmin(one.seconds)), one.seconds.shape)
+        axes.plot(j + 0.5, i + 0.5, "*", color="white", markeredgecolor="black", markeredgewidth=0.6, markersize=8)
+
+
+#: Panels in a row, and inches of a row of them.
+COLUMNS, ROW = 3, 1.5
+LARGEST, SLOWEST = 2.0, 1.5  # of the least bytes and of the best time: what lies beyond is of no use to anyone
+
+
+@figure(STUDY_NAME, "figure-pareto", title="Time over bytes of the matrix", numbering=f"open in {PAPER}")
+def panels(campaign: Campaign, published: Published) -> Figure:
+    """Fastest variant of each layout, and the Pareto front, for each problem."""
+    by_problem: dict[str, dict[str, Weighed]] = {}
+    lines = ours(campaign, published)
+    for line in lines:
+        for precision in campaign.precisions:
+            weighed = weigh(campaign, line.problem, precision)
+            if weighed is not None:
+                by_problem.setdefault(line.label, {})[precision] = weighed
+    caption = [
+        "Time of each layout’s fastest variant over the bytes of its matrix, relative to the fastest and to the",
+        f"smallest one of the problem in that precision, up to {SLOWEST:g}× and {LARGEST:g}×. Filled points and steps",
+        "are the Pareto front, listed in table-pareto; open points are beaten in time and in bytes.",
+        measurement_note(campaign, "event", "the search"),
+        remarks(lines),
+    ]
+    return Figure(lambda: _draw_fronts(by_problem, footnote(lines)), join_sentences(caption))
+
+
+def _draw_fronts(by_problem: Mapping[str, Mapping[str, Weighed]], mark: str | None) -> Canvas:
+    if not by_problem:
+        return figure_style.empty("nothing was searched in this campaign")
+    across = min(COLUMNS, len(by_problem))
+    rows = -(-len(by_problem) // across)
+    drawn = figure_style.canvas(max(figure_style.COLUMN, figure_style.TEXT * across / COLUMNS), 0.55 + ROW * rows)
+    grid = drawn.subplots(rows, across, squeeze=False, sharex=True, sharey=True)
+    places = list(grid.flat)
+    for axes, (problem, by_precision) in zip(places, by_problem.items(), strict=False):
+        _front_panel(axes, by_precision)
+        axes.set_title(problem)
+    for axes in places[len(by_problem) :]:
+        axes.set_visible(False)
+    for axes in places[max(0, len(by_problem) - across) : len(by_problem)]:
+        axes.tick_params(labelbottom=True)
+    drawn.supxlabel("bytes of the matrix, × least", fontsize=7)
+    drawn.supylabel("time, × best", fontsize=7)
+    handles = [
+        Line2D(
+            [], [], linestyle="-", drawstyle="steps-post", marker=marker, markersize=3, color=colour, label=precision
+        )
+        for precision, (colour, marker) in figure_style.PRECISIONS.items()
+    ]
+    drawn.legend(handles=handles, loc="outside upper right", ncols=2)
+    figure_style.footnote(drawn, mark)
+    return drawn
+
+
+def _front_panel(axes: Axes, by_precision: Mapping[str, Weighed]) -> None:
+    anything = False
+    for precision, weighed in by_precision.items():
+        colour, marker = figure_style.PRECISIONS[precision]
+        sizes, times = weighed.matrix_bytes / weighed.matrix_bytes.min(), weighed.seconds / weighed.seconds.min()
+        anything = anything or bool(((sizes <= LARGEST) & (times <= SLOWEST)).any())
+        axes.plot(sizes, times, marker, color=colour, markerfacecolor="none", markersize=3, markeredgewidth=0.6)
+        axes.plot(
+            sizes[weighed.front],
+            times[weighed.front],
+            color=colour,
+            drawstyle="steps-post",
+            marker=marker,
+            markersize=3.4,
+        )
+    if not anything:
+        figure_style.say_in_panel(
+            axes, f"nothing up to {SLOWEST:g}× the best time\nhas up to {LARGEST:g}× the least bytes"
+        )
+    axes.set_xlim(0.95, LARGEST)
+    axes.set_ylim(0.95, SLOWEST)
+    axes.grid()
+
+
+@figure(STUDY_NAME, "figure-portability", title="Winners of one GPU on another", numbering="ours", several=True)
+def portability(campaign: Campaign, published: Published) -> Figure:
+    """Losses of the winners of each campaign beside this one here, and of this one's winners there."""
+    ways: dict[str, dict[str, list[float]]] = {}
+    for other in campaign.beside:
+        cases = [*journeys(campaign, other).values()]
+        here, there = campaign_label(campaign, campaign), campaign_label(campaign, other)
+        ways[f"won on {there},\nrun on {here}"] = _shares_by_precision((one.precision, one.loss_here) for one in cases)
+        ways[f"won on {here},\nrun on {there}"] = _shares_by_precision((one.precision, one.loss_there) for one in cases)
+    ways = {way: losses for way, losses in ways.items() if losses}
+    caption = [
+        "By how many percent the winner of a search on one device is slower on another than the fastest there, as in",
+        "table-portability; a dot is a problem in one precision, a bar the median of a precision. The axis is linear",
+        "up to 1 % and logarithmic beyond.",
+        measurement_note(campaign, "event", "the search"),
+        others_note(campaign),
+        conflict_note(campaign),
+    ]
+    return Figure(
+        lambda: draw_losses(ways, "slower than the fastest [%]", "no case was searched in two campaigns"),
+        join_sentences(caption),
+    )
+
+
+def _shares_by_precision(losses: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
+    """Return losses in percent by precision, from shares."""
+    by_precision: dict[str, list[float]] = {}
+    for precision, loss in losses:
+        by_precision.setdefault(precision, []).append(100 * loss)
+    return by_precision
+
+
+#: Colour and marker by what was known.
+LOOKS = {
+    "problem_unknown": (figure_style.DARK, "o"),
+    "entry_unknown": (figure_style.MIDDLE, "s"),
+    "random": (figure_style.ACCENT, "^"),
+}
+#: Marks of a line.
+MARKS = 8
+LIMIT = 60.0  # percent; a search starts anywhere
+
+
+@figure(
+    STUDY_NAME, "figure-predicted", title="Loss of a search over the variants that it has measured", numbering="ours"
+)
+def progress(campaign: Campaign, published: Published) -> Figure:
+    """Median and worst loss over all problems and precisions, after each variant."""
+    judged = {space: judged_searches(campaign, space, BUDGET) for space in SPACE_TITLES}
+    judged = {space: replays for space, replays in judged.items() if replays}
+    cases = ", ".join(f"{len(replays)} cases in {SPACE_TITLES[space]}" for space, replays in judged.items())
+    caption = [
+        "By how many percent the fastest variant found so far is slower than the fastest of the exhaustive search,",
+        f"over the variants measured: median (full lines) and worst (dashed) of all problems and precisions ({cases}).",
+        "The predicted search has learnt from the other problems of the campaign, or from those of other entries",
+        f"alone; random is the mean over {SEEDS} samples.",
+        sample_note(judged.values()),
+        measurement_note(campaign, "event", "the search"),
+    ]
+    return Figure(lambda: _draw_curves(judged), join_sentences(caption))
+
+
+def curves(judged: Sequence[Evaluation], key: str) -> Array | None:
+    """Return the losses in percent of all cases after each variant: `(cases, tried)`; None where there are none."""
+    losses = [curve for one in judged if (curve := JUDGED[key][1](one)) is not None]
+    tried = min((len(curve) for curve in losses), default=0)
+    return 100 * np.array([curve[:tried] for curve in losses]) if tried else None
+
+
+def _draw_curves(judged: Mapping[str, Sequence[Evaluation]]) -> Canvas:
+    if not judged:
+        return figure_style.empty("no problem of this campaign was searched in full")
+    drawn = figure_style.canvas(figure_style.COLUMN if len(judged) == 1 else figure_style.TEXT, 2.5)
+    panels = drawn.subplots(1, len(judged), squeeze=False, sharey=True)[0]
+    for axes, (space, replays) in zip(panels, judged.items(), strict=True):
+        _curve_panel(axes, replays)
+        axes.set_title(SPACE_TITLES[space].capitalize() if len(judged) > 1 else "")
+    panels[0].set_ylabel("loss [%]")
+    handles = [
+        Line2D([], [], color=colour, marker=marker, markersize=3, label=JUDGED[key][0], linewidth=1.2)
+        for key, (colour, marker) in LOOKS.items()
+        if any(JUDGED[key][1](one) is not None for replays in judged.values() for one in replays)
+    ]
+    handles.append(Line2D([], [], color=figure_style.GREY, linestyle="-", label="median"))
+    handles.append(Line2D([], [], color=figure_style.GREY, linestyle="--", label="worst"))
+    drawn.legend(handles=handles, loc="outside upper left", ncols=3 if len(judged) == 1 else 5)
+    return drawn
+
+
+def _curve_panel(axes: Axes, judged: Sequence[Evaluation]) -> None:
+    for key, (colour, marker) in LOOKS.items():
+        losses = curves(judged, key)
+        if losses is None:
+            continue
+        at = np.arange(1, losses.shape[1] + 1)
+        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3, "markevery": -(-len(at) // MARKS)}
+        axes.plot(at, np.median(losses, axis=0), linewidth=1.2, **look)
+        axes.plot(at, losses.max(axis=0), linestyle="--", **look)
+    axes.set_ylim(0, LIMIT)
+    axes.set_xlim(1, None)
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
+    axes.grid()
+    axes.set_xlabel("variants measured")
+
+
+@figure(
+    STUDY_NAME,
+    "figure-strategies",
+    title="Layout and schedule, one after the other",
+    numbering=f"Section 5.4 of {PAPER}",
+)
+def sequences(campaign: Campaign, published: Published) -> Figure:
+    """Schedule and layout alone, and one after the other."""
+    return _order_figure(
+        campaign,
+        {name: order for name, order in SEQUENCES.items() if name != "jointly"},
+        "tuning schedule and layout alone or one after the other, as in table-strategies",
+    )
+
+
+@figure(STUDY_NAME, "figure-product", title="Tuning n_t·n_b as one parameter", numbering=f"Section 5.4 of {PAPER}")
+def products(campaign: Campaign, published: Published) -> Figure:
+    """Joint tuning of layout, kind and product, by the rule that splits the product."""
+    return _order_figure(
+        campaign,
+        PRODUCTS,
+        "tuning the product n_t·n_b as one parameter, each with a rule that splits it into n_t and n_b",
+    )
+
+
+def _order_figure(campaign: Campaign, chosen: Mapping[str, Order], what: str) -> Figure:
+    recordings = searched(campaign, "paper")
+    by_order = {name: lost(recordings, order) for name, order in chosen.items()}
+    caption = [
+        f"By how many percent {what}, is slower than joint tuning; a dot is a problem in one precision, a bar the",
+        f"median of a precision, {len(recordings)} dots a row. The axis is linear up to 1 % and logarithmic beyond.",
+        measurement_note(campaign, "event", "the search"),
+    ]
+    rows = {name: _losses_by_precision(losses) for name, losses in by_order.items()} if recordings else {}
+    return Figure(
+        lambda: draw_losses(rows, "slower than joint tuning [%]", "no problem of this campaign was searched in full"),
+        join_sentences(caption),
+    )
+
+
+def _losses_by_precision(losses: Sequence[Lost]) -> dict[str, list[float]]:
+    """Return the losses in percent, those that there are, by precision."""
+    by_precision: dict[str, list[float]] = {}
+    for case in losses:
+        if case.loss is not None:
+            by_precision.setdefault(case.recording.precision, []).append(100 * case.loss)
+    return by_precision

@@ -1,0 +1,48 @@
+"""The source of a module of this study by its key, `space/entry-precision/layout`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from repro.codegen.targets import DTYPES, Target
+from repro.entries import get_entry
+from repro.errors import ReproError
+from repro.sparse.compound.kernels import render_module
+from repro.sparse.compound.layouts import Layout
+from repro.sparse.compound.schedules import SPACES, schedules
+from repro.studies.compound_spmv import STUDY_NAME
+
+
+def render_key(templates: Path, key: str, target: Target) -> str:
+    """Return the source of the module of a key, `space/entry-precision/layout`: every schedule of the space.
+
+    Raises
+    ------
+    ReproError
+        The key is none, or a template is missing or wrong.
+    """
+    space, entry, precision, layout = _split(key)
+    return render_module(templates, entry, precision, layout, schedules(target, space, layout), target)
+
+
+def _split(key: str) -> tuple[str, str, str, Layout]:
+    """Return space, entry, precision and layout of a module's key.
+
+    Raises
+    ------
+    ReproError
+        It is none.
+    """
+    space, _, rest = key.partition("/")
+    kind, _, text = rest.partition("/")
+    entry, _, precision = kind.rpartition("-")
+    if space not in SPACES or precision not in DTYPES:
+        raise ReproError(
+            "unknown module",
+            where=f"study {STUDY_NAME}",
+            expected=f"SPACE/ENTRY-PRECISION/LAYOUT with a space of {', '.join(SPACES)} and a precision of "
+            f"{', '.join(DTYPES)}, for example paper/block3-double/ELL-SoA-AoS",
+            actual=key,
+        )
+    get_entry(entry)
+    return space, entry, precision, Layout.parse(text)

@@ -1,8 +1,0 @@
-"""What the papers of this study are called."""
-
-STUDY = "compound_spmv"
-PAPER = "the 2020 paper"
-REFERENCE = (
-    "Mueller-Roemer, Stork, Fellner: VMV 2019 (10.2312/vmv.20191324), Computer Graphics Forum 39(6) 2020 "
-    "(10.1111/cgf.13957)."
-)

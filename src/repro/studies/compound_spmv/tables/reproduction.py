@@ -1,0 +1,405 @@
+"""The papers' tables with our numbers beside theirs.
+
+Table 1 has the sizes of the matrices and Table 9 the memory of the layouts. Tables 2 to 7 have the best layout,
+and what layout tuning gains over schedule tuning alone. Table 8 says where the dynamic schedule wins, and Table
+8b how sensitive each kind is to the schedule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from repro.results.campaign_data import MOSTLY_LAUNCH, Campaign, Case, ReportedTime, fastest_time, median
+from repro.results.cross_campaign import blank_reason, column_title, others_note, with_all_problems
+from repro.results.problem_rows import (
+    ABBREVIATIONS,
+    PROBLEM,
+    ProblemRow,
+    cpu_note,
+    join_sentences,
+    launch_note,
+    measurement_note,
+    ours,
+    problem_rows,
+    unavailable_note,
+)
+from repro.results.published import Published
+from repro.results.registry import table
+from repro.results.tables import Cell, Column, Table, count, from_rows, speedup
+from repro.studies.compound_spmv import PAPER, STUDY_NAME
+from repro.studies.compound_spmv.results import ENTRY_WORDS, gpus, memory_of, paper_rows, tied_layouts
+
+KIB = 1024
+FORMATS = ("ELL", "Sl-16", "Sl-32", "cuSPARSE")
+
+
+@table(STUDY_NAME, "table-1", title="Sizes of the matrices", numbering=f"Table 1 of {PAPER}")
+def sizes(campaign: Campaign, published: Published) -> Table:
+    """Rows and stored entries, published beside ours."""
+    by_problem = {item["problem"]: item for item in published["sizes"]}
+    rows = []
+    for line in problem_rows(campaign, published):
+        printed = by_problem[line.published] if line.published else None
+        record = line.record
+        rows.append(
+            (
+                line.cell,
+                Cell(line.entry, ENTRY_WORDS.get(line.entry, line.entry)),
+                *(count(None if printed is None else int(printed[key])) for key in ("rows", "nonzeros")),
+                count(record.n if record else None),
+                count(record.nnz if record else None),
+            )
+        )
+    columns = (
+        PROBLEM,
+        Column("entry", "entry", numeric=False),
+        Column("published_rows", "rows", "published"),
+        Column("published_nonzeros", "non-zeros", "published"),
+        Column("rows", "rows", "ours"),
+        Column("nonzeros", "non-zeros", "ours"),
+    )
+    caption = join_sentences(
+        [
+            f"Sizes of the matrices, counted in compound entries: published in Table 1 of {PAPER}, and ours.",
+            "They do not depend on the device.",
+            unavailable_note(campaign),
+        ]
+    )
+    return Table(columns, rows, caption)
+
+
+@table(STUDY_NAME, "table-9", title="Memory of the layouts", numbering=f"Table 9 of {PAPER}")
+def memory(campaign: Campaign, published: Published) -> Table:
+    """Size as CSR, and the other formats as multiples of it, in double precision."""
+    by_problem = {item["problem"]: item for item in published["memory"]}
+    rows = []
+    for line in problem_rows(campaign, published):
+        printed = by_problem[line.published] if line.published else None
+        if printed is None:
+            theirs = [Cell()] * (1 + len(FORMATS))
+        else:
+            size = float(printed["csr_size"]) * KIB ** {"KiB": 1, "MiB": 2}[printed["csr_unit"]]
+            theirs = [Cell(round(size), f"{printed['csr_size']} {printed['csr_unit']}")]
+            theirs += [Cell(float(printed[name]), printed[name]) for name in FORMATS]
+        held = memory_of(line.record).get("double", {})
+        csr = held.get("CSR")
+        mine = [Cell(csr, size_text(csr)) if csr else Cell()]
+        for name in FORMATS:
+            multiple = held[name] / csr if csr and held.get(name) else None
+            mine.append(Cell() if multiple is None else Cell(multiple, f"{multiple:.1f}"))
+        rows.append((line.cell, *theirs, *mine))
+    columns = [PROBLEM]
+    for group, prefix in (("published", "published_"), ("ours", "")):
+        columns.append(Column(f"{prefix}CSR_bytes", "CSR/BSR", group))
+        columns += [Column(f"{prefix}{name}", name, group) for name in FORMATS]
+    caption = join_sentences(
+        [
+            "Memory of a matrix in double precision, with 4-byte indices and 8-byte values: the size as CSR",
+            "(3×3 entries: BSR), and each other format as a multiple of it; cuSPARSE is what the papers hand to",
+            "that library, a real 4×4 BSR matrix for quaternions.",
+            f"Published in Table 9 of {PAPER}, and ours, which does not depend on the device.",
+            unavailable_note(campaign),
+        ]
+    )
+    return Table(tuple(columns), rows, caption)
+
+
+def size_text(size: int) -> str:
+    """Return a size as the papers print it: KiB below one MiB, else MiB, one decimal."""
+    return f"{size / KIB:.1f} KiB" if size < KIB**2 else f"{size / KIB**2:.1f} MiB"
+
+
+NUMBERS = {
+    2: ("complex", "single"),
+    3: ("complex", "double"),
+    4: ("quaternion", "single"),
+    5: ("quaternion", "double"),
+    6: ("block3", "single"),
+    7: ("block3", "double"),
+}
+
+
+def best_layouts(campaign: Campaign, published: Published, number: int) -> Table:
+    """Return one of the six tables."""
+    entry, precision = NUMBERS[number]
+    printed = {(i["problem"], i["gpu"]): i for i in published["layouts"] if i["table"] == str(number)}
+    rows = []
+    ties = timed = marked = 0
+    for line in problem_rows(with_all_problems(campaign), published, entry):
+        cells = [line.cell]
+        for gpu in gpus(published):
+            if line.published:
+                item = printed[line.published, gpu]
+                cells += [Cell(item["layout"]), Cell(float(item["speedup"]), item["speedup"])]
+            else:
+                cells += [Cell(), Cell()]
+        case = Case(campaign, line.problem, precision)
+        best = case.winner("joint", "event")
+        ties, timed = ties + bool(tied_layouts(case, best)), timed + (best is not None)
+        marked += case.mostly_launch("event", best)
+        for one in (campaign, *campaign.beside):
+            cells += _layout_cells(Case(one, line.problem, precision), line)
+        rows.append(tuple(cells))
+    columns = [PROBLEM]
+    for group, prefix, name in [
+        *((f"published: {gpu}", f"published_{gpu}".replace(" ", "_"), "") for gpu in gpus(published)),
+        (f"ours: {campaign.column}", "ours", ""),
+        *((f"ours: {column_title(campaign, other)}", f"ours_{other.name}", other.name) for other in campaign.beside),
+    ]:
+        columns.append(Column(f"{prefix}_layout", "layout", group, numeric=False, campaign=name))
+        columns.append(Column(f"{prefix}_speedup", "speedup", group, campaign=name))
+    caption = join_sentences(
+        [
+            f"Best layout for {ENTRY_WORDS[entry]} entries in {precision} precision, and the speedup of layout",
+            "tuning: time of the best schedule for CSR-AoS-AoS over time of the best layout and schedule.",
+            f"Published in Table {number} of {PAPER}.",
+            measurement_note(campaign, "event"),
+            launch_note(marked, timed),
+            f"Other layouts within {100 * campaign.tie:g} % of the best in the search are a tie and named below:",
+            f"{ties} of {timed} cases.",
+            others_note(campaign),
+            cpu_note(campaign),
+            unavailable_note(campaign, entry),
+        ]
+    )
+    return Table(tuple(columns), rows, caption)
+
+
+def _layout_cells(case: Case, line: ProblemRow) -> tuple[Cell, Cell]:
+    """Return layout and speedup of a campaign's case in a line, which may be of another campaign's problem."""
+    blank = blank_reason(case.campaign.problems.get(case.problem), line.record)
+    if blank is not None:
+        return Cell(notes=blank), Cell()
+    best = case.winner("joint", "event")
+    if best is None:
+        return Cell(notes=(case.why_not(),)), Cell()
+    tied = tied_layouts(case, best)
+    ties = (f"tie with {', '.join(tied)}",) if tied else ()
+    layout = from_rows(Cell(best.row["layout"], notes=ties), best)
+    base = case.winner("schedule", "event")
+    if base is None:
+        return layout, Cell(notes=("no time for CSR-AoS-AoS",))
+    notes = (*base.notes, *best.notes, *case.launch_note("event", base, best))
+    return layout, replace(speedup(base, best), notes=notes)
+
+
+def _register(number: int) -> None:
+    entry, precision = NUMBERS[number]
+
+    @table(
+        STUDY_NAME,
+        f"table-{number}",
+        title=f"Best layout and speedup by layout tuning, {ENTRY_WORDS[entry]}, {precision} precision",
+        numbering=f"Table {number} of {PAPER}",
+    )
+    def make(campaign: Campaign, published: Published) -> Table:
+        return best_layouts(campaign, published, number)
+
+
+for _number in NUMBERS:
+    _register(_number)
+
+
+BLANK = Cell(None, " ")  # a dash says that static wins
+CASES = {"SP": 1, "DP": 1, "both": 2, "none": 0}
+
+
+def dynamic_wins(case: Case) -> bool | None:
+    """Return whether dynamic beats static by more than a tie in the best layout; None where one has no time."""
+    static, dynamic = case.winner("static", "event"), case.winner("dynamic", "event")
+    if static is None or dynamic is None:
+        return None
+    return static.seconds > dynamic.seconds * (1 + case.campaign.tie)
+
+
+@table(STUDY_NAME, "table-8", title="Where the dynamic schedule is preferred", numbering=f"Table 8 of {PAPER}")
+def preferred(campaign: Campaign, published: Published) -> Table:
+    """SP, DP, both or none for each problem and GPU, with the share of cases at the bottom."""
+    printed = {(item["problem"], item["gpu"]): item["preferred"] for item in published["dynamic"]}
+    measured = (campaign, *campaign.beside)
+    counts = [_Count() for _ in measured]
+    rows = []
+    for line in problem_rows(with_all_problems(campaign), published):
+        cells = [line.cell, Cell(line.entry, ENTRY_WORDS.get(line.entry, line.entry))]
+        for gpu in gpus(published):
+            cells.append(_kind(printed[line.published, gpu]) if line.published else BLANK)
+        cells += [_preference_cell(one, line, count) for one, count in zip(measured, counts, strict=True)]
+        rows.append(tuple(cells))
+    columns = (
+        PROBLEM,
+        Column("entry", "entry", numeric=False),
+        *(Column(f"published_{gpu}".replace(" ", "_"), gpu, "published", numeric=False) for gpu in gpus(published)),
+        Column("ours", campaign.column, "ours", numeric=False),
+        *(
+            Column(f"ours_{other.name}", column_title(campaign, other), "ours", numeric=False, campaign=other.name)
+            for other in campaign.beside
+        ),
+    )
+    shares = []
+    for gpu in gpus(published):
+        kinds = [item["preferred"] for item in published["dynamic"] if item["gpu"] == gpu]
+        shares.append(_share(sum(CASES[k] for k in kinds), 2 * len(kinds)))
+    shares += [_share(count.won, count.timed) for count in counts]
+    summary = [(Cell("share of cases"), BLANK, *shares)]
+    own = counts[0]
+    percent = published.quantity("share of cases where dynamic is better in percent")
+    caption = join_sentences(
+        [
+            "Precisions (SP single, DP double) in which the best dynamic schedule is faster than the best static",
+            f"one in the best layout; a difference within {100 * campaign.tie:g} % is a tie and counts as not",
+            "preferred (–);",
+            "a blank cell is not known, and where one precision alone has times it is named.",
+            f"Published in Table 8 of {PAPER}, whose section 5.4 puts it at about {percent} % of all cases.",
+            measurement_note(campaign, "event"),
+            launch_note(own.marked, own.timed),
+            f"Ties of static and dynamic: {own.ties} of {own.timed}.",
+            others_note(campaign),
+            cpu_note(campaign),
+            unavailable_note(campaign),
+        ]
+    )
+    return Table(columns, rows, caption, summary)
+
+
+@dataclass
+class _Count:
+    """Cases of one campaign: those where dynamic wins, of how many; ties, and those that are mostly launch."""
+
+    won: int = 0
+    timed: int = 0
+    ties: int = 0
+    marked: int = 0
+
+
+def _preference_cell(campaign: Campaign, line: ProblemRow, count: _Count) -> Cell:
+    """Return in which precisions dynamic wins on the problem of a line in a campaign, and count them."""
+    blank = blank_reason(campaign.problems.get(line.problem), line.record)
+    if blank is not None:
+        return Cell(None, " ", blank)
+    answers: dict[str, bool] = {}
+    notes: dict[str, None] = {}
+    winners: list[ReportedTime] = []
+    for precision in campaign.precisions:
+        case = Case(campaign, line.problem, precision)
+        static, dynamic = case.winner("static", "event"), case.winner("dynamic", "event")
+        wins = dynamic_wins(case)
+        if wins is None or static is None or dynamic is None:
+            notes[f"{ABBREVIATIONS[precision]}: {case.why_not()}"] = None
+            continue
+        answers[ABBREVIATIONS[precision]] = wins
+        winners += [static, dynamic]
+        if max(static.seconds, dynamic.seconds) <= min(static.seconds, dynamic.seconds) * (1 + campaign.tie):
+            count.ties += 1
+            notes[f"static and dynamic tie in {ABBREVIATIONS[precision]}"] = None
+        if case.mostly_launch("event", static, dynamic):
+            count.marked += 1
+            notes[f"{ABBREVIATIONS[precision]}: {MOSTLY_LAUNCH}"] = None
+        notes |= dict.fromkeys(static.notes + dynamic.notes)
+    count.won += sum(answers.values())
+    count.timed += len(answers)
+    return from_rows(_answer(answers, tuple(notes)), *winners)
+
+
+def _kind(kind: str) -> Cell:
+    return Cell(kind, "–" if kind == "none" else kind)
+
+
+def _answer(answers: dict[str, bool], notes: tuple[str, ...]) -> Cell:
+    if not answers:
+        return Cell(None, " ", notes)
+    winning = [name for name, wins in answers.items() if wins]
+    cell = _kind({0: "none", 1: "".join(winning), 2: "both"}[len(winning)])
+    if len(answers) == 1:  # of the other precision nothing is known
+        only = f" ({next(iter(answers))} only)"
+        return Cell(f"{cell.value}{only}", f"{cell.text}{only}", notes)
+    return Cell(cell.value, cell.text, notes)
+
+
+def _share(won: int, timed: int) -> Cell:
+    return Cell(won / timed, f"{won}/{timed} ({100 * won / timed:.0f} %)") if timed else Cell()
+
+
+@table(
+    STUDY_NAME,
+    "table-8b",
+    title="Sensitivity to the schedule, static and dynamic",
+    numbering=f"Section 5.4 of {PAPER}",
+)
+def sensitivity(campaign: Campaign, published: Published) -> Table:
+    """Slowest over fastest schedule of each kind in the best layout, and the registers of its kernels."""
+    rows = []
+    more = cases = layouts_won = layouts = marked = 0
+    for line in ours(campaign, published):
+        for precision in campaign.precisions:
+            case = Case(campaign, line.problem, precision)
+            best = case.winner("joint", "event")
+            search = paper_rows(campaign, line.problem, precision)
+            won, of = _layouts_won(search, campaign.tie)
+            layouts_won, layouts = layouts_won + won, layouts + of
+            used = [row for row in search if best and row["layout"] == best.row["layout"]]
+            spreads: dict[str, float | None] = {}
+            ends: dict[str, tuple[ReportedTime, ...]] = {}
+            for kind in ("static", "dynamic"):
+                times = [t for row in used if row["schedule"] == kind and (t := fastest_time([row], "event"))]
+                times.sort(key=lambda timed: timed.seconds)
+                spreads[kind] = times[-1].seconds / times[0].seconds if times else None
+                ends[kind] = (times[0], times[-1]) if times else ()
+            static, dynamic = spreads["static"], spreads["dynamic"]
+            if static and dynamic:
+                cases, more = cases + 1, more + (dynamic > static)
+                marked += case.mostly_launch("event", *(times[0] for times in ends.values()))
+            registers = [int(row["registers"]) for row in used if row["registers"] is not None]
+            spills = [int(row["spills"]) for row in used if row["spills"] is not None]
+            why = (case.why_not(),) if best is None and line.record and line.record.available else ()
+            rows.append(
+                (
+                    line.cell,
+                    Cell(precision),
+                    Cell(best.row["layout"] if best else None, notes=why),
+                    *(
+                        from_rows(Cell(s, f"{s:.2f}", case.launch_note("event", ends[kind][0])), *ends[kind])
+                        if s
+                        else Cell()
+                        for kind, s in spreads.items()
+                    ),
+                    Cell(f"{min(registers)}–{max(registers)}") if registers else Cell(),
+                    Cell(max(spills)) if spills else Cell(),
+                )
+            )
+    columns = (
+        PROBLEM,
+        Column("precision", "precision", numeric=False),
+        Column("layout", "best layout", numeric=False),
+        Column("static_worst_over_best", "static", "slowest / fastest"),
+        Column("dynamic_worst_over_best", "dynamic", "slowest / fastest"),
+        Column("registers", "registers", numeric=False),
+        Column("spilled_bytes", "spills [B/thread]"),
+    )
+    few, most = (published.quantity(f"{word} registers") for word in ("fewest", "most"))
+    caption = join_sentences(
+        [
+            "How much the choice of schedule matters: median time of the slowest schedule over that of the",
+            "fastest, of each kind, in the best layout, over all schedules of the search, where the slow ones have",
+            "a few screening launches only. Registers: least and most of its kernels; spills: the most of any.",
+            f"Dynamic is the more sensitive one in {more} of {cases} cases; over all searched layouts its best",
+            f"schedule beats static’s by more than {100 * campaign.tie:g} % in {layouts_won} of {layouts}.",
+            f"Section 5.4 of {PAPER} finds dynamic more sensitive, with {few} to {most} registers a thread",
+            "and no spills.",
+            measurement_note(campaign, "event", "the search"),
+            launch_note(marked, cases),
+            unavailable_note(campaign),
+        ]
+    )
+    return Table(columns, rows, caption)
+
+
+def _layouts_won(search: list[dict[str, object]], tie: float) -> tuple[int, int]:
+    """Return in how many layouts dynamic's fastest schedule beats static's, and of how many."""
+    best: dict[tuple[str, str], float] = {}
+    for row in search:
+        seconds = median(row, "event")
+        if seconds is not None and row["kind"] == "variant":
+            key = (str(row["layout"]), str(row["schedule"]))
+            best[key] = min(seconds, best.get(key, seconds))
+    both = [name for name, kind in best if kind == "static" and (name, "dynamic") in best]
+    return sum(best[n, "static"] > best[n, "dynamic"] * (1 + tie) for n in both), len(both)

@@ -1,0 +1,478 @@
+"""Balanced coordinates, plain and compressed.
+
+The balanced format gives every thread the same number of entries, each with its row. It is that of Aliaga, Anzt,
+Quintana-Ortí, Tomás, Tsai, "Balanced and Compressed Coordinate Layout for the Sparse Matrix-Vector Product on
+GPUs" (Euro-Par 2020 workshops, doi 10.1007/978-3-030-71593-9_7): a thread holds K entries of one row, so rows are
+padded to multiples of K; B threads are a chunk. The splits `unpadded` and `aligned` are ours.
+
+The compressed format stores each chunk in as few bytes as its own entries need: rows and columns as offsets from
+the chunk's base, values as indices into one table of the 256 most frequent ones where all of the chunk's are
+among them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.runnable import Unsupported
+from repro.codegen.templates import LOAD_BYTES
+from repro.errors import ReproError
+
+T = TypeVar("T", bound=np.generic)
+Split = Literal["padded", "unpadded", "aligned"]
+WARP = 32
+#: A chunk of `padded` has at most one row a thread, and a row's offset in it is to fit 8 bits.
+MAX_THREADS = 256
+#: So that the entries of a thread fill a load, or some of them.
+ENTRIES = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class Chunking:
+    """How a matrix's entries are dealt out.
+
+    Attributes
+    ----------
+    threads
+        Threads of a chunk, B: a multiple of 32, at most 256.
+    entries
+        Slots of a thread, K: 1, 2, 4 or 8.
+    split
+        `padded`: the slots of a thread are of one row, so rows are padded (the paper's). `unpadded`: every slot has its
+        own row. `aligned`: as padded, and no chunk ends within a row, but for rows longer than a chunk, which have
+        chunks of their own.
+
+    Raises
+    ------
+    ReproError
+        Other numbers of threads or entries, or another split.
+    """
+
+    threads: int
+    entries: int
+    split: Split
+
+    def __post_init__(self) -> None:
+        if self.threads not in range(WARP, MAX_THREADS + 1, WARP):
+            raise ReproError(
+                "a chunk cannot have so many threads",
+                expected=f"a multiple of {WARP}, {MAX_THREADS} at most",
+                actual=self.threads,
+            )
+        if self.entries not in ENTRIES:
+            raise ReproError("a thread cannot have so many entries", expected=f"one of {ENTRIES}", actual=self.entries)
+        if self.split not in get_args(Split):
+            raise ReproError("unknown split", expected=", ".join(get_args(Split)), actual=self.split)
+
+    @property
+    def slots(self) -> int:
+        """Slots of a chunk, B·K."""
+        return self.threads * self.entries
+
+    @property
+    def rows(self) -> int:
+        """Row indices of a chunk."""
+        return self.slots // self.unit
+
+    @property
+    def unit(self) -> int:
+        """Adjacent slots that share a row index."""
+        return 1 if self.split == "unpadded" else self.entries
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """A matrix in balanced coordinate format, on the host.
+
+    Slot k of thread t of chunk c is number (c·B + t)·K + k; slots follow the rows.
+
+    Attributes
+    ----------
+    n, nnz
+        Rows (and columns), and the entries of the matrix itself.
+    chunking
+        How the entries are dealt out.
+    rows
+        int32, ascending without gaps: the row of each thread `(chunks·B,)`, or of each slot `(chunks·B·K,)` where
+        unpadded.
+    columns, values
+        int32 and float32 or float64, each `(chunks·B·K,)`. Padding has value 0 and the last column of its row; of an
+        empty row, its diagonal.
+    """
+
+    n: int
+    nnz: int
+    chunking: Chunking
+    rows: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    values: NDArray[np.floating]
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of the matrix."""
+        return len(self.columns) // self.chunking.slots
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, on the device too."""
+        return self.rows.nbytes + self.columns.nbytes + self.values.nbytes
+
+
+def count_slots(row_lengths: NDArray[np.integer], chunking: Chunking) -> int:
+    """Count the slots of a matrix with rows of those lengths `(n,)`, all padding included, without packing it."""
+    return int(_slots_of_rows(row_lengths, chunking).sum())
+
+
+def balance(
+    n: int,
+    indptr: NDArray[np.integer],
+    indices: NDArray[np.integer],
+    values: NDArray[np.floating],
+    chunking: Chunking,
+) -> Balanced:
+    """Deal out the entries of a square matrix in CSR.
+
+    Parameters
+    ----------
+    n
+        Rows.
+    indptr, indices
+        `(n + 1,)` and `(nnz,)`.
+    values
+        `(nnz,)` in the working precision.
+    chunking
+        How to deal them out.
+
+    Raises
+    ------
+    Unsupported
+        More slots than 32-bit indices can count.
+    """
+    lengths = np.diff(indptr).astype(np.int64)
+    taken = _slots_of_rows(lengths, chunking)
+    total = int(taken.sum())
+    if total > np.iinfo(np.int32).max:
+        raise Unsupported(
+            f"too large for 32-bit indices: {total} slots in balanced coordinates, {chunking.split}, "
+            f"{chunking.threads} threads of {chunking.entries} entries"
+        )
+    pads = taken - lengths
+    padding = np.repeat(np.cumsum(taken) - np.cumsum(pads), pads) + np.arange(total - len(indices))
+    real = np.ones(total, bool)
+    real[padding] = False
+    last = np.arange(n, dtype=np.int32)
+    last[lengths > 0] = indices[indptr[1:][lengths > 0] - 1]
+    columns, packed = np.empty(total, np.int32), np.zeros(total, values.dtype)
+    columns[padding], columns[real], packed[real] = np.repeat(last, pads), indices, values
+    rows = np.repeat(np.arange(n, dtype=np.int32), taken // chunking.unit)
+    return Balanced(n, len(indices), chunking, rows, columns, packed)
+
+
+def _slots_of_rows(row_lengths: NDArray[np.integer], chunking: Chunking) -> NDArray[np.int64]:
+    """Return the slots that each row takes, `(n,)`: what fills up a chunk belongs to the row that ends there."""
+    lengths = row_lengths.astype(np.int64, copy=False)
+    units = np.maximum(-(-lengths // chunking.unit), 1)
+    ends = np.cumsum(units)
+    last = _last_rows(ends, chunking.rows) if chunking.split == "aligned" else np.arange(len(units))[-1:]
+    units[last] += -np.diff(ends[last], prepend=0) % chunking.rows
+    return units * chunking.unit
+
+
+def _last_rows(ends: NDArray[np.int64], chunk: int) -> NDArray[np.int64]:
+    """Return the rows to fill up so that as many whole rows as fit share a chunk, and a longer row has its own."""
+    n, view = len(ends), ends.data
+    last: list[int] = []
+    row = before = 0
+    while row < n:
+        # every row takes a unit at least, so no more than `chunk` rows fit
+        row = max(bisect_right(view, before + chunk, row, min(row + chunk, n)), row + 1)
+        before = view[row - 1]
+        last.append(row - 1)
+    return np.array(last, np.int64)
+
+
+def interleave(array: NDArray[T], threads: int, entries: int) -> NDArray[T]:
+    """Bring slots `(chunks·threads·entries,)` from row-major order into the one that threads load side by side.
+
+    A load is at most 16 bytes, E slots: slot k of thread t moves to ((k // E)·threads + t)·E + k % E within its chunk.
+    """
+    words = _words(array, entries)
+    if words == 1:
+        return array
+    return array.reshape(-1, threads, words, entries // words).swapaxes(1, 2).ravel()
+
+
+def deinterleave(array: NDArray[T], threads: int, entries: int) -> NDArray[T]:
+    """Bring slots back into row-major order; the inverse of `interleave`."""
+    words = _words(array, entries)
+    if words == 1:
+        return array
+    return array.reshape(-1, words, threads, entries // words).swapaxes(1, 2).ravel()
+
+
+def _words(array: NDArray[Any], entries: int) -> int:
+    """Return the loads of a thread's slots."""
+    return entries // min(entries, LOAD_BYTES // array.itemsize)
+
+
+#: Bytes of an offset by its code; rows of a chunk that is one row need none.
+ROW_BYTES = (0, 1, 2)
+COLUMN_BYTES = (1, 2, 4)
+#: Where the byte of a chunk has its codes, the rows' lowest and the values' highest: what kernels decode it by, too.
+ROWS_MASK, COLUMNS_SHIFT, COLUMNS_MASK, VALUES_SHIFT = 0b11, 2, 0b11, 4
+UNSIGNED: dict[int, type[np.unsignedinteger]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+TABLE = 256
+#: Sections and chunks start at multiples of so many bytes, the widest load; `void` is copied as it is.
+UNIT = np.dtype("V16")
+#: Values drawn to find the frequent ones.
+SAMPLE = 1 << 16
+#: Bits of a hash: a table of 256 has no collision in 2^18 places at three multipliers out of four or more.
+HASH_BITS = 18
+
+
+class Encoding(NamedTuple):
+    """What the byte of a chunk says: a code each for its rows, columns and values.
+
+    Rows: 0 none, the chunk is one row; 1 and 2, offsets of 8 and 16 bits from the first. Columns: 0, 1, 2, offsets of
+    8, 16, 32 bits from the smallest. Values: 0 plain, 1 indices of 8 bits into the table.
+    """
+
+    rows: int
+    columns: int
+    values: int
+
+    @classmethod
+    def of(cls, byte: int) -> Encoding:
+        """Read the byte of a chunk."""
+        return cls(byte & ROWS_MASK, byte >> COLUMNS_SHIFT & COLUMNS_MASK, byte >> VALUES_SHIFT)
+
+    @property
+    def byte(self) -> int:
+        """The byte of a chunk."""
+        return self.rows | self.columns << COLUMNS_SHIFT | self.values << VALUES_SHIFT
+
+    def __str__(self) -> str:
+        rows = ("none", "8", "16")[self.rows]
+        return f"{rows}/{8 * COLUMN_BYTES[self.columns]}/{('plain', 'table')[self.values]}"
+
+    def sections(self, chunking: Chunking, value_bytes: int) -> tuple[int, int, int]:
+        """Return the bytes of a chunk's rows, columns and values: multiples of 16, as B is one of 32."""
+        return (
+            ROW_BYTES[self.rows] * chunking.rows,
+            COLUMN_BYTES[self.columns] * chunking.slots,
+            (1 if self.values else value_bytes) * chunking.slots,
+        )
+
+
+def spelt(byte: int) -> str:
+    """Spell an encoding as rows/columns/values, for example `8/16/table` or `none/32/plain`."""
+    return str(Encoding.of(byte))
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """A matrix in compressed coordinate format, ready to upload.
+
+    Attributes
+    ----------
+    n, nnz, chunking
+        As in `Balanced`.
+    dtype
+        Of the values, float32 or float64.
+    blob
+        uint8 `(bytes,)`: rows, columns and values of each chunk, one chunk after the other. Slots are interleaved, each
+        section by its own item size; rows are a byte a thread in order or, unpadded, one or two bytes a slot.
+    chunks
+        int32 `(chunks, 4)`: start in the blob in units of 16 bytes, first row, smallest column, byte of the encoding.
+    table
+        `(256,)`: the most frequent values, the most frequent first, zeros after the last.
+    long_rows
+        int32: the rows of chunks that are one row, ascending and each once.
+    """
+
+    n: int
+    nnz: int
+    chunking: Chunking
+    dtype: np.dtype[np.floating]
+    blob: NDArray[np.uint8]
+    chunks: NDArray[np.int32]
+    table: NDArray[np.floating]
+    long_rows: NDArray[np.int32]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that a product reads: all arrays, `long_rows` only where aligned."""
+        rows = self.long_rows.nbytes if self.chunking.split == "aligned" else 0
+        return self.blob.nbytes + self.chunks.nbytes + self.table.nbytes + rows
+
+    def encodings(self) -> dict[str, int]:
+        """Count the chunks of each encoding that occurs."""
+        codes, counts = np.unique(self.chunks[:, 3], return_counts=True)
+        return {spelt(int(byte)): int(count) for byte, count in zip(codes, counts, strict=True)}
+
+
+def compress(balanced: Balanced) -> Compressed:
+    """Write every chunk in its shortest encoding.
+
+    The table holds all values where there are 256 at most, bit patterns told apart (0.0 and -0.0, every NaN); where
+    there are more, the most frequent of 65,536 values drawn at random.
+    """
+    chunking, value_bytes = balanced.chunking, balanced.values.itemsize
+    count = balanced.chunks
+    rows = balanced.rows.reshape(count, chunking.rows)
+    columns = balanced.columns.reshape(count, chunking.slots)
+    bits = balanced.values.view(UNSIGNED[value_bytes]).reshape(count, chunking.slots)
+    lookup = Lookup(frequent_values(bits.ravel()))
+
+    chunks = np.zeros((count, 4), np.int32)
+    chunks[:, 1], chunks[:, 2] = rows[:, 0], columns.min(axis=1)
+    spread = columns.max(axis=1) - chunks[:, 2]
+    chunks[:, 3] = _narrowest(rows[:, -1] - rows[:, 0], (0, 0xFF))
+    chunks[:, 3] |= _narrowest(spread, (0xFF, 0xFFFF)) << COLUMNS_SHIFT
+    chunks[:, 3] |= lookup.holds(bits).all(axis=1).astype(np.int32) << VALUES_SHIFT
+
+    encodings = [Encoding.of(int(byte)) for byte in np.unique(chunks[:, 3])]
+    units = np.zeros(count, np.int64)
+    for encoding in encodings:
+        units[chunks[:, 3] == encoding.byte] = sum(encoding.sections(chunking, value_bytes)) // UNIT.itemsize
+    # 2^31 slots of 14 bytes each, the widest, are fewer than 2^31 units
+    chunks[:, 0] = np.cumsum(units) - units
+
+    blob = np.empty(units.sum(), UNIT)
+    for encoding in encodings:
+        same = chunks[:, 3] == encoding.byte
+        sections = encoding.sections(chunking, value_bytes)
+        block = np.empty((np.count_nonzero(same), sum(sections)), np.uint8)
+        parts = np.split(block, np.cumsum(sections)[:-1], axis=1)
+        if encoding.rows:
+            offsets = _subtract(rows[same], chunks[same, 1], ROW_BYTES[encoding.rows])
+            # those of padded chunks are a thread's, in thread order as they are
+            _write(parts[0], offsets, chunking, chunking.entries // chunking.unit)
+        offsets = _subtract(columns[same], chunks[same, 2], COLUMN_BYTES[encoding.columns])
+        _write(parts[1], offsets, chunking, chunking.entries)
+        held = bits[same]
+        _write(parts[2], lookup.places(held) if encoding.values else held, chunking, chunking.entries)
+        blob[np.repeat(same, units)] = block.view(UNIT).ravel()
+
+    one_row = chunks[:, 3] & ROWS_MASK == 0
+    return Compressed(
+        balanced.n,
+        balanced.nnz,
+        chunking,
+        balanced.values.dtype,
+        blob.view(np.uint8),
+        chunks,
+        lookup.table.view(balanced.values.dtype),
+        np.unique(chunks[one_row, 1]),
+    )
+
+
+def decompress(compressed: Compressed) -> Balanced:
+    """Read every chunk back; the inverse of `compress`, bit for bit."""
+    chunking, chunks, value_bytes = compressed.chunking, compressed.chunks, compressed.dtype.itemsize
+    count, slots = len(chunks), chunking.slots
+    rows = np.empty((count, chunking.rows), np.int32)
+    columns, bits = np.empty((count, slots), np.int32), np.empty((count, slots), UNSIGNED[value_bytes])
+    blob, table = compressed.blob.view(UNIT), compressed.table.view(bits.dtype)
+    units = np.diff(chunks[:, 0], append=len(blob))
+    for byte in np.unique(chunks[:, 3]):
+        encoding = Encoding.of(int(byte))
+        same = chunks[:, 3] == byte
+        sections = encoding.sections(chunking, value_bytes)
+        block = blob[np.repeat(same, units)].view(np.uint8).reshape(-1, sum(sections))
+        parts = np.split(block, np.cumsum(sections)[:-1], axis=1)
+        rows[same] = chunks[same, 1, None]
+        if encoding.rows:
+            rows[same] += _read(parts[0], ROW_BYTES[encoding.rows], chunking, chunking.entries // chunking.unit)
+        offsets = _read(parts[1], COLUMN_BYTES[encoding.columns], chunking, chunking.entries)
+        columns[same] = offsets + chunks[same, 2, None]
+        held = _read(parts[2], 1 if encoding.values else value_bytes, chunking, chunking.entries)
+        bits[same] = table[held] if encoding.values else held
+    values: NDArray[Any] = bits.ravel().view(compressed.dtype)
+    return Balanced(compressed.n, compressed.nnz, chunking, rows.ravel(), columns.ravel(), values)
+
+
+def _narrowest(spread: NDArray[np.int32], largest: tuple[int, int]) -> NDArray[np.int32]:
+    """Return the code of the narrowest offsets that reach so far: 0, 1 or 2."""
+    return np.searchsorted(largest, spread).astype(np.int32)
+
+
+def _subtract(numbers: NDArray[np.int32], base: NDArray[np.int32], item_bytes: int) -> NDArray[np.unsignedinteger]:
+    out = np.empty(numbers.shape, UNSIGNED[item_bytes])
+    np.subtract(numbers, base[:, None], out=out, casting="unsafe")
+    return out
+
+
+def _write(part: NDArray[np.uint8], numbers: NDArray[Any], chunking: Chunking, entries: int) -> None:
+    part[:] = interleave(numbers.ravel(), chunking.threads, entries).view(np.uint8).reshape(part.shape)
+
+
+def _read(part: NDArray[np.uint8], item_bytes: int, chunking: Chunking, entries: int) -> NDArray[np.unsignedinteger]:
+    numbers = np.ascontiguousarray(part).ravel().view(UNSIGNED[item_bytes])
+    return deinterleave(numbers, chunking.threads, entries).reshape(len(part), -1)
+
+
+class Lookup:
+    """Where bit patterns are in a table.
+
+    By a multiplicative hash without collisions among the table's own (Dietzfelbinger et al., "A reliable randomized
+    algorithm for the closest-pair problem", 1997): in random order a binary search takes eight times as long.
+
+    Parameters
+    ----------
+    table
+        Distinct bit patterns, 256 at most.
+    """
+
+    def __init__(self, table: NDArray[np.unsignedinteger]) -> None:
+        self.table = np.zeros(TABLE, table.dtype)
+        self.table[: len(table)] = table
+        self.shift = table.dtype.type(8 * table.itemsize - HASH_BITS)
+        self.place = np.zeros(1 << HASH_BITS, np.uint8)
+        random = np.random.default_rng(0)
+        while True:
+            self.factor = random.integers(0, np.iinfo(table.dtype).max, dtype=table.dtype) | table.dtype.type(1)
+            self.place[self._hash(table)] = np.arange(len(table))
+            if (self.places(table) == np.arange(len(table))).all():
+                return
+
+    def _hash(self, bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
+        hashed: NDArray[np.unsignedinteger] = bits * self.factor
+        hashed >>= self.shift
+        return hashed
+
+    def places(self, bits: NDArray[np.unsignedinteger]) -> NDArray[np.uint8]:
+        """Return the place of each in the table; of those that are not in it, any."""
+        return self.place.take(self._hash(bits))
+
+    def holds(self, bits: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
+        """Return which are in the table."""
+        return np.asarray(self.table.take(self.places(bits)) == bits)
+
+
+def frequent_values(bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
+    """Return the most frequent bit patterns, at most 256, the most frequent first."""
+    if len(bits) <= SAMPLE:
+        return _most_frequent(bits, TABLE)
+    table = _most_frequent(bits[np.random.default_rng(0).integers(0, len(bits), SAMPLE)], TABLE)
+    if len(table) < TABLE:
+        missed = bits[~Lookup(table).holds(bits)]
+        table = np.concatenate([table, _most_frequent(missed, TABLE - len(table))])
+    return table
+
+
+def frequent_with_zero(bits: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
+    """Return zero, which fills up what is stored, and behind it the most frequent other bit patterns; at most 256."""
+    frequent = frequent_values(bits)
+    return np.concatenate([np.zeros(1, bits.dtype), frequent[frequent != 0]])[:TABLE]
+
+
+def _most_frequent(bits: NDArray[np.unsignedinteger], most: int) -> NDArray[np.unsignedinteger]:
+    patterns, counts = np.unique(bits, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return np.asarray(patterns[order[:most]])

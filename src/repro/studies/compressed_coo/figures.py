@@ -1,0 +1,384 @@
+"""Figures of the study of compressed COO: GFLOPS, memory over CSR, and speedup of BiCGSTAB, matrix by matrix.
+
+A problem is a row; rows are grouped by whether the values of the matrix repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from repro.bench.rows import TIMED
+from repro.results import figure_style
+from repro.results.campaign_data import Campaign, ReportedTime
+from repro.results.problem_rows import footnote, join_sentences, measurement_note, remarks, unavailable_note
+from repro.results.published import Published
+from repro.results.registry import figure
+from repro.results.significance import WHISKERS, Interval, interval_of_ratio, median_of, ratio_of
+from repro.results.tables import Figure, digits
+from repro.sparse.baseline_times import library_of
+from repro.studies.compressed_coo import GPUS, PAPER, STUDY_NAME
+from repro.studies.compressed_coo.results import (
+    DISTINCT,
+    REPEAT,
+    Times,
+    all_times,
+    counted,
+    fastest_formats,
+    format_of,
+    near_launch,
+    not_searched,
+    precision_of,
+    solved_with,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+
+Number = Callable[[Times], float | None]
+MEDIAN, LARGE_MEDIAN = "median", "median of the large"
+HEADS = {REPEAT: "values repeat", DISTINCT: "values distinct", None: "not measured"}
+WIDE_BAR, NARROW_BAR = 0.6, 0.38
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Numbers that are drawn as bars, with their intervals; those of the first series that is shown are printed."""
+
+    label: str
+    colour: str
+    number: Number
+    sure: Callable[[Times], Interval | None] = lambda case: None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Numbers that are drawn as marks over the bars."""
+
+    label: str
+    marker: str
+    colour: str
+    number: Number
+
+    def line(self, x: Sequence[float], y: Sequence[float], label: str | None = None) -> Line2D:
+        """Return the marks."""
+        return Line2D(
+            x, y, linestyle="", marker=self.marker, markersize=6.5 if self.marker == "|" else 3.6, zorder=4,
+            markeredgewidth=1.3 if self.marker == "|" else 0.9, markeredgecolor=self.colour, markerfacecolor="white",
+            label=label,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: a head of a group where there are no values, else numbers of bars and marks, and bars' intervals."""
+
+    label: str
+    bars: tuple[float | None, ...] = ()
+    marks: tuple[float | None, ...] = ()
+    missing: str | None = None
+    mostly_launch: bool = False
+    sure: tuple[Interval | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What one figure shows.
+
+    Attributes
+    ----------
+    bars, marks
+        Series; one without any number is left out of the legend.
+    title, unit
+        Above the panel and below its axis.
+    printed
+        How the number beside a row is printed.
+    one
+        Whether 1 is drawn as a line, and what is said of it in the legend (nothing if empty).
+    reference, referred
+        Published numbers by GPU, drawn as dashed lines, and what they are called.
+    absent
+        Why a problem with a winner has no number here.
+    stars
+        Whether a row is marked by a star where its product's time is mostly launch.
+    """
+
+    bars: tuple[Bar, ...]
+    marks: tuple[Mark, ...]
+    title: str
+    unit: str
+    printed: Callable[[float], str] = "{:.2f}".format
+    one: str | None = None
+    reference: Mapping[str, float] = field(default_factory=dict)
+    referred: str = "published most"
+    absent: Callable[[Times], str] = lambda case: "not recorded"
+    stars: bool = False
+
+
+def rows_of(panel: Panel, cases: Sequence[Times], counted: Sequence[Times]) -> list[Row]:
+    """Return the rows of a figure, group by group, each group of several problems with its median.
+
+    Parameters
+    ----------
+    counted
+        The problems that medians are taken over.
+    """
+    rows: list[Row] = []
+    for values, head in HEADS.items():
+        group = [case for case in cases if case.values == values]
+        if not group:
+            continue
+        rows += [Row(head), *(_row(panel, case) for case in group)]
+        over = [case for case in group if case in counted]
+        if values and len(over) > 1:
+            rows.append(_median(panel, over, MEDIAN if len(over) == len(group) else LARGE_MEDIAN))
+    return rows
+
+
+def _row(panel: Panel, case: Times) -> Row:
+    bars, marks = (tuple(kind.number(case) for kind in series) for series in (panel.bars, panel.marks))
+    missing = None
+    if not any(value is not None for value in (*bars, *marks)):
+        why = case.case.why_not() if case.compressed is None else panel.absent(case)
+        missing = "unavailable" if why.startswith("unavailable") else why
+    launch = panel.stars and case.case.mostly_launch("graph", case.ours or case.compressed)
+    return Row(case.line.label, bars, marks, missing, launch, tuple(bar.sure(case) for bar in panel.bars))
+
+
+def _median(panel: Panel, cases: Sequence[Times], label: str) -> Row:
+    bars, marks = (
+        tuple(median_of(kind.number(case) for case in cases) for kind in series) for series in (panel.bars, panel.marks)
+    )
+    return Row(label, bars, marks)
+
+
+def draw(panel: Panel, rows: Sequence[Row], mark: str | None) -> Canvas:
+    """Draw one panel.
+
+    Parameters
+    ----------
+    mark
+        What a mark at a name means; None where there is none.
+    """
+    if not any(value is not None for row in rows for value in (*row.bars, *row.marks)):
+        return figure_style.empty("nothing was measured in this campaign")
+    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(rows), extra=1.05, per_row=0.19))
+    axes = drawn.add_subplot()
+    shown = [index for index in range(len(panel.bars)) if any(row.bars and row.bars[index] for row in rows)]
+    for at, row in enumerate(rows):
+        _draw_row(axes, panel, at, row, shown)
+    if shown:
+        first = [row.bars[shown[0]] if row.bars else None for row in rows]
+        texts = [
+            None if number is None else panel.printed(number) + "*" * row.mostly_launch
+            for number, row in zip(first, rows, strict=True)
+        ]
+        bold = [at for at, row in enumerate(rows) if row.label in (MEDIAN, LARGE_MEDIAN)]
+        figure_style.column(axes, texts, (figure_style.BAR, panel.bars[shown[0]].colour), bold=bold)
+    values = [value for row in rows for value in (*row.bars, *row.marks) if value is not None]
+    axes.set_xlim(0, 1.05 * max([*values, *panel.reference.values(), *([1.0] if panel.one is not None else [])]))
+    axes.grid(axis="x")
+    axes.set_title(panel.title)
+    axes.set_xlabel(panel.unit)
+    figure_style.rows_axis(axes, [row.label for row in rows], missing=[row.missing for row in rows])
+    for row, text in zip(rows, axes.get_yticklabels(), strict=True):
+        text.set_fontweight("bold" if row.label in (MEDIAN, LARGE_MEDIAN) or not row.bars else "normal")
+        text.set_color(figure_style.GREY if not row.bars else "black")
+    handles: list[Patch | Line2D] = [Patch(color=panel.bars[i].colour, label=panel.bars[i].label) for i in shown]
+    for index, series in enumerate(panel.marks):
+        if any(row.marks and row.marks[index] is not None for row in rows):
+            handles.append(series.line([], [], label=series.label))
+    if panel.one is not None:
+        axes.axvline(1, color=figure_style.GREY, linewidth=0.7, zorder=3)
+        if panel.one:
+            handles.append(Line2D([], [], color=figure_style.GREY, linewidth=0.7, label=panel.one))
+    if panel.reference:
+        label = f"{panel.referred}: " + ", ".join(f"{value:g} ({gpu})" for gpu, value in panel.reference.items())
+        dashed: dict[str, Any] = {"color": figure_style.GREY, "linewidth": 0.7, "linestyle": (0, (4, 2))}
+        handles.append(Line2D([], [], label=label, **dashed))
+        for value in panel.reference.values():
+            axes.axvline(value, zorder=3, **dashed)
+    drawn.legend(handles=handles, loc="outside upper left", ncols=3, handlelength=1.4, columnspacing=1.4)
+    figure_style.footnote(drawn, mark)
+    return drawn
+
+
+def _draw_row(axes: Axes, panel: Panel, at: int, row: Row, shown: Sequence[int]) -> None:
+    if not row.bars:
+        if at:
+            axes.axhline(at - 0.5, color=figure_style.GREY, linewidth=0.4)
+        return
+    there = [index for index in shown if row.bars[index] is not None]
+    for place, index in enumerate(there):
+        two = len(there) > 1
+        offset = (0.4 * place - 0.2) if two else 0.0
+        series, value = panel.bars[index], row.bars[index] or 0.0
+        axes.barh(at + offset, value, height=NARROW_BAR if two else WIDE_BAR, color=series.colour, linewidth=0)
+        figure_style.whisker(axes, row.sure[index] if row.sure else None, at + offset)
+    for mark, number in zip(panel.marks, row.marks, strict=True):
+        if number is not None:
+            axes.add_line(mark.line([number], [at]))
+
+
+@figure(STUDY_NAME, "figure-4", title="GFLOPS of the library and of compressed COO", numbering=f"Figure 4 of {PAPER}")
+def gflops(campaign: Campaign, published: Published) -> Figure:
+    """A row a problem; the median of each group below it."""
+    precision = precision_of(campaign)
+    cases = all_times(campaign, published, precision)
+    large, over = counted(cases)
+    on_gpu = not campaign.on_cpu
+    best = {gpu: published.quantity("largest GFLOPS of SpMV", "double", gpu) for gpu in GPUS}
+    library = library_of(campaign)
+    default = Mark(f"{library} CSR, default", "o", figure_style.ACCENT, lambda s: s.gflops(s.csr_default))
+    fastest = Mark(f"{library} CSR{', fastest' * on_gpu}", "|", figure_style.ACCENT, lambda s: s.gflops(s.csr))
+    coo = Mark(f"{library} COO, fastest", "s", figure_style.GREY, lambda s: s.gflops(s.coo))
+    formats = dict.fromkeys(format_of(case) for case in large if case.library)
+    of_all = Mark(f"{library}, fastest of all: {' or '.join(formats)}", "^", "black", lambda s: s.gflops(s.library))
+    panel = Panel(
+        bars=(
+            Bar("ours", figure_style.DARK, lambda s: s.gflops(s.ours)),
+            Bar("compressed COO", figure_style.LIGHT, lambda s: s.gflops(s.compressed)),
+        ),
+        marks=(default, fastest, coo, of_all) if on_gpu else (fastest,),
+        title=f"{precision} precision",
+        unit="GFLOPS: 2 × non-zeros / time",
+        printed=digits,
+        stars=True,
+        reference={gpu: float(value) for gpu, value in best.items()} if on_gpu else {},
+    )
+    marks = (
+        f"Marks: {library}’s product of CSR, by default as in the paper and by its fastest algorithm, its fastest of "
+        f"COO, and its fastest of all, which the paper does not compare with. {fastest_formats(large)}"
+        if on_gpu
+        else "Mark: SciPy’s product of CSR, in place of cuSPARSE’s."
+    )
+    lines = [case.line for case in cases]
+    caption = [
+        "GFLOPS of y = A x: two operations for each of the matrix’s own non-zeros, none for padding.",
+        "Ours (dark, and in numbers): the fastest of all our variants; compressed COO (light): the fastest of the",
+        "paper’s space.",
+        marks,
+        f"Dashed: the most that {PAPER} states, {best['V100']} on a V100, {best['A100']} on an A100." if on_gpu else "",
+        over,
+        measurement_note(campaign, "graph"),
+        near_launch(cases),
+        not_searched(cases),
+        remarks(lines),
+        unavailable_note(campaign),
+    ]  # fmt: skip
+    rows = rows_of(panel, cases, large)
+    return Figure(lambda: draw(panel, rows, footnote(lines)), join_sentences(caption))
+
+
+@figure(STUDY_NAME, "figure-3", title="Memory of COO and compressed COO over CSR", numbering=f"Figure 3 of {PAPER}")
+def memory(campaign: Campaign, published: Published) -> Figure:
+    """A row a problem; the median of each group below it."""
+    precision = precision_of(campaign)
+    cases = all_times(campaign, published, precision)
+    large, over = counted(cases)
+    panel = Panel(
+        bars=(
+            Bar("compressed COO", figure_style.DARK, lambda s: s.memory(s.compressed)),
+            Bar("balanced COO", figure_style.LIGHT, lambda s: s.memory(s.plain)),
+        ),
+        marks=(Mark("our fastest", "D", figure_style.ACCENT, lambda s: s.memory(s.ours)),),
+        title=f"{precision} precision, K as tuned",
+        unit="memory over that of CSR",
+        one="CSR",
+    )
+    lines = [case.line for case in cases]
+    medians = [
+        f"{value:.2f} where values {'repeat' if kind == REPEAT else 'are distinct'}"
+        for kind in (REPEAT, DISTINCT)
+        if (value := median_of(case.memory(case.compressed) for case in large if case.values == kind)) is not None
+    ]
+    caption = [
+        "Memory of the matrix, padding, chunks’ starts and table of values included, over that of CSR with 4-byte",
+        "indices: compressed COO (dark, and in numbers) and plain balanced COO (light), each with the K that was",
+        "fastest, and the format of our fastest variant. Values repeat: most chunks look them up in the table.",
+        f"Medians of compressed COO: {'; '.join(medians)}." if medians else "",
+        over,
+        not_searched(cases),
+        remarks(lines),
+        unavailable_note(campaign),
+    ]
+    rows = rows_of(panel, cases, large)
+    return Figure(lambda: draw(panel, rows, footnote(lines)), join_sentences(caption))
+
+
+@figure(STUDY_NAME, "figure-5", title="Speedup of BiCGSTAB", numbering=f"Figure 5 of {PAPER}")
+def bicgstab(campaign: Campaign, published: Published) -> Figure:
+    """A row a problem; the median of each group below it."""
+    precision = precision_of(campaign)
+    cases = all_times(campaign, published, precision)
+    large, over = counted(cases)
+    library = library_of(campaign)
+    defaults = Mark(
+        f"ours over that with {library}’s default for CSR",
+        "D",
+        figure_style.ACCENT,
+        lambda s: ratio_of(s.default_solver, s.ours_solver or s.compressed_solver),
+    )
+    stated = {
+        gpu: float(published.quantity("median speedup of BiCGSTAB over cuSPARSE", "double", gpu))
+        for gpu in GPUS
+        if not campaign.on_cpu
+    }
+    panel = Panel(
+        bars=(
+            _bar("ours", figure_style.DARK, lambda s: s.ours_solver),
+            _bar("compressed COO", figure_style.LIGHT, lambda s: s.compressed_solver),
+        ),
+        marks=() if campaign.on_cpu else (defaults,),
+        title=f"{precision} precision",
+        unit=f"speedup of BiCGSTAB over the fastest with a routine of {library}",
+        one="",
+        reference=stated,
+        referred="published median over the default",
+        absent=_why_not,
+    )
+    words = " and ".join(f"{value:g}× on a {gpu}" for gpu, value in stated.items())
+    lines = [case.line for case in cases]
+    pairs = [(series.label, median_of(series.number(case) for case in large)) for series in panel.bars]
+    medians = [f"{label} {value:.2f}×" for label, value in pairs if value is not None]
+    compared = any(defaults.number(case) for case in cases) and not campaign.on_cpu
+    rows = rows_of(panel, cases, large)
+    caption = [
+        f"Speedup of ten iterations of BiCGSTAB over those with the product of {library} that makes them fastest: with",
+        "the product of ours that does (dark, and in numbers), and with compressed COO (light).",
+        solved_with(cases),
+        f"Diamonds: ours over the one with {library}’s default for CSR, as in the paper." if compared else "",
+        WHISKERS if any(sure for row in rows for sure in row.sure) else "",
+        f"Medians: {'; '.join(medians)}." if medians else "",
+        over,
+        f"Dashed: what {PAPER} states, a median over the default of about {words}: the diamonds are its counterpart."
+        if stated else "",
+        measurement_note(campaign, "graph"),
+        not_searched(cases),
+        remarks(lines),
+        unavailable_note(campaign),
+    ]  # fmt: skip
+    return Figure(lambda: draw(panel, rows, footnote(lines)), join_sentences(caption))
+
+
+def _bar(label: str, colour: str, pick: Callable[[Times], ReportedTime | None]) -> Bar:
+    """Return the bars of the library's fastest solver over one of ours."""
+    return Bar(
+        label,
+        colour,
+        lambda case: ratio_of(case.library_solver, pick(case)),
+        lambda case: interval_of_ratio(case.library_solver, pick(case)),
+    )
+
+
+def _why_not(case: Times) -> str:
+    """Return why there is no speedup where there are products."""
+    statuses = {str(row["status"]) for row in case.case.rows if row["kind"] == "solver"}
+    failed = ", ".join(sorted(statuses - set(TIMED)))
+    return f"BiCGSTAB failed: {failed}" if failed else "BiCGSTAB was not timed with both"

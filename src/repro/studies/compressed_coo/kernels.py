@@ -1,0 +1,164 @@
+"""Rendering the products with matrices in balanced coordinates, plain and compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from repro.codegen.targets import DTYPES, SCALARS, Target
+from repro.codegen.templates import LOAD_BYTES, render_template
+from repro.entries import get_entry
+from repro.errors import ReproError
+from repro.sparse.pairs import NO_PAIR, SLICE, shared_entries
+from repro.sparse.solvers.kernels import SOLVERS, render_solver
+from repro.studies.compressed_coo import STUDY_NAME
+from repro.studies.compressed_coo.coordinate_format import (
+    COLUMN_BYTES,
+    COLUMNS_MASK,
+    COLUMNS_SHIFT,
+    ROW_BYTES,
+    ROWS_MASK,
+    UNIT,
+    VALUES_SHIFT,
+)
+from repro.studies.compressed_coo.ids import HEIGHTS, PAIRS, SPACES, SPLITS, Blocking, blockings, check_layout
+from repro.studies.compressed_coo.sliced_format import (
+    CODE_BITS,
+    CODES_OF_WORD,
+    FLAG_BITS,
+    MOVED,
+    NOWHERE,
+    TABLED,
+    WHOLE,
+    WINDOW,
+)
+
+#: The group of the solvers' modules.
+SOLVED = "solvers"
+CLEAR_N_T = {"cuda": 256, "opencl": 64}
+#: Eighths of the threads that a multiprocessor can hold which kernels of pairs are compiled for, by the slots of a
+#: thread: as many as have the registers that they need.
+RESIDENT = {1: 8, 2: 8, 4: 5}
+
+
+def render_key(templates: Path, key: str, target: Target) -> str:
+    """Return the source of the module of a key: every blocking of a layout, or a solver.
+
+    Raises
+    ------
+    ReproError
+        The key is none, or a template is missing or wrong.
+    """
+    group, _, name = key.rpartition("/")
+    if group == SOLVED:
+        solver, _, precision = name.rpartition("-")
+        return render_solver(templates, solver, precision, target)
+    space, _, precision = group.partition("/")
+    if space not in SPACES or precision not in DTYPES:
+        raise ReproError(
+            "unknown module",
+            where=f"study {STUDY_NAME}",
+            expected=f"SPACE/PRECISION/LAYOUT with a space of {', '.join(SPACES)} and a precision of "
+            f"{', '.join(DTYPES)}, or {SOLVED}/{SOLVERS[0]}-PRECISION, for example paper/double/CCOO",
+            actual=key,
+        )
+    layout = check_layout(name)
+    return render_coo(templates, precision, layout, blockings(target, layout), target)
+
+
+def render_coo(templates: Path, precision: str, layout: str, tried: Sequence[Blocking], target: Target) -> str:
+    """Return the source of the module with the kernels of a layout for some blockings.
+
+    Raises
+    ------
+    ReproError
+        A template is missing or wrong; template and line are named.
+    """
+    unique = {blocking.kernel: blocking for blocking in tried}
+    if layout in PAIRS:
+        return _render_pairs(templates, precision, layout, unique, target)
+    common = {
+        **_context(precision, layout, target),
+        "warp": target.warp,
+        "distances": [1 << i for i in range(target.warp.bit_length() - 1)],
+        "blockings": [
+            {"kernel": name, "resident": _resident(target, layout, blocking), **asdict(blocking)}
+            for name, blocking in unique.items()
+        ],
+    }
+    if layout in HEIGHTS:
+        return render_template(
+            templates,
+            "compressed_coo/sliced.j2",
+            **common,
+            height=HEIGHTS[layout],
+            shapes=sorted({(blocking.entries, blocking.load) for blocking in tried}),
+            code_bits=CODE_BITS,
+            codes_of_word=CODES_OF_WORD,
+            flags={"tabled": TABLED, "moved": MOVED, "whole": WHOLE},
+            flag_bits=FLAG_BITS,
+            nowhere=NOWHERE,
+            window=WINDOW,
+            add_n_t=CLEAR_N_T[target.dialect],
+        )
+    return render_template(
+        templates,
+        "compressed_coo/module.j2",
+        **common,
+        split=SPLITS[layout],
+        clear_n_t=CLEAR_N_T[target.dialect],
+        row_bytes=ROW_BYTES,
+        column_bytes=COLUMN_BYTES,
+        rows_mask=ROWS_MASK,
+        columns_shift=COLUMNS_SHIFT,
+        columns_mask=COLUMNS_MASK,
+        values_shift=VALUES_SHIFT,
+    )
+
+
+def _resident(target: Target, layout: str, blocking: Blocking) -> int:
+    """Return how many blocks a multiprocessor is to hold: half its threads, more of those that ask for less each."""
+    share = 5 / 8 if layout in HEIGHTS and blocking.entries <= 4 else 1 / 2
+    return max(1, int(target.threads_per_sm * share) // blocking.threads)
+
+
+def _render_pairs(templates: Path, precision: str, layout: str, unique: Mapping[str, Blocking], target: Target) -> str:
+    """Return the source of a module of pairs; a kernel a blocking, the threads of which are the rows of a tile."""
+    context = _context(precision, layout, target)
+    return render_template(
+        templates,
+        "compressed_coo/pairs.j2",
+        **context,
+        entry=get_entry("real"),
+        clustered=SPLITS[layout] == "clustered",
+        slice_rows=SLICE,
+        no_pair=NO_PAIR,
+        halves=False,
+        at_once=0,  # what is under way takes registers, of which four slots in flight leave none
+        blockings=[
+            {
+                "kernel": name,
+                "resident": min(
+                    target.blocks_per_sm, target.threads_per_sm * RESIDENT[blocking.entries] // 8 // blocking.threads
+                ),
+                "room": shared_entries(blocking.threads, context["scalar_bytes"]),
+                **asdict(blocking),
+            }
+            for name, blocking in unique.items()
+        ],
+    )
+
+
+def _context(precision: str, layout: str, target: Target) -> dict[str, Any]:
+    """Return what the templates of all layouts read."""
+    scalar, scalar_bytes = SCALARS[precision]
+    return {
+        "dialect": target.dialect,
+        "title": f"compressed_coo: {precision} precision, {layout}",
+        "scalar": scalar,
+        "scalar_bytes": scalar_bytes,
+        "load_bytes": LOAD_BYTES,
+        "unit": UNIT.itemsize,
+    }

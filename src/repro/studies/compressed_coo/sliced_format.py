@@ -1,0 +1,571 @@
+"""Compressed sliced ELLPACK: slices of 8, 16 or 32 rows, columns as codes of few bits.
+
+This format is ours, for values that are distinct: only columns and padding can be saved there. A step has at most
+one entry of each row of a slice. The column of an entry is the base of its step, plus the place of its row in the
+slice, plus a code of 0, 8, 16 or 32 bits. The steps of a stencil need no codes at all, as long as each has the
+same neighbour of all rows; where a row lacks that neighbour its place is left open. Values are plain or, where a
+table of 256 holds all of a slice's, indices into it.
+
+Rows of a slice are filled up to its longest. Rows that would make a slice long are cut into pieces, which are
+slices of one row. Sliced ELLPACK with rows sorted by length within windows is Kreutzer et al., "A unified sparse
+matrix data format for efficient general sparse matrix-vector multiplication on modern processors with wide SIMD
+units" (SIAM J. Sci. Comput. 36(5), 2014); here a window is sorted only where that pays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.runnable import Unsupported
+from repro.studies.compressed_coo.coordinate_format import UNSIGNED, Lookup, frequent_with_zero
+
+#: Rows of a window: a multiple of every slice's height, and so few that 16 bits tell them apart.
+WINDOW = 1024
+#: Most steps of a slice: counted in 8 bits.
+MAX_STEPS = 255
+#: A window is sorted where that leaves at most this share of its slots: sorted rows lose what neighbours share.
+WORTH_SORTING = 0.9
+#: Slots of a piece of a row that has no place in a slice.
+PIECE = 1024
+#: Longest rows of slices that are tried.
+LIMITS = (8, 16, 32, 64, 128, MAX_STEPS)
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The rows of a matrix, dealt to slices.
+
+    Attributes
+    ----------
+    height
+        Rows of a slice.
+    rows
+        int64 `(slices, height)`: the row at each place, -1 for none.
+    moved
+        bool `(slices,)`: whose rows are not simply the ones that follow each other from `slice * height` on.
+    apart
+        int64, ascending: the rows that are in no slice, being far longer than all others. They are cut into pieces of
+        `PIECE` slots.
+    """
+
+    height: int
+    rows: NDArray[np.int64]
+    moved: NDArray[np.bool_]
+    apart: NDArray[np.int64]
+
+    def slots(self, row_lengths: NDArray[np.integer]) -> int:
+        """Count the slots of a matrix with rows of those lengths `(n,)`, each slice as long as its longest row."""
+        longest = np.append(row_lengths, 0)[self.rows].max(axis=1, initial=0)
+        steps = -(-row_lengths[self.apart].astype(np.int64) // self.height)
+        return self.height * int(longest.sum(dtype=np.int64) + steps.sum())
+
+
+def make_slices(row_lengths: NDArray[np.integer], height: int) -> Slices:
+    """Deal rows to slices of that height so that few slots are filled up.
+
+    Rows longer than a limit are left out: the one of `LIMITS` that takes the fewest slots, the largest of several.
+
+    Parameters
+    ----------
+    row_lengths
+        `(n,)`.
+    height
+        Rows of a slice: 8, 16 or 32.
+    """
+    lengths = row_lengths.astype(np.int64, copy=False)
+    n, longest = len(lengths), int(lengths.max(initial=0))
+    limits = [limit for limit in LIMITS if limit < longest or limit == MAX_STEPS]
+    windows = -(-n // WINDOW)
+    padded = np.full(windows * WINDOW, -1, np.int64)
+    padded[:n] = lengths
+    tried = (
+        [(_padded_slots(padded, limit, height), -limit) for limit in limits] if len(limits) > 1 else [(0, -limits[0])]
+    )
+    limit = -min(tried)[1]
+    kept = np.where(padded <= limit, padded, -1).reshape(windows, WINDOW)
+    natural, ordered = _natural(kept, height), _ordered(kept, height)
+    chosen = ordered <= WORTH_SORTING * natural
+    rows = np.arange(windows * WINDOW).reshape(windows, WINDOW)
+    # the longest first; equal ones in their order, so that neighbours stay together
+    rows[chosen] = np.take_along_axis(rows[chosen], np.argsort(-kept[chosen], axis=1, kind="stable"), axis=1)
+    rows = np.where(kept.ravel()[rows] >= 0, rows, -1).reshape(-1, height)[: -(-n // height)]
+    moved = (rows != np.arange(rows.size).reshape(rows.shape)).any(axis=1)
+    return Slices(height, rows, moved, np.flatnonzero(lengths > limit))
+
+
+def _padded_slots(padded: NDArray[np.int64], limit: int, height: int) -> int:
+    """Return the slots where rows up to a limit are in slices."""
+    kept = np.where(padded <= limit, padded, -1).reshape(-1, WINDOW)
+    natural, ordered = _natural(kept, height), _ordered(kept, height)
+    in_slices = np.where(ordered <= WORTH_SORTING * natural, ordered, natural).sum()
+    return int(in_slices) + int(_apart(padded[padded > limit], height).sum())
+
+
+def _natural(kept: NDArray[np.int64], height: int) -> NDArray[np.int64]:
+    """Return the slots of each window with its rows as they are, `(windows,)`; -1 is a row that is not there."""
+    longest = np.maximum(kept.reshape(len(kept), -1, height).max(axis=2), 0)
+    return np.asarray(height * longest.sum(axis=1))
+
+
+def _ordered(kept: NDArray[np.int64], height: int) -> NDArray[np.int64]:
+    """Return the slots of each window with its rows sorted by length."""
+    longest = np.maximum(np.sort(kept, axis=1)[:, height - 1 :: height], 0)
+    return np.asarray(height * longest.sum(axis=1))
+
+
+def _apart(lengths: NDArray[np.int64], height: int) -> NDArray[np.int64]:
+    """Return the slots of rows in pieces, and as many more as their sums and a second launch are worth."""
+    return -(-lengths // height) * height + 32
+
+
+#: Bits of a code by its width's number, and the largest code of all but the widest.
+CODE_BITS = (0, 8, 16, 32)
+LARGEST = (0, 0xFF, 0xFFFF)
+WIDTHS = len(CODE_BITS)
+#: Bytes that a thread loads of codes at once, and how many codes these are.
+WORD = 4
+CODES_OF_WORD = (1, 4, 2, 1)
+#: Larger than any offset, and still so after the place of a row is subtracted.
+FAR = 2**31 - 128
+#: Slices that are walked at a time: few enough to stay in a cache.
+BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Slices whose entries are dealt to steps: where each row's begin and end, int32 `(slices, height)`."""
+
+    begins: NDArray[np.int32]
+    ends: NDArray[np.int32]
+
+    def part(self, which: NDArray[Any] | slice) -> Stretch:
+        """Return some of them."""
+        return Stretch(self.begins[which], self.ends[which])
+
+
+def deal(
+    stretch: Stretch, columns: NDArray[np.int32], value_bytes: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the step of each entry within its slice, `(nnz,)`, 0 of entries of no slice; and each slice's steps.
+
+    A step takes the entry next in turn of each row whose offset (column less place) is within a window above the least
+    one. Windows are none at all, 255, 65,535 and any; each slice has the one that takes the fewest bytes.
+
+    Parameters
+    ----------
+    stretch
+        Slices with at most `MOST_STEPS` entries a row.
+    columns
+        int32 `(nnz,)`, ascending within rows.
+    value_bytes
+        Of a value of each slice, `(slices,)`.
+    """
+    steps, counts = np.zeros(len(columns), np.uint8), np.zeros(len(value_bytes), np.int64)
+    for first in range(0, len(stretch.begins), BATCH):
+        batch = stretch.part(slice(first, first + BATCH))
+        of_value = value_bytes[first : first + BATCH]
+        # any: the fewest steps, and a bound for the bytes of all others
+        dealt = _walk(batch, columns, None, np.full(len(of_value), MAX_STEPS), steps)
+        best, count = dealt.nbytes(batch, of_value), dealt.counts.sum(axis=1)
+        least = count * _step_bytes(batch, of_value)
+        for window in LARGEST:
+            left = np.flatnonzero(best > least)
+            if not len(left):
+                break
+            some = batch.part(left)
+            most = np.minimum((best[left] - 1) // _step_bytes(some, of_value[left]), MAX_STEPS)
+            walked = _walk(some, columns, window, most)
+            nbytes = walked.nbytes(some, of_value[left])
+            better = walked.done & (nbytes < best[left])
+            _walk(some.part(better), columns, window, most[better], steps)
+            best[left[better]], count[left[better]] = nbytes[better], walked.counts[better].sum(axis=1)
+        counts[first : first + BATCH] = count
+    return steps, counts
+
+
+@dataclass(frozen=True)
+class _Walked:
+    """Whether a slice's entries were dealt within the steps allowed, and how many steps have codes of which width."""
+
+    done: NDArray[np.bool_]
+    counts: NDArray[np.int64]
+
+    def nbytes(self, stretch: Stretch, value_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the bytes of each slice: of bases, values and codes."""
+        height = stretch.begins.shape[1]
+        words = sum(-(-self.counts[:, i] // CODES_OF_WORD[i]) for i in range(1, WIDTHS))
+        return np.asarray(self.counts.sum(axis=1) * _step_bytes(stretch, value_bytes) + WORD * height * words)
+
+
+def _step_bytes(stretch: Stretch, value_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+    # a base is as many bytes as a word
+    size: NDArray[np.int64] = WORD + stretch.begins.shape[1] * value_bytes
+    return size
+
+
+def _walk(
+    stretch: Stretch,
+    columns: NDArray[np.int32],
+    window: int | None,
+    most: NDArray[np.int64],
+    steps: NDArray[np.uint8] | None = None,
+) -> _Walked:
+    """Deal the entries of slices to steps, at most so many of each; where `steps` is given, note them there."""
+    done = np.ones(len(most), bool)
+    counts = np.zeros((len(most), WIDTHS), np.int64)
+    which, heads, ends = np.arange(len(most)), stretch.begins.copy(), stretch.ends
+    places = np.arange(heads.shape[1], dtype=np.int32)
+    step = 0
+    while True:
+        there = heads < ends
+        going = there.any(axis=1)
+        done[which[going & (most[which] <= step)]] = False
+        going &= most[which] > step
+        if not going.all():
+            which, heads, ends, there = which[going], heads[going], ends[going], there[going]
+        if not len(which):
+            return _Walked(done, counts)
+        offsets = np.where(there, columns.take(heads, mode="clip") - places, FAR)
+        base = offsets.min(axis=1)
+        taken = there if window is None else there & (offsets - base[:, None] <= window)
+        spread = np.where(taken, offsets, base[:, None]).max(axis=1) - base
+        counts[which, np.searchsorted(LARGEST, spread)] += 1
+        if steps is not None:
+            steps[heads[taken]] = step
+        heads = heads + taken
+        step += 1
+
+
+@dataclass(frozen=True)
+class Coded:
+    """The columns of steps: the base of each `(steps,)`, the codes of its rows `(steps, height)`, and their width.
+
+    A width is a place in `CODE_BITS`. A row without an entry has a code as well, of a column that there is.
+    """
+
+    bases: NDArray[np.int32]
+    codes: NDArray[np.int32]
+    widths: NDArray[np.int64]
+
+
+def code_columns(offsets: NDArray[np.int32], n: int) -> Coded:
+    """Return the columns of steps as codes.
+
+    Parameters
+    ----------
+    offsets
+        `(steps, height)`: the column of a row's entry less the row's place, `FAR` for no entry.
+    n
+        Columns of the matrix.
+    """
+    height = offsets.shape[1]
+    bases = offsets.min(axis=1, initial=FAR)
+    codes = np.where(offsets == FAR, 0, offsets - bases[:, None])
+    # a row without an entry reads x where code 0 leads, which near the first and the last column may be outside
+    edge = np.flatnonzero((bases < 0) | (bases > n - height))
+    places = np.arange(height, dtype=np.int32)
+    there = np.clip(bases[edge, None] + places, 0, n - 1) - places
+    inside = np.where(offsets[edge] == FAR, there, offsets[edge])
+    bases[edge] = inside.min(axis=1, initial=FAR)
+    codes[edge] = inside - bases[edge, None]
+    return Coded(bases, codes, np.searchsorted(LARGEST, codes.max(axis=1, initial=0)))
+
+
+class Groups:
+    """The steps of slices, those of a slice ordered by the width of their codes: a group is of one slice and width.
+
+    Parameters
+    ----------
+    slice_of_step
+        `(steps,)`, ascending.
+    widths
+        `(steps,)`.
+    slices
+        How many slices there are.
+
+    Attributes
+    ----------
+    order
+        `(steps,)`: which step comes where.
+    counts
+        `(slices, WIDTHS)`: steps of each group.
+    """
+
+    def __init__(self, slice_of_step: NDArray[np.int64], widths: NDArray[np.int64], slices: int) -> None:
+        group = slice_of_step * WIDTHS + widths
+        self.order = np.argsort(group, kind="stable")
+        self._group = group[self.order]
+        counts = np.bincount(group, minlength=slices * WIDTHS)
+        self.counts = counts.reshape(slices, WIDTHS)
+        self._rank = np.arange(len(group)) - (np.cumsum(counts) - counts)[self._group]
+
+    def write_codes(self, codes: NDArray[np.int32], height: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Return the codes in words, and each slice's first, in units of `height` words."""
+        taken = np.zeros_like(self.counts)
+        for width in range(1, WIDTHS):
+            taken[:, width] = -(-self.counts[:, width] // CODES_OF_WORD[width])
+        starts = (np.cumsum(taken) - taken.ravel()).astype(np.int64)
+        words = np.zeros((int(taken.sum()), height), np.uint32)
+        for width in range(1, WIDTHS):
+            of_word = CODES_OF_WORD[width]
+            mine = np.flatnonzero(self._group % WIDTHS == width)
+            parts = words.view(UNSIGNED[WORD // of_word]).reshape(-1, height, of_word)
+            at = starts[self._group[mine]] + self._rank[mine] // of_word
+            parts[at, :, self._rank[mine] % of_word] = codes[self.order[mine]]
+        return words.ravel(), starts.reshape(-1, WIDTHS)[:, 0]
+
+    def write_values(
+        self, bits: NDArray[np.unsignedinteger], lookup: Lookup, tabled: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Return the values of steps `(steps, height)` as bytes, and each slice's first, in units of `height` bytes.
+
+        Parameters
+        ----------
+        tabled
+            Of each slice, whether its values are indices into the table, as words of `WORD`.
+        """
+        height, size = bits.shape[1], bits.itemsize
+        taken = np.where(tabled[:, None], WORD * -(-self.counts // WORD), self.counts * size)
+        starts = np.cumsum(taken) - taken.ravel()
+        stored = np.zeros(int(taken.sum()) * height, np.uint8)
+        looked_up = tabled[self._group // WIDTHS]
+        mine = np.flatnonzero(looked_up)
+        at = starts[self._group[mine]] // WORD + self._rank[mine] // WORD
+        indices: NDArray[Any] = lookup.places(bits[self.order[mine]])
+        stored.reshape(-1, height, WORD)[at, :, self._rank[mine] % WORD] = indices
+        mine = np.flatnonzero(~looked_up)
+        at = (starts[self._group[mine]] + self._rank[mine] * size) * height // size
+        stored.view(bits.dtype)[at[:, None] + np.arange(height)] = bits[self.order[mine]]
+        return stored, starts.reshape(-1, WIDTHS)[:, 0]
+
+
+#: What a slice's flags say: values are indices into the table; rows are elsewhere; it is a piece of one row.
+TABLED, MOVED, WHOLE = 1, 2, 4
+FLAG_BITS = 3
+#: The place of no row in a slice whose rows are elsewhere.
+NOWHERE = 0xFFFF
+
+
+@dataclass(frozen=True)
+class Sliced:
+    """A matrix in compressed sliced ELLPACK, ready to upload.
+
+    Pieces come first, then the slices in the order of their rows. Steps of a slice are ordered by the bits of their
+    codes; those of equal bits share words.
+
+    Attributes
+    ----------
+    n, nnz, height, pieces
+        Rows, entries, rows of a slice, and how many slices are pieces.
+    dtype
+        Of the values, float32 or float64.
+    slices
+        int32 `(slices, 4)`: where its bases start; its words, in units of `height` words; its values, in units of
+        `height` bytes, times 8, and its flags; how many steps have codes of 0, 8, 16, 32 bits, a byte each, the first
+        the lowest.
+    bases
+        int32: of each slice those of its steps; then where rows are elsewhere, their places in the window, 16 bits
+        each; of a piece, its row, or -1 less the number of its part where the row has several.
+    words
+        uint32: 4, 2 or 1 codes of a row, `height` words side by side, one for each row.
+    values
+        uint8: of each slice a value of each row, step by step, or words of four indices as above.
+    table
+        `(256,)`: zero, and the most frequent values.
+    long_rows, first_parts
+        int32: the rows of several pieces, and their first parts, with one behind the last.
+    steps
+        How many there are of each encoding, spelt `none/8/table`.
+    """
+
+    n: int
+    nnz: int
+    height: int
+    pieces: int
+    dtype: np.dtype[np.floating]
+    slices: NDArray[np.int32]
+    bases: NDArray[np.int32]
+    words: NDArray[np.uint32]
+    values: NDArray[np.uint8]
+    table: NDArray[np.floating]
+    long_rows: NDArray[np.int32]
+    first_parts: NDArray[np.int32]
+    steps: dict[str, int]
+
+    @property
+    def parts(self) -> int:
+        """Sums of pieces that are added up after all."""
+        return int(self.first_parts[-1])
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a kernel reads, by name."""
+        of_parts = {"long_rows": self.long_rows, "first_parts": self.first_parts} if self.parts else {}
+        return {
+            "slices": self.slices,
+            "bases": self.bases,
+            "words": self.words,
+            "values": self.values,
+            "table": self.table,
+            **of_parts,
+        }
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that a product reads of the matrix, padding and table included; parts are written and read besides."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+def slice_up(
+    slices: Slices,
+    indptr: NDArray[np.integer],
+    indices: NDArray[np.integer],
+    values: NDArray[np.floating],
+) -> Sliced:
+    """Write a square matrix in CSR in slices, each in as few bytes as its own entries need.
+
+    Parameters
+    ----------
+    slices
+        Its rows, dealt to slices.
+    indptr, indices
+        `(n + 1,)` and `(nnz,)`, ascending within rows.
+    values
+        `(nnz,)` in the working precision.
+
+    Raises
+    ------
+    Unsupported
+        More slots than 32-bit indices can count.
+    """
+    n, height = len(indptr) - 1, slices.height
+    if n > FAR or slices.slots(np.diff(indptr)) * (values.itemsize + WORD) >= 2 ** (32 - FLAG_BITS) * height:
+        raise Unsupported(f"too large for 32-bit indices: {len(indices)} entries in slices of {height} rows")
+    lengths = np.diff(indptr).astype(np.int64)
+    bits = values.view(UNSIGNED[values.itemsize])
+    lookup = Lookup(frequent_with_zero(bits))
+    pieces = _Pieces.of(slices.apart, indptr)
+    missing = np.concatenate([[0], np.cumsum(~lookup.holds(bits))])
+    missed = np.append(missing[indptr[1:]] - missing[indptr[:-1]], 0)[slices.rows].sum(axis=1)
+    tabled = np.concatenate([missing[pieces.ends] == missing[pieces.begins], missed == 0])
+
+    stretch = Stretch(*(np.append(ends, 0)[slices.rows].astype(np.int32) for ends in (indptr[:-1], indptr[1:])))
+    columns = indices.astype(np.int32, copy=False)
+    value_bytes = np.where(tabled, 1, values.itemsize)
+    step_of, in_slices = deal(stretch, columns, value_bytes[len(pieces.begins) :])
+    steps = np.concatenate([-(-(pieces.ends - pieces.begins) // height), in_slices])
+    slot_of = _slots(slices, pieces, lengths, step_of, np.cumsum(steps) - steps)
+    offsets = np.full((int(steps.sum()), height), FAR, np.int32)
+    offsets.ravel()[slot_of] = columns - (slot_of % height).astype(np.int32)
+    coded = code_columns(offsets, n)
+    numbers: NDArray[Any] = np.zeros(offsets.shape, bits.dtype)
+    numbers.ravel()[slot_of] = bits
+
+    groups = Groups(np.repeat(np.arange(len(steps)), steps), coded.widths, len(steps))
+    words, first_word = groups.write_codes(coded.codes, height)
+    stored, first_value = groups.write_values(numbers, lookup, tabled)
+    moved = np.concatenate([np.zeros(len(pieces.begins), bool), slices.moved])
+    flags = TABLED * tabled + MOVED * moved
+    flags[: len(pieces.begins)] += WHOLE
+    bases, first_base = _bases(coded.bases[groups.order], steps, flags, pieces.targets, slices)
+    described = np.empty((len(steps), 4), np.uint32)
+    described[:, 0], described[:, 1], described[:, 2] = first_base, first_word, first_value << FLAG_BITS | flags
+    described[:, 3] = (groups.counts << np.arange(0, 8 * WIDTHS, 8)).sum(axis=1)
+    return Sliced(
+        n,
+        len(indices),
+        height,
+        len(pieces.begins),
+        values.dtype,
+        described.view(np.int32),
+        bases,
+        words,
+        stored,
+        lookup.table.view(values.dtype),
+        pieces.long_rows,
+        pieces.first_parts,
+        _spelt(groups.counts, tabled),
+    )
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Pieces of rows that are in no slice: their first entry and the one behind their last, where their sums go."""
+
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    targets: NDArray[np.int32]
+    long_rows: NDArray[np.int32]
+    first_parts: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, apart: NDArray[np.int64], indptr: NDArray[np.integer]) -> _Pieces:
+        """Cut rows into pieces of `PIECE` entries; a row of several has parts, one of one is written by it."""
+        first, behind = indptr[apart].astype(np.int64), indptr[apart + 1].astype(np.int64)
+        count = -(-(behind - first) // PIECE)
+        number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        begins = np.repeat(first, count) + number * PIECE
+        several = np.repeat(count > 1, count)
+        parts = np.cumsum(several) - 1
+        targets = np.where(several, -1 - parts, np.repeat(apart, count)).astype(np.int32)
+        first_parts = np.concatenate([[0], np.cumsum(count[count > 1])]).astype(np.int32)
+        ends = np.minimum(begins + PIECE, np.repeat(behind, count))
+        return cls(begins, ends, targets, apart[count > 1].astype(np.int32), first_parts)
+
+
+def _slots(
+    slices: Slices,
+    pieces: _Pieces,
+    lengths: NDArray[np.int64],
+    step_of: NDArray[np.uint8],
+    first_step: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return the slot of each entry, `(nnz,)`: slot s is of place s % height in step s // height of all steps."""
+    height = slices.height
+    of_row = np.zeros(len(lengths), np.int64)
+    there = slices.rows >= 0
+    of_place = first_step[len(pieces.begins) :, None] * height + np.arange(height)
+    of_row[slices.rows[there]] = of_place[there]
+    slots = np.repeat(of_row, lengths)
+    slots += step_of.astype(np.int64) * height
+    # pieces are filled side by side
+    sizes = pieces.ends - pieces.begins
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    entries = np.repeat(pieces.begins, sizes) + within
+    slots[entries] = np.repeat(first_step[: len(sizes)] * height, sizes) + within
+    return slots
+
+
+def _bases(
+    bases: NDArray[np.int32],
+    steps: NDArray[np.int64],
+    flags: NDArray[np.int64],
+    targets: NDArray[np.int32],
+    slices: Slices,
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Return bases with what follows those of pieces and of slices whose rows are elsewhere, and each slice's first."""
+    height = slices.height
+    behind = np.where(flags & WHOLE, 1, np.where(flags & MOVED, height // 2, 0))
+    starts = np.cumsum(steps + behind) - (steps + behind)
+    whole = np.empty(int((steps + behind).sum()), np.int32)
+    whole[np.repeat(starts - (np.cumsum(steps) - steps), steps) + np.arange(len(bases))] = bases
+    whole[(starts + steps)[: len(targets)]] = targets
+    moved = np.flatnonzero(flags & MOVED)
+    rows = slices.rows[moved - len(targets)]
+    places = np.where(rows < 0, NOWHERE, rows % WINDOW).astype(np.uint16)
+    whole[(starts + steps)[moved, None] + np.arange(height // 2)] = places.view(np.int32)
+    return whole, starts
+
+
+def _spelt(counts: NDArray[np.int64], tabled: NDArray[np.bool_]) -> dict[str, int]:
+    """Count the steps of each encoding that occurs, spelt as a chunk's: no rows, columns, values."""
+    steps_of = {
+        f"none/{bits}/{values}": int(counts[which, width].sum())
+        for values, which in (("plain", ~tabled), ("table", tabled))
+        for width, bits in enumerate(CODE_BITS)
+    }
+    return {name: count for name, count in steps_of.items() if count}

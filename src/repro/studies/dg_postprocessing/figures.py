@@ -1,0 +1,690 @@
+"""Figures of rates and speed-ups: in the plane (3.10 to 3.12, and the matrix), and by vector width (4.4 to 4.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from repro.results import figure_style
+from repro.results.campaign_data import Campaign
+from repro.results.problem_rows import cpu_note, footnote, join_sentences, measurement_note, unavailable_note
+from repro.results.published import Published
+from repro.results.registry import figure
+from repro.results.significance import WHISKERS, Interval, interval_of_ratio, ratio_of
+from repro.results.tables import Figure
+from repro.studies.dg_postprocessing import (
+    CAPACITY_CONTRADICTS,
+    FILTER_CLOCK,
+    GAIN_CONTRADICTS,
+    HOST_CLOCK,
+    LARGEST_RATE,
+    MACHINE,
+    MAX_OVER_POINT,
+    MAX_RATE,
+    MIN_OVER_POINT,
+    MIN_RATE,
+    OVER_POINT,
+    PAPER,
+    PRODUCT_CLOCK,
+    STATED_GPU,
+    STUDY,
+    WIDTHS_CONTRADICT,
+    stated_number,
+)
+from repro.studies.dg_postprocessing.figures_accuracy import (
+    DEGREE_LOOKS,
+    PUBLISHED_LINE,
+    draw_empty,
+    draw_line,
+    drawn_degrees,
+    drawn_families,
+    family_fields,
+    line_look,
+    short_triangles,
+    triangle_axis,
+)
+from repro.studies.dg_postprocessing.ids import CPU_REGIONS, REGIONS_PER_BLOCK, WIDTHS, full_width
+from repro.studies.dg_postprocessing.metrics import contour_formula, region_formula
+from repro.studies.dg_postprocessing.results import (
+    DEGREES,
+    DISTRIBUTED_METHODS,
+    ELEMENT,
+    FAMILIES,
+    LANE_METHOD,
+    NO_DEVICES,
+    OURS,
+    POINT,
+    REGION_CLOCK,
+    Filtering,
+    Method,
+    WidthTimes,
+    all_filterings,
+    device_counts,
+    device_speedup,
+    published_gains,
+    region_gflops,
+    width_times,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure as Canvas
+
+
+METHOD_LOOKS = {POINT: (figure_style.GREY, "o"), ELEMENT: (figure_style.MIDDLE, "s"), OURS: (figure_style.DARK, "D")}
+#: Triangles of the mesh that the text states its largest rate of, and inches of a row.
+LARGEST_MESH, FLOPS_ROW = 2**20, 1.75
+#: By family and degree the least and the largest rate that the text states.
+RateRanges = dict[tuple[str, int], tuple[float, float]]
+
+
+@figure(STUDY, "figure-3-10", title="GFLOPS by the size of the mesh", numbering=f"Figure 3.10 of {PAPER}")
+def flops(campaign: Campaign, published: Published) -> Figure:
+    """A row a family, a panel a degree."""
+    fields = all_filterings(campaign, published)
+    ranges = stated_ranges(published)
+    caption = [
+        "GFLOPS of the paper’s two ways, each with its fastest block, and of ours; above meshes of low variance, below",
+        "of high.",
+        contour_formula(),
+        _published_rates(ranges, campaign.on_cpu),
+        cpu_note(campaign),
+        measurement_note(campaign, FILTER_CLOCK),
+        unavailable_note(campaign),
+    ]
+    return Figure(lambda: draw_flops(fields, {} if campaign.on_cpu else ranges), join_sentences(caption))
+
+
+def stated_ranges(published: Published) -> RateRanges:
+    """Return the rates that the text states, the same twice where it is one."""
+    largest = stated_number(published, LARGEST_RATE, "low", 1)
+    ranges = {("low", 1): (largest, largest)} if largest else {}
+    for degree in DEGREES:
+        least, most = (stated_number(published, name, "low", degree) for name in (MIN_RATE, MAX_RATE))
+        if least and most:
+            ranges["low", degree] = least, most
+    return ranges
+
+
+def _published_rates(ranges: RateRanges, on_cpu: bool) -> str:
+    if not ranges:
+        return ""
+    words = [
+        f"{least:g} for P = {degree} per element on the largest mesh"
+        if least == most
+        else f"{least:g} to {most:g} for P = {degree}"
+        for (_, degree), (least, most) in ranges.items()
+    ]
+    drawn = "not drawn beside a CPU’s" if on_cpu else "the bands and the mark"
+    return (
+        f"{PAPER} states, for a {STATED_GPU} and meshes of low variance, {', '.join(words)}: {drawn}. It does not say "
+        "which operations it counts, so that its rates and ours are not of the same numbers of them."
+    )
+
+
+def draw_flops(fields: Sequence[Filtering], ranges: RateRanges) -> Canvas:
+    """Draw the panels; ranges are what is stated, where it is drawn."""
+
+    def rate(way: Method, field: Filtering) -> float | None:
+        return field.gflops(field.time(way))
+
+    def fastest(field: Filtering) -> float | None:
+        return max((value for way in METHOD_LOOKS if (value := rate(way, field))), default=None)
+
+    families, degrees = drawn_families(fields, fastest), drawn_degrees(fields, fastest)
+    if not families:
+        return figure_style.empty("no field was filtered in this campaign")
+    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(0, extra=0.25) + FLOPS_ROW * len(families))
+    panels = drawn.subplots(len(families), len(degrees), sharex=True, sharey="row", squeeze=False)
+
+    def full(family: str, degree: int) -> bool:
+        return (family, degree) in ranges or any(
+            fastest(field) is not None for field in family_fields(fields, family, degree)
+        )
+
+    lowest = {
+        degree: max((row for row, family in enumerate(families) if full(family, degree)), default=0)
+        for degree in degrees
+    }
+    for row, family in enumerate(families):
+        for degree, axes in zip(degrees, panels[row], strict=True):
+            if row == 0:
+                axes.set_title(f"P = {degree}")
+            if not full(family, degree):
+                draw_empty(axes)
+                continue
+            those = family_fields(fields, family, degree)
+            for way, look in METHOD_LOOKS.items():
+                draw_line(axes, those, partial(rate, way), look)
+            if (family, degree) in ranges:
+                least, most = ranges[family, degree]
+                if least == most:
+                    axes.plot([LARGEST_MESH], [most], marker="*", markersize=7, color=figure_style.ACCENT, zorder=4)
+                else:
+                    axes.axhspan(least, most, color=figure_style.BAND, zorder=1)
+            first = next(item for item in degrees if full(family, item))
+            last = row == lowest[degree]
+            triangle_axis(axes, fields, f"GFLOPS, {family} variance" if degree == first else "", last=last)
+            axes.tick_params(labelbottom=last, labelleft=degree == first)
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], label=way.title, **line_look(*look)) for way, look in METHOD_LOOKS.items()
+    ]
+    if ranges:
+        star: dict[str, Any] = {"marker": "*", "markersize": 7, "linestyle": "", "color": figure_style.ACCENT}
+        handles += [
+            Patch(color=figure_style.BAND, label=f"published, {STATED_GPU}"),
+            Line2D([], [], label="the same, largest", **star),
+        ]
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawn
+
+
+#: The degree of what the text states of meshes of low variance.
+CUBIC = 3
+SPEEDUP_ROW = 1.75
+
+
+@figure(STUDY, "figure-3-11", title="Per element over per point", numbering=f"Figure 3.11 of {PAPER}")
+def speedup(campaign: Campaign, published: Published) -> Figure:
+    """A panel a family: above the paper’s two ways, below ours over its per-element way."""
+    fields = all_filterings(campaign, published)
+    lines = {
+        name: value
+        for name, degree in zip(FAMILIES, (CUBIC, None), strict=True)
+        if (value := stated_number(published, OVER_POINT, name, degree))
+    }
+    ends = stated_number(published, MIN_OVER_POINT), stated_number(published, MAX_OVER_POINT)
+    band = (ends[0], ends[1]) if ends[0] and ends[1] else None
+    caption = [
+        "Above: time of the paper’s per-point way over that of its per-element way, each with its fastest block.",
+        "Below: time of its per-element way over ours. Above 1 the second is the faster.",
+        _published_speedups(lines, band, campaign.on_cpu),
+        WHISKERS if any(map(_sure(ELEMENT, OURS), fields)) else "",
+        cpu_note(campaign),
+        measurement_note(campaign, FILTER_CLOCK),
+        unavailable_note(campaign),
+    ]
+    if campaign.on_cpu:
+        lines, band = {}, None
+    return Figure(lambda: draw_speedup(fields, lines, band), join_sentences(caption))
+
+
+def _published_speedups(lines: Mapping[str, float], band: tuple[float, float] | None, on_cpu: bool) -> str:
+    if not lines or not band:
+        return ""
+    words = " and ".join(f"over {value:g}× for {name} variance" for name, value in lines.items())
+    drawn = "not drawn beside a CPU’s" if on_cpu else "the dashed lines and the band"
+    return (
+        f"{PAPER} states, for a {STATED_GPU}, {words} (the first for P = {CUBIC}), and {band[0]:g}× to {band[1]:g}× of "
+        f"all in its conclusions: {drawn}. {GAIN_CONTRADICTS}"
+    )
+
+
+def over_point(field: Filtering) -> float | None:
+    """Return the time per point over that per element."""
+    return ratio_of(field.time(POINT), field.time(ELEMENT))
+
+
+def over_element(field: Filtering) -> float | None:
+    """Return the time per element over ours."""
+    return ratio_of(field.time(ELEMENT), field.time(OURS))
+
+
+def _sure(slow: Method, fast: Method) -> Callable[[Filtering], Interval | None]:
+    """Return what computes the interval of one way's time over another's."""
+    return lambda field: interval_of_ratio(field.time(slow), field.time(fast))
+
+
+def draw_speedup(fields: Sequence[Filtering], lines: Mapping[str, float], band: tuple[float, float] | None) -> Canvas:
+    """Draw the panels.
+
+    Parameters
+    ----------
+    fields
+        All of them.
+    lines, band
+        By family what the text states, and the two ends that it states of all; empty where they are not drawn.
+    """
+
+    def either(field: Filtering) -> float | None:
+        return over_point(field) or over_element(field)
+
+    families, degrees = drawn_families(fields, either), drawn_degrees(fields, either)
+    if not families:
+        return figure_style.empty("no two ways were timed on a field of this campaign")
+    drawn = figure_style.canvas(figure_style.TEXT, 2 * SPEEDUP_ROW + 0.4)
+    panels = drawn.subplots(2, len(families), sharex=True, sharey="row", squeeze=False)
+    rows = (
+        (over_point, POINT, ELEMENT, "per element over per point"),
+        (over_element, ELEMENT, OURS, "ours over per element"),
+    )
+    for row, (number, slow, fast, label) in enumerate(rows):
+        for place, (family, axes) in enumerate(zip(families, panels[row], strict=True)):
+            for degree in degrees:
+                draw_line(axes, family_fields(fields, family, degree), number, DEGREE_LOOKS[degree], _sure(slow, fast))
+            axes.axhline(1, color="black", linewidth=0.6, zorder=2)
+            if row == 0:
+                axes.set_title(f"{family} variance")
+                if band:
+                    axes.axhspan(*band, color=figure_style.BAND, zorder=0)
+                if family in lines:
+                    axes.axhline(lines[family], zorder=2, **PUBLISHED_LINE)
+            triangle_axis(axes, fields, label if place == 0 else "", last=row == 1, log=False)
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], label=f"P = {degree}", **line_look(*DEGREE_LOOKS[degree])) for degree in degrees
+    ]
+    if lines:
+        handles.append(Line2D([], [], label=f"“over”, published, {STATED_GPU}", **PUBLISHED_LINE))
+    if band:
+        handles.append(Patch(color=figure_style.BAND, label="its conclusions"))
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawn
+
+
+FIELDS_HEIGHT = 2.3
+#: How much of the axis lies below 1, as a part of what lies above: the legend's lines, without that at 1 through them.
+LABEL_MARGIN = 0.8
+#: The fields, one after the other, that the making of the matrix is divided among: 1, 2, 4, … of them.
+FIELD_NUMBERS = tuple(2**power for power in range(11))
+
+
+@figure(STUDY, "figure-fields", title="The matrix against direct filtering, by the fields", numbering="ours")
+def by_fields(campaign: Campaign, published: Published) -> Figure:
+    """A panel a family; of each degree the largest mesh whose matrix there is."""
+    fields = all_filterings(campaign, published)
+    caption = [
+        "How many times faster fields are filtered by the matrix than directly by contours, over how many there are:",
+        "of each family and degree the largest mesh whose matrix fits. Lines: all fields with one matrix that is made",
+        "for them, its making with them, multiplied with as many at a time as is fastest of those that were timed;",
+        "above 1 making it has paid. Marks: products alone, of so many fields at once.",
+        measurement_note(campaign, PRODUCT_CLOCK),
+        f"Filtering directly by the {FILTER_CLOCK} clock, making by the {HOST_CLOCK} clock.",
+        unavailable_note(campaign),
+    ]
+    return Figure(lambda: draw_fields(fields), join_sentences(caption))
+
+
+def direct_over_matrix(field: Filtering, count: int) -> float | None:
+    """Return the time of filtering so many fields directly over that of making the matrix and multiplying with them.
+
+    Fields are multiplied in batches of one of the numbers that were timed, the last of them as full as the others.
+    """
+    make, direct = field.make, field.time(OURS)
+    products = [
+        -(-count // number) * timed.seconds for number in field.fields if (timed := field.apply(number)) is not None
+    ]
+    return count * direct.seconds / (make.seconds + min(products)) if make and direct and products else None
+
+
+def direct_over_product(field: Filtering, count: int) -> float | None:
+    """Return the time of filtering so many fields directly over that of a product with them at once."""
+    direct, timed = field.time(OURS), field.apply(count)
+    return count * direct.seconds / timed.seconds if direct and timed else None
+
+
+def largest_made(fields: Sequence[Filtering], family: str, degree: int) -> Filtering | None:
+    """Return the largest mesh of a family and degree whose matrix was made; None where there is none."""
+    made = [field for field in family_fields(fields, family, degree) if direct_over_matrix(field, 1) is not None]
+    return made[-1] if made else None
+
+
+def draw_fields(fields: Sequence[Filtering]) -> Canvas:
+    """Draw both panels."""
+    chosen = {family: {degree: largest_made(fields, family, degree) for degree in DEGREE_LOOKS} for family in FAMILIES}
+    families = [family for family in FAMILIES if any(chosen[family].values())]
+    if not families:
+        return figure_style.empty("no matrix was made in this campaign")
+    drawn = figure_style.canvas(figure_style.TEXT if len(families) > 1 else figure_style.COLUMN, FIELDS_HEIGHT)
+    panels = drawn.subplots(1, len(families), sharey=True, squeeze=False)[0]
+    for family, axes in zip(families, panels, strict=True):
+        there = {degree: field for degree, field in chosen[family].items() if field is not None}
+        for degree, field in there.items():
+            _draw_matrix_line(axes, field, degree)
+        axes.axhline(1, color="black", linewidth=0.6, zorder=2)
+        axes.set_title(f"{family} variance")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(FIELD_NUMBERS[::2], [str(count) for count in FIELD_NUMBERS[::2]])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.grid(axis="both")
+        axes.set_xlabel("fields")
+        labels = {
+            degree: f"P = {degree}, {short_triangles(field.triangles or 0)} triangles"
+            for degree, field in there.items()
+        }
+        axes.legend(
+            handles=[
+                Line2D([], [], label=label, **line_look(*DEGREE_LOOKS[degree])) for degree, label in labels.items()
+            ],
+            loc="lower right",
+        )
+    least, most = panels[0].get_ylim()
+    if most > 1:
+        panels[0].set_ylim(bottom=min(least, most**-LABEL_MARGIN))
+    panels[0].set_ylabel("direct over matrix")
+    handles = [
+        Line2D([], [], color=figure_style.GREY, label="with its making"),
+        Line2D([], [], label="products alone", **(line_look(figure_style.GREY, "o") | {"linestyle": ""})),
+    ]
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawn
+
+
+def _draw_matrix_line(axes: Axes, field: Filtering, degree: int) -> None:
+    """Draw the line and the marks of a field."""
+    colour, marker = DEGREE_LOOKS[degree]
+    along = [value for count in FIELD_NUMBERS if (value := direct_over_matrix(field, count)) is not None]
+    axes.plot(FIELD_NUMBERS, along, color=colour, zorder=3)
+    for count in field.fields:
+        if (value := direct_over_product(field, count)) is not None:
+            axes.plot([count], [value], **(line_look(colour, marker) | {"linestyle": ""}))
+
+
+SCALING_HEIGHT = 2.3
+METHOD_DASHES: dict[Method, Any] = {OURS: "-", ELEMENT: (0, (3, 1.5))}
+
+
+@figure(STUDY, "figure-3-12", title="Speed-up over several GPUs", numbering=f"Figure 3.12 of {PAPER}")
+def scaling(campaign: Campaign, published: Published) -> Figure:
+    """A panel a family; of each degree and way the largest mesh that was filtered over several devices."""
+    fields = all_filterings(campaign, published)
+    nothing = not device_counts(fields)
+    caption = [
+        "Time on one device over that over several of the same host, of each family and degree on the largest mesh",
+        "that was filtered so. Full lines: ours, values stay where they are computed; dashed: the paper’s per-element",
+        "way, whose second stage brings them to the first device. Grey: as many times as fast as there are devices.",
+        "The paper draws P = 1 over the size of the mesh, on 1, 2, 4 and 8 Tesla M2090; no speed-up is printed there.",
+        NO_DEVICES if nothing else "",
+        measurement_note(campaign, FILTER_CLOCK),
+        unavailable_note(campaign),
+    ]
+    return Figure(lambda: draw_scaling(fields), join_sentences(caption), nothing)
+
+
+def largest_distributed(fields: Sequence[Filtering], way: Method, family: str, degree: int) -> Filtering | None:
+    """Return the largest mesh of a family and degree with a speed-up of a way; None where there is none."""
+    those = family_fields(fields, family, degree)
+    timed = [field for field in those if any(device_speedup(field, way, number) for number in device_counts([field]))]
+    return timed[-1] if timed else None
+
+
+def draw_scaling(fields: Sequence[Filtering]) -> Canvas:
+    """Draw the panels."""
+    chosen = {
+        (family, way, degree): field
+        for family in FAMILIES
+        for way in DISTRIBUTED_METHODS
+        for degree in DEGREE_LOOKS
+        if (field := largest_distributed(fields, way, family, degree)) is not None
+    }
+    families = [family for family in FAMILIES if any(key[0] == family for key in chosen)]
+    if not families:
+        return figure_style.empty("nothing was filtered over several devices in this campaign")
+    drawn = figure_style.canvas(figure_style.TEXT if len(families) > 1 else figure_style.COLUMN, SCALING_HEIGHT)
+    panels = drawn.subplots(1, len(families), sharey=True, squeeze=False)[0]
+    numbers = [1, *device_counts([*chosen.values()])]
+    for family, axes in zip(families, panels, strict=True):
+        axes.plot(numbers, numbers, color=figure_style.GREY, linewidth=0.6, zorder=1)
+        for (name, way, degree), field in chosen.items():
+            if name == family:
+                _draw_scaling_line(axes, field, way, degree)
+        axes.set_title(f"{family} variance")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        axes.set_xticks(numbers, [str(number) for number in numbers])
+        axes.set_yticks(numbers, [str(number) for number in numbers])
+        axes.minorticks_off()
+        axes.grid(axis="both")
+        axes.set_xlabel("devices")
+        axes.legend(loc="upper left")
+    panels[0].set_ylabel("speed-up over one")
+    ways = [way for way in DISTRIBUTED_METHODS if any(key[1] is way for key in chosen)]
+    handles = [Line2D([], [], color="black", linestyle=METHOD_DASHES[way], label=way.title) for way in ways]
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawn
+
+
+def _draw_scaling_line(axes: Axes, field: Filtering, way: Method, degree: int) -> None:
+    points = [(1, 1.0)]
+    points += [
+        (number, value)
+        for number in device_counts([field])
+        if (value := device_speedup(field, way, number)) is not None
+    ]
+    label = f"P = {degree}, {short_triangles(field.triangles or 0)} triangles" if way is OURS else None
+    axes.plot(*zip(*points, strict=True), **line_look(*DEGREE_LOOKS[degree]), linestyle=METHOD_DASHES[way], label=label)
+
+
+#: Panels beside each other, and inches of a row of them.
+REGION_ACROSS, REGION_ROW = 2, 2.4
+
+
+def region_grid(items: Sequence[WidthTimes]) -> tuple[Canvas, list[Axes]]:
+    """Return a figure with a panel a problem, two beside each other, and the panels with their titles."""
+    rows = -(-len(items) // REGION_ACROSS)
+    drawn = figure_style.canvas(figure_style.TEXT, 0.2 + REGION_ROW * rows)
+    panels = list(drawn.subplots(rows, min(REGION_ACROSS, len(items)), squeeze=False).flat)
+    for axes in panels[len(items) :]:
+        axes.remove()
+    for axes, item in zip(panels, items, strict=False):
+        axes.set_title(f"{item.line.label}, degree {item.degree}")
+    figure_style.footnote(drawn, footnote(item.line for item in items))
+    return drawn, panels[: len(items)]
+
+
+def width_axis(axes: Axes, widths: Sequence[int], *others: str) -> None:
+    """Label the places 0, 1, … of widths, and after them those of other kernels."""
+    labels = [*map(str, widths), *others]
+    axes.set_xticks(range(len(labels)), labels)
+    axes.set_xlabel("threads of a region")
+
+
+REGION_LOOKS = {"the paper’s kernel": figure_style.LIGHT, "ours, a thread a region": figure_style.DARK}
+
+
+@figure(STUDY, "figure-4-7", title="GFLOPS by width", numbering=f"Figure 4.7 of {PAPER}")
+def region_flops(campaign: Campaign, published: Published) -> Figure:
+    """A panel a problem: a bar a width, and one of ours."""
+    items = width_times(campaign, published)
+    peaks = sorted({round(item.peak) for item in items if item.peak})
+    caption = [
+        "GFLOPS in double precision of the paper’s kernel by the threads of a region, of each width the fastest over",
+        "regions and numbers of blocks, and of ours with a thread a region, whose rule has fewer points: it does less",
+        "for the same integrals, so that times, not rates, say which is the faster.",
+        region_formula(),
+        f"The device does at most {' or '.join(map(str, peaks))} GFLOPS." if peaks else "",
+        f"The paper prints no number of its figure, of a {MACHINE}, and does not say which operations it counts.",
+        measurement_note(campaign, REGION_CLOCK),
+        unavailable_note(campaign),
+    ]
+    return Figure(lambda: draw_region_flops(items), join_sentences(caption))
+
+
+def draw_region_flops(items: Sequence[WidthTimes]) -> Canvas:
+    """Draw the bars of each problem."""
+    items = [item for item in items if region_rates(item)]
+    if not items:
+        return figure_style.empty("no kernels of regions were timed in this campaign")
+    drawn, panels = region_grid(items)
+    papers, ours = REGION_LOOKS.values()
+    for axes, item in zip(panels, items, strict=True):
+        widths = WIDTHS[item.degree]
+        for name, rate in region_rates(item).items():
+            place, colour = (len(widths), ours) if name == LANE_METHOD else (widths.index(int(name)), papers)
+            axes.bar(place, rate, color=colour, width=0.7, zorder=2)
+        width_axis(axes, widths, "ours")
+        axes.set_xlim(-0.5, len(widths) + 0.5)
+        axes.set_ylabel("GFLOPS")
+        axes.grid(axis="y")
+    handles = [Patch(color=colour, label=label) for label, colour in REGION_LOOKS.items()]
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawn
+
+
+def region_rates(item: WidthTimes) -> dict[str, float]:
+    """Return the rates of a problem's kernels that were timed, by width, and `lane` for ours."""
+    timed = {str(width): item.of_width(width) for width in WIDTHS[item.degree]} | {
+        LANE_METHOD: item.of_method(LANE_METHOD)
+    }
+    return {name: rate for name, one in timed.items() if (rate := region_gflops(one)) is not None}
+
+
+NO_TIMES = "no kernels of regions were timed in this campaign"
+#: Of what the text states.
+PUBLISHED_MARK: dict[str, Any] = {"marker": "D", "markersize": 4, "color": figure_style.ACCENT, "linestyle": ""}
+#: Share of a width's place that the marks of all its numbers of regions spread over.
+MARK_SPREAD = 0.7
+#: Colours of the numbers of regions, and the share of them that is dark enough.
+WIDTH_COLOURS, WIDTH_DARKEST = "plasma", 0.85
+
+
+@figure(STUDY, "figure-4-4", title="Times by width and regions of a block", numbering=f"Figure 4.4 of {PAPER}")
+def pairs_by_width(campaign: Campaign, published: Published) -> Figure:
+    """A panel a problem on tetrahedra: the fastest over the numbers of blocks."""
+    items = width_times(campaign, published)
+    caption = [
+        "Time of a region in nanoseconds, the fastest over the numbers of blocks, by the threads of a region and the",
+        "regions that a block has at a time. Black: a block has no room for so many threads, or they were not timed.",
+        f"The paper shows colours and no numbers, of a {MACHINE}, where other pairs fit. {CAPACITY_CONTRADICTS}",
+        measurement_note(campaign, REGION_CLOCK, "the search"),
+        unavailable_note(campaign),
+    ]
+    return Figure(lambda: draw_pairs(items, tried_regions(campaign)), join_sentences(caption))
+
+
+def tried_regions(campaign: Campaign) -> Sequence[int]:
+    """Return the numbers of regions of a block that a device is tried with."""
+    return CPU_REGIONS if campaign.on_cpu else REGIONS_PER_BLOCK
+
+
+def draw_pairs(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
+    """Draw a heat map a problem; `counts` are the numbers of regions of a block."""
+    items = [item for item in items if item.pairs]
+    if not items:
+        return figure_style.empty(NO_TIMES)
+    drawn, panels = region_grid(items)
+    for axes, item in zip(panels, items, strict=True):
+        widths, times = WIDTHS[item.degree], item.pairs
+        cells = [[times.get((width, count), np.nan) for width in widths] for count in counts]
+        axes.set_facecolor("black")
+        axes.set_axisbelow(False)
+        image = axes.imshow(np.array(cells), cmap=figure_style.HEAT, origin="lower", aspect="auto")
+        width_axis(axes, widths)
+        axes.set_yticks(range(len(counts)), [str(count) for count in counts])
+        axes.set_ylabel("regions of a block")
+        drawn.colorbar(image, ax=axes, label="ns a region")
+    return drawn
+
+
+@figure(STUDY, "figure-4-5", title="All times by width", numbering=f"Figure 4.5 of {PAPER}")
+def times_by_width(campaign: Campaign, published: Published) -> Figure:
+    """A panel a problem: a mark a kernel."""
+    items = width_times(campaign, published)
+    caption = [
+        "Time of a region in nanoseconds by the threads of a region, a mark for each kernel of the paper’s that the",
+        "search has timed: for each width all numbers of regions of a block, by colour and from left to right, and all",
+        f"numbers of blocks, above each other. The paper prints no number of its figure, of a {MACHINE}.",
+        measurement_note(campaign, REGION_CLOCK, "the search"),
+        unavailable_note(campaign),
+    ]
+    return Figure(lambda: draw_times(items, tried_regions(campaign)), join_sentences(caption))
+
+
+def draw_times(items: Sequence[WidthTimes], counts: Sequence[int]) -> Canvas:
+    """Draw the marks of each problem; `counts` are the numbers of regions of a block."""
+    items = [item for item in items if item.searched]
+    if not items:
+        return figure_style.empty(NO_TIMES)
+    drawn, panels = region_grid(items)
+    colours = _width_colours(len(counts))
+    norm = BoundaryNorm(np.arange(len(counts) + 1) - 0.5, len(counts))
+    for axes, item in zip(panels, items, strict=True):
+        widths = WIDTHS[item.degree]
+        searched = [one for one in item.searched if one.width in widths and one.regions in counts]
+        ranks = [counts.index(one.regions) for one in searched]
+        beside = [MARK_SPREAD * ((rank + 0.5) / len(counts) - 0.5) for rank in ranks]
+        places = [widths.index(one.width) + aside for one, aside in zip(searched, beside, strict=True)]
+        axes.scatter(places, [one.nano for one in searched], c=ranks, cmap=colours, norm=norm, s=5, linewidths=0)
+        width_axis(axes, widths)
+        axes.set_xlim(-0.5, len(widths) - 0.5)
+        axes.set_yscale("log")
+        figure_style.log_ticks(axes.yaxis)
+        axes.set_ylabel("ns a region")
+        axes.grid(axis="y")
+    bar = drawn.colorbar(ScalarMappable(norm, colours), ax=panels, label="regions of a block")
+    bar.set_ticks(range(len(counts)), labels=[str(count) for count in counts])
+    bar.ax.minorticks_off()
+    return drawn
+
+
+def _width_colours(count: int) -> Colormap:
+    """Return so many colours in a sequence, without the palest, which are hard to see on white."""
+    return ListedColormap(
+        [mpl.colormaps[WIDTH_COLOURS](WIDTH_DARKEST * place / max(1, count - 1)) for place in range(count)]
+    )
+
+
+@figure(STUDY, "figure-4-6", title="Gain over the full width", numbering=f"Figure 4.6 of {PAPER}")
+def gains_by_width(campaign: Campaign, published: Published) -> Figure:
+    """A panel a problem: how much faster each width is than as many threads as quadrature points."""
+    items = width_times(campaign, published)
+    gains_of = {degree: published_gains(published, degree) for degree in WIDTHS}
+    stated = "; ".join(
+        f"degree {degree}: {', '.join(f'width {width} {100 * gain:+.0f} %' for width, gain in numbers.items())}"
+        for degree, numbers in gains_of.items()
+        if numbers
+    )
+    drawn = "not drawn beside a CPU’s" if campaign.on_cpu else "the diamonds"
+    caption = [
+        "By how much each width is faster than a region with a thread for each of its quadrature points, 36 or 150:",
+        "its time over that of the width, less one; of each width the fastest over regions and numbers of blocks.",
+        f"{PAPER} states, for a {MACHINE}, {stated}: {drawn}. {WIDTHS_CONTRADICT}" if stated else "",
+        cpu_note(campaign),
+        measurement_note(campaign, REGION_CLOCK),
+        unavailable_note(campaign),
+    ]
+    beside = {} if campaign.on_cpu else gains_of
+    return Figure(lambda: draw_gains(items, beside), join_sentences(caption))
+
+
+def draw_gains(items: Sequence[WidthTimes], stated: dict[int, dict[int, float]]) -> Canvas:
+    """Draw a panel a problem; `stated` has the paper's gains by degree and width."""
+    items = [item for item in items if any(item.gain(width) is not None for width in WIDTHS[item.degree])]
+    if not items:
+        return figure_style.empty("no width was timed beside the full one in this campaign")
+    drawn, panels = region_grid(items)
+    for axes, item in zip(panels, items, strict=True):
+        _draw_gain_panel(axes, item, stated.get(item.degree, {}))
+    if any(stated.get(item.degree) for item in items):
+        handles = [
+            Patch(color=figure_style.DARK, label="measured"),
+            Line2D([], [], label=f"published, {MACHINE}", **PUBLISHED_MARK),
+        ]
+        drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return drawn
+
+
+def _draw_gain_panel(axes: Axes, item: WidthTimes, stated: dict[int, float]) -> None:
+    widths = sorted({*WIDTHS[item.degree], *stated})
+    for place, width in enumerate(widths):
+        gain = item.gain(width)
+        if gain is not None:
+            axes.bar(place, 100 * gain, color=figure_style.DARK, width=0.7, zorder=2)
+        if width in stated:
+            axes.plot([place], [100 * stated[width]], zorder=3, **PUBLISHED_MARK)
+    axes.axhline(0, color="black", linewidth=0.7, zorder=1)
+    axes.grid(axis="y")
+    width_axis(axes, widths)
+    axes.set_ylabel(f"gain over width {full_width(item.degree)}, %")

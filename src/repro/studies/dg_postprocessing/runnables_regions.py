@@ -1,0 +1,337 @@
+"""Kernels that integrate regions, as candidates of a search, and the clipping of elements on the device.
+
+The paper adds integrals up in a scratch memory of each of 8 patches, and these afterwards. Here a kernel leaves
+one number a region, without atomics and always the same, and another kernel adds up those of a point: what is
+compared by widths is integration alone, as in the paper's figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from repro.bench.runnable import Candidate, Runnable, Unsupported, in_turn, not_prepared
+from repro.bench.workspace import Workspace
+from repro.codegen.targets import Target
+from repro.devices.base import Argument, Buffer, Device, Program
+from repro.sparse.device_work import ModuleFile, Scan, keep, read_total
+from repro.sparse.elementwise import BLOCK_SIZE, in_order
+from repro.sparse.operands import NAN_BYTE
+from repro.studies.dg_postprocessing.ids import (
+    SPACES,
+    RegionId,
+    RegionMethod,
+    own_region_ids,
+    paper_region_ids,
+    region_module_key,
+)
+from repro.studies.dg_postprocessing.kernels import CLIP_BLOCK_SIZE
+from repro.studies.dg_postprocessing.metrics import region_operations
+from repro.studies.dg_postprocessing.operands import ClippedRegions, RegionOperands, region_operands_of
+from repro.studies.dg_postprocessing.regions import NUMBERS_PER_REGION, image_count
+
+#: Blocks for each multiprocessor of the kernel that adds up the regions of points.
+_SUM_BLOCKS = 4
+
+
+class RegionKernel(Candidate):
+    """The integrals of all regions of the list, one result a region.
+
+    The list and the field are on the device before; so are the rows of the matrix, of that method.
+
+    Parameters
+    ----------
+    built
+        The modules by key; see `repro.studies.dg_postprocessing.ids.region_module_keys`.
+    id
+        Which kernel.
+    """
+
+    kind = "variant"
+
+    def __init__(self, built: Mapping[str, ModuleFile], id: RegionId) -> None:
+        self._built, self.id = built, id
+        self.space, self.name = id.space, str(id)
+        self.packing = "vector" if id.method == "vector" else "lane"
+        self.group = id.degree, id.method, id.width
+        self.launch: Callable[[], None] = not_prepared
+        self._held = ExitStack()
+        self._read: Callable[[], NDArray[np.float64]] | None = None
+
+    @property
+    def identity(self) -> str:
+        """The hash of its module."""
+        return self._built[self.id.module].module.hash
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """What the name says, and what the compiler and the formula of `operations` say of the kernel."""
+        resources = (self._built[self.id.module].module.resources or {}).get(self.id.kernel, {})
+        return {
+            **self.id.columns,
+            "space": self.space,
+            "region_operations": region_operations(self.id.method, self.id.degree),
+            "shared_bytes": self.id.shared_bytes,
+            "registers": resources.get("registers"),
+            "spills": resources.get("spills"),
+        }
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Bring list and field to the device, and bind the kernel.
+
+        Raises
+        ------
+        Unsupported, ModuleError, OutOfDeviceMemory, LaunchError
+        """
+        operands = region_operands_of(workspace, self.id.degree)
+        target = workspace.device.target
+        if self.id.threads > target.threads_per_block or self.id.shared_bytes > target.shared_bytes:
+            raise Unsupported(f"{self.id.threads} threads with {self.id.shared_bytes} bytes of shared memory")
+        with ExitStack() as held:
+            result = self._bind(workspace, operands, held)
+            self._held = held.pop_all()
+        workspace.device.fill(result, NAN_BYTE)  # so that what is left out is seen
+        self._read = lambda: _download(workspace, result, operands.count)
+
+    def _bind(self, workspace: Workspace, operands: RegionOperands, held: ExitStack) -> Buffer:
+        device, id, count = workspace.device, self.id, operands.count
+        result = workspace.written(("integrals", count), 8 * count, "its result")
+        method: RegionMethod = "vector" if id.method == "vector" else "lane"
+        _, arrays = workspace.hold(self.packing, lambda: (None, operands.pack(method)))
+        program = self._built[id.module].program(workspace)
+        modes = 8 * operands.field.modes.shape[1]
+        self.moved = sum(operands.least_bytes)
+        size: list[Argument] = [np.int32(count), np.float64(1 / operands.regions.h)]
+        arguments: list[Argument]
+        if id.method == "vector":
+            names = ("rows", "cells", "maps", "field", "rule", "pieces")
+            arguments = [*size, *(arrays[name] for name in names), result]
+        else:
+            listed = [*size, *(arrays[name] for name in ("columns", "cells", "origins", "pieces"))]
+            arguments = [*listed, arrays["modes"], result]
+        if id.method == "matrix":
+            guarded = workspace.guards.allocate(modes * count, "the rows of the matrix")
+            held.callback(guarded.release)
+            weights = guarded.memory
+            n_t = BLOCK_SIZE[device.backend]
+            device.bind(program.kernel("matrix_rows"), device.n_s * _SUM_BLOCKS, n_t, [*listed, weights])()
+            arguments = [np.int32(count), weights, arrays["cells"], arrays["modes"], result]
+            self.moved = count * (modes + 4 + 8) + operands.field.modes.nbytes
+        self.launch = device.bind(
+            program.kernel(id.kernel, id.launched_bytes), device.n_s * id.blocks, id.threads, arguments
+        )
+        return result
+
+    def result(self) -> NDArray[np.float64]:
+        """Wait, and return the integral over each region, `(n,)`."""
+        assert self._read is not None
+        return self._read()
+
+    def release(self) -> None:
+        """Give back what is the kernel's own."""
+        self._held, held = ExitStack(), self._held
+        held.close()
+        self.launch, self._read = not_prepared, None
+
+
+class RegionFilter(RegionKernel):
+    """The integrals of all regions, and after them their sums for each point: the filtered field.
+
+    Parameters
+    ----------
+    built, id
+        As of `RegionKernel`; the module of our kernels has to be among the built ones.
+    """
+
+    kind = "filter"
+
+    def __init__(self, built: Mapping[str, ModuleFile], id: RegionId) -> None:
+        super().__init__(built, id)
+        self.name = f"{id}/filter"
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """What the name says."""
+        return {**super().columns, "what": "filter"}
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Bring the regions of each point to the device as well, and bind both kernels.
+
+        Raises
+        ------
+        Unsupported, ModuleError, OutOfDeviceMemory, LaunchError
+        """
+        super().prepare(workspace)
+        operands, device = region_operands_of(workspace, self.id.degree), workspace.device
+        integrals = workspace.written(("integrals", operands.count), 8 * operands.count, "its result")
+        order, offsets = operands.regions.by_point()
+        count = len(operands.regions.places)
+        sums = workspace.written(("sums", count), 8 * count, "its result")
+        device.fill(sums, NAN_BYTE)
+        buffers = [device.upload(array) for array in (offsets, order)]
+        for buffer in buffers:
+            self._held.callback(buffer.release)
+        program = self._built[region_module_key(self.id.degree, "lane", 1)].program(workspace)
+        arguments: list[Argument] = [np.int32(count), *buffers, integrals, sums]
+        add = device.bind(program.kernel("sum_points"), device.n_s * _SUM_BLOCKS, BLOCK_SIZE[device.backend], arguments)
+        self.launch = in_turn(self.launch, add)
+        self.moved += operands.count * (4 + 8) + 8 * count
+        self._read = lambda: _download(workspace, sums, count)
+
+
+def region_kernels(built: Mapping[str, ModuleFile], degree: int, target: Target, space: str) -> list[RegionKernel]:
+    """Return the kernels of a space, `paper` or `extended`, that fit; those of a module follow each other."""
+    ids = paper_region_ids(degree, target) if space == SPACES[0] else own_region_ids(degree, target)
+    return [RegionKernel(built, id) for id in ids]
+
+
+def list_bytes(count: int) -> int:
+    """Return the memory of a list of so many regions, in the paper's order."""
+    return count * (8 * NUMBERS_PER_REGION + 4)
+
+
+def _download(workspace: Workspace, buffer: Buffer, count: int) -> NDArray[np.float64]:
+    values = np.empty(count)
+    workspace.device.download(buffer, values)
+    return values
+
+
+#: Blocks for each multiprocessor.
+_CLIP_BLOCKS = {"cuda": 16, "opencl": 3}
+
+
+class DeviceClip:
+    """The regions of all points of a list, whole stencils, in two passes: count, add up, write.
+
+    A thread has an element and a point, so that the list comes in the order of `Regions`: by element, then by point.
+    Memory for the regions is taken once they have been counted.
+
+    Parameters
+    ----------
+    device
+        Where to clip.
+    clip, sort
+        The modules `p…/clip` of the kernel's degree, and `sort`, which adds up.
+    operands
+        Elements, points, degree and edge of the stencil.
+
+    Attributes
+    ----------
+    count
+        Regions.
+    rows, cells
+        As in `Regions`, on the device.
+    stages
+        The passes by name: `count`, `scan`, `write`.
+
+    Raises
+    ------
+    OutOfDeviceMemory, LaunchError
+    """
+
+    def __init__(self, device: Device, clip: Program, sort: Program, operands: RegionOperands) -> None:
+        self._device = device
+        regions, field = operands.regions, operands.field
+        pairs = len(regions.places) * len(field.cells)
+        period = np.ptp(field.vertices, axis=0)
+        size: list[Argument] = [np.int32(len(regions.places)), np.int32(len(field.cells)), np.float64(regions.h)]
+        size += [np.float64(length) for length in period]
+        size += [np.int32(images) for images in image_count(period, regions.degree, regions.h)]
+        with ExitStack() as held:
+
+            def allocate(nbytes: int) -> Buffer:
+                return keep(held, device.allocate(nbytes))
+
+            size += [
+                keep(held, device.upload(np.ascontiguousarray(array)))
+                for array in (regions.places, field.vertices[field.cells])
+            ]
+            offsets = allocate(4 * (pairs + 1))
+            scan = keep(held, Scan(device, sort, pairs))
+            n_t = CLIP_BLOCK_SIZE[device.backend]
+            blocks = max(1, min(-(-pairs // n_t), device.n_s * _CLIP_BLOCKS[device.backend]))
+            # the sums take the place of the counts
+            count = device.bind(clip.kernel("count_regions"), blocks, n_t, [*size, offsets])
+            add = scan.bind(offsets, offsets, pairs)
+            in_order([count, add])()
+            self.count = read_total(device, offsets, pairs)
+            self.rows, self.cells = allocate(8 * NUMBERS_PER_REGION * self.count), allocate(4 * self.count)
+            write = device.bind(clip.kernel("write_regions"), blocks, n_t, [*size, offsets, self.rows, self.cells])
+            self.stages: dict[str, Callable[[], None]] = {"count": count, "scan": add, "write": write}
+            self._held = held.pop_all()
+
+    def clip(self) -> None:
+        """Queue all passes."""
+        for stage in self.stages.values():
+            stage()
+
+    def download(self) -> ClippedRegions:
+        """Wait, and return the list."""
+        rows, cells = np.empty((self.count, NUMBERS_PER_REGION)), np.empty(self.count, np.int32)
+        self._device.download(self.rows, rows)
+        self._device.download(self.cells, cells)
+        return ClippedRegions(rows, cells)
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self._held.close()
+
+
+class ClipRegions(Runnable):
+    """Clipping for the points of the list, whole stencils; memory for the regions is there before.
+
+    Parameters
+    ----------
+    built
+        The modules by key, `p1/clip` or `p2/clip` and `double/sort` among them.
+    degree
+        Of the kernel.
+    """
+
+    kind = "clip"
+
+    def __init__(self, built: Mapping[str, ModuleFile], degree: int) -> None:
+        self._built, self._degree = built, degree
+        self.name = f"p{degree}/clip"
+        self.launch: Callable[[], None] = not_prepared
+        self.stages = dict.fromkeys(("count", "scan", "write"), not_prepared)
+        self._clip: DeviceClip | None = None
+
+    @property
+    def identity(self) -> str:
+        """The hashes of both modules."""
+        return " ".join(self._built[key].module.hash for key in (self.name, "double/sort"))
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """What is done."""
+        return {"what": "clip", "kernel_degree": self._degree}
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Bring elements and points to the device, and count.
+
+        Raises
+        ------
+        Unsupported, ModuleError, OutOfDeviceMemory, LaunchError
+        """
+        operands = region_operands_of(workspace, self._degree)
+        clip, sort = (self._built[key].program(workspace) for key in (self.name, "double/sort"))
+        self._clip = DeviceClip(workspace.device, clip, sort, operands)
+        self.launch, self.stages = self._clip.clip, self._clip.stages
+        self.moved = self._clip.count * (8 * NUMBERS_PER_REGION + 4)
+
+    def result(self) -> ClippedRegions:
+        """Wait, and return the list."""
+        assert self._clip is not None
+        return self._clip.download()
+
+    def release(self) -> None:
+        """Give all memory back."""
+        if self._clip is not None:
+            self._clip.release()
+            self._clip = None
+        self.launch, self.stages = not_prepared, dict.fromkeys(self.stages, not_prepared)

@@ -1,0 +1,790 @@
+"""The figures of the paper (5.3 to 5.5), and ours of update rates, gain over a rebuild, and memory for growth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
+
+from repro.results import figure_style
+from repro.results.campaign_data import Campaign, Case, ReportedTime
+from repro.results.problem_rows import (
+    ProblemRow,
+    cpu_note,
+    footnote,
+    join_sentences,
+    launch_note,
+    measurement_note,
+    ours,
+    problem_rows,
+    remarks,
+    unavailable_note,
+)
+from repro.results.published import Published
+from repro.results.registry import figure
+from repro.results.significance import WHISKERS, interval_of_ratio, ratio_of
+from repro.results.tables import Figure, count
+from repro.sparse.baseline_times import library_of
+from repro.studies.dynamic_csr import PAPER, PRODUCTS_PER_BATCH, STUDY, number_of
+from repro.studies.dynamic_csr.results import (
+    CAPACITY_SENTENCE,
+    COO,
+    DCSR,
+    DEVICE_CLOCK,
+    GEAM,
+    HYB,
+    NO_DEVICES,
+    OPERATION_CLOCK,
+    PRODUCT_CLOCK,
+    REBUILD,
+    UPDATE_PROTOCOLS,
+    UPDATED_FORMATS,
+    DeviceTimes,
+    ProductTimes,
+    Sweep,
+    TimePair,
+    Trade,
+    UpdatedFormat,
+    batch_sweeps,
+    device_times,
+    geam_sentence,
+    iterative_pair,
+    operation_precision,
+    product_times,
+    rebuild_trades,
+    recorded_facts,
+    stated_graph_speedups,
+    stated_product_means,
+    stated_speedups,
+    streaming_pair,
+    unique_sentence,
+    update_failure,
+)
+from repro.studies.dynamic_csr.tables import GAIN_EXPLANATION, GAIN_WORDS, PRODUCT_COUNTS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+
+#: Inches of a row of the figure, and the share of it that bars fill.
+UPDATES_ROW, UPDATES_FILLED = 0.3, 0.8
+PUBLISHED_GPU = "K20c"
+
+
+@dataclass(frozen=True)
+class UpdateSeries:
+    """One bar of every row: how many times faster the second of two times is than the first."""
+
+    label: str
+    colour: str
+    times: Callable[[Case], TimePair]
+
+    def number(self, case: Case) -> float | None:
+        """Return the ratio, None without both."""
+        return ratio_of(*self.times(case))
+
+
+@dataclass(frozen=True)
+class UpdatePanel:
+    """One half of the figure.
+
+    Attributes
+    ----------
+    title
+        Above it.
+    series
+        Its bars.
+    marks
+        Published numbers by problem of the paper.
+    lines
+        What the paper's text states, by what it is called.
+    whats
+        What the rows that it is made from are called.
+    missing
+        What is said of a problem that was measured but has no bar, where nothing failed.
+    """
+
+    title: str
+    series: tuple[UpdateSeries, ...]
+    whats: tuple[str, ...]
+    missing: str
+    marks: Mapping[str, float] = field(default_factory=dict)
+    lines: Mapping[str, float] = field(default_factory=dict)
+
+
+ITERATIVE_SERIES = (
+    UpdateSeries("DCSR", figure_style.DARK, iterative_pair(DCSR)),
+    UpdateSeries("CSR rebuilt", figure_style.GREY, iterative_pair(REBUILD)),
+    UpdateSeries("CSR by csrgeam2", figure_style.ACCENT, iterative_pair(GEAM)),
+)
+STREAMING_SERIES = (
+    UpdateSeries("DCSR, by row", figure_style.DARK, streaming_pair("sorted")),
+    UpdateSeries("DCSR, any order", figure_style.LIGHT, streaming_pair("any")),
+)
+
+
+@figure(STUDY, "figure-5-3", title="Streaming and iterative updates over HYB", numbering=f"Figure 5.3 of {PAPER}")
+def updates(campaign: Campaign, published: Published) -> Figure:
+    """A row a problem: iterative updates on the left, streaming ones on the right."""
+    sweeps = {sweep.line.problem for sweep in batch_sweeps(campaign, published)}
+    lines = [
+        line for line in problem_rows(campaign, published) if line.problem not in sweeps and line.record is not None
+    ]
+    cases = [Case(campaign, line.problem, operation_precision(campaign)) for line in lines]
+    mean, best, most = (
+        published.quantity(f"speedup of {what}", gpu=PUBLISHED_GPU)
+        for what in (
+            "streaming updates over HYB, mean",
+            "streaming updates over HYB, largest",
+            "iterative updates over HYB, largest",
+        )
+    )
+    on_gpu = not campaign.on_cpu
+    drawn = "diamonds" if on_gpu else "they are not drawn beside a CPU’s"
+    panels = (
+        UpdatePanel(
+            f"iterative: a batch and {PRODUCTS_PER_BATCH} products",
+            ITERATIVE_SERIES,
+            ("iterate",),
+            "was not iterated with HYB",
+            lines={f"published largest, {most}": float(most)} if on_gpu else {},
+        ),
+        UpdatePanel(
+            "streaming: the whole matrix",
+            STREAMING_SERIES,
+            ("stream",),
+            "was not streamed into both",
+            marks=published_bars(published) if on_gpu else {},
+            lines={f"published mean, {mean}, and largest, {best}": float(mean), "": float(best)} if on_gpu else {},
+        ),
+    )
+    caption = [
+        "How many times faster than HYB. Left (the paper’s upper half): batch after batch is inserted, each followed",
+        f"by {PRODUCTS_PER_BATCH} products; the time of all of it, HYB’s over that of each format. Batches come by",
+        "row. A product needs nothing that a batch would change: dynamic CSR has its rows in bins by their sizes",
+        "before the first batch (the paper’s adaptive product), CSR has as many threads a row as suit its mean size,",
+        "more for longer rows.",
+        "HYB sorts its coordinates with every batch. CSR is made again with every batch: rows are counted, sizes added",
+        "up and rows copied, or cuSPARSE’s csrgeam2 adds the batch.",
+        geam_sentence(campaign),
+        "The paper’s graphs, and those in their place, have 50 batches of random entries, each 0.2 % of the matrix.",
+        "Sweeps, whose batches are of growing sizes, are in figure-rates." if sweeps else "",
+        "Right (its lower half): the grown matrix as one batch into an empty one, whose rows have a segment of mean",
+        "size; HYB’s time, its sort included, over dynamic CSR’s, the entries in the order of their rows or in any.",
+        WHISKERS
+        if any(
+            interval_of_ratio(*series.times(case))
+            for series in (*ITERATIVE_SERIES, *STREAMING_SERIES)
+            for case in cases
+        )
+        else "",
+        _means_sentence(cases),
+        f"{PAPER} states, for a {PUBLISHED_GPU}, {mean}× in the mean and as much as {best}× for streaming, and as much",
+        f"as {most}× for iterative updates. Its bars for streaming are recovered from Table 5.4, HYB’s update over",
+        f"DCSR’s, where an update is “1000 updates”, which it does not define: {drawn}.",
+        f"{operation_precision(campaign).capitalize()} precision; the paper does not say in which its updates are.",
+        measurement_note(campaign, OPERATION_CLOCK),
+        cpu_note(campaign),
+        remarks(lines),
+        unavailable_note(campaign),
+    ]
+    return Figure(lambda: draw_updates(panels, lines, cases, footnote(lines)), join_sentences(caption))
+
+
+def published_bars(published: Published) -> dict[str, float]:
+    """Return the paper's bars of streaming updates by problem, as Table 5.4 implies them; none where one has none."""
+    pairs = {
+        item["problem"]: (number_of(item["HYB_update"]), number_of(item["DCSR_update"]))
+        for item in published["operations"]
+    }
+    return {problem: hybrid / dynamic for problem, (hybrid, dynamic) in pairs.items() if hybrid and dynamic}
+
+
+def _means_sentence(cases: Sequence[Case]) -> str:
+    """Return the sentence with the means and the largest of ours; empty without any."""
+    words = []
+    for what, series in (
+        ("iterative", ITERATIVE_SERIES[0]),
+        ("streaming", STREAMING_SERIES[0]),
+        ("streaming", STREAMING_SERIES[1]),
+    ):
+        numbers = [number for case in cases if (number := series.number(case)) is not None]
+        if numbers:
+            words.append(f"{what}, {series.label}: {fmean(numbers):.2f}× in the mean, as much as {max(numbers):.2f}×")
+    return f"Ours: {'; '.join(words)}." if words else ""
+
+
+def draw_updates(
+    panels: Sequence[UpdatePanel], lines: Sequence[ProblemRow], cases: Sequence[Case], mark: str | None
+) -> Canvas:
+    """Draw the panels side by side.
+
+    Parameters
+    ----------
+    mark
+        What a mark at a name means; None where there is none.
+    """
+    if not any(series.number(case) is not None for panel in panels for series in panel.series for case in cases):
+        return figure_style.empty("no updates were measured in this campaign")
+    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(lines), extra=1.45, per_row=UPDATES_ROW))
+    for number, (panel, axes) in enumerate(zip(panels, drawn.subplots(1, len(panels)), strict=True)):
+        missing = [
+            _draw_bars(axes, panel, at, line, case) for at, (line, case) in enumerate(zip(lines, cases, strict=True))
+        ]
+        for value in panel.lines.values():
+            axes.axvline(value, color=figure_style.GREY, linewidth=0.7, linestyle=(0, (4, 2)), zorder=1)
+        axes.axvline(1, color="black", linewidth=0.7, zorder=4)
+        axes.set_xlim(left=0)
+        axes.grid(axis="x")
+        axes.set_xlabel("speedup over HYB")
+        names = [line.label for line in lines]
+        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
+        _update_legend(axes, panel, cases)
+    figure_style.footnote(drawn, mark)
+    return drawn
+
+
+def _draw_bars(axes: Axes, panel: UpdatePanel, at: int, line: ProblemRow, case: Case) -> str | None:
+    """Draw the bars of a problem; return why there are none."""
+    numbers = [series.number(case) for series in panel.series]
+    shown = [(series, number) for series, number in zip(panel.series, numbers, strict=True) if number is not None]
+    thickness = UPDATES_FILLED / max(len(shown), 1)
+    for place, (series, number) in enumerate(shown):
+        offset = (place - (len(shown) - 1) / 2) * thickness
+        axes.barh(at + offset, number, height=thickness, color=series.colour, linewidth=0, zorder=2)
+        figure_style.whisker(axes, interval_of_ratio(*series.times(case)), at + offset)
+    theirs = panel.marks.get(line.published or "")
+    if theirs is not None:
+        axes.plot([theirs], [at], **_DIAMOND)
+    if shown:
+        return None
+    if case.measured:
+        return update_failure(case, (DCSR, HYB), *panel.whats) or panel.missing
+    why = case.why_not()
+    return "unavailable" if why.startswith("unavailable") else why
+
+
+_DIAMOND: dict[str, Any] = {
+    "marker": "D", "markersize": 3.6, "markerfacecolor": "white", "markeredgecolor": "black", "markeredgewidth": 0.8,
+    "linestyle": "", "zorder": 5,
+}  # fmt: skip
+
+
+def _update_legend(axes: Axes, panel: UpdatePanel, cases: Sequence[Case]) -> None:
+    handles: list[Patch | Line2D] = [
+        Patch(color=series.colour, label=series.label)
+        for series in panel.series
+        if any(series.number(case) is not None for case in cases)
+    ]
+    if panel.marks:
+        handles.append(Line2D([], [], label=f"published, {PUBLISHED_GPU}", **_DIAMOND))
+    handles += [
+        Line2D([], [], color=figure_style.GREY, linewidth=0.7, linestyle=(0, (4, 2)), label=label)
+        for label in panel.lines
+        if label
+    ]
+    axes.set_title(panel.title, pad=6 + 9 * -(-len(handles) // 2))
+    axes.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, handlelength=1.4, columnspacing=1.2,
+        borderaxespad=0.2,
+    )  # fmt: skip
+
+
+#: Inches of a row of panels.
+RATES_ROW = 1.6
+#: Colour and mark of each format.
+FORMAT_LOOKS: Mapping[UpdatedFormat, tuple[str, str]] = {
+    DCSR: (figure_style.DARK, "o"),
+    REBUILD: (figure_style.GREY, "s"),
+    GEAM: (figure_style.ACCENT, "^"),
+    HYB: (figure_style.GREEN, "D"),
+    COO: (figure_style.PINK, "v"),
+}
+
+
+@figure(STUDY, "figure-rates", title="Updates a second by the size of the batch", numbering="ours")
+def rates(campaign: Campaign, published: Published) -> Figure:
+    """Small multiples with logarithmic axes."""
+    sweeps = [sweep for sweep in batch_sweeps(campaign, published) if sweep.sizes]
+    by_geam = any(sweep.has(GEAM) for sweep in sweeps)
+    caption = [
+        "Updates a second over the entries of a batch that is inserted alone into the matrix before the first batch:",
+        "in the order of its rows or in any, where sorting counts; with entries of the same place beside each other",
+        "(added) or each place once (unique).",
+        unique_sentence(by_geam),
+        CAPACITY_SENTENCE,
+        "CSR rebuilt: counted, summed up and copied. HYB and COO: appended, then sorted by row.",
+        f"{GEAM.label}: by the host’s clock." if by_geam else "",
+        f"{operation_precision(campaign).capitalize()} precision.",
+        measurement_note(campaign, OPERATION_CLOCK),
+        remarks(sweep.line for sweep in sweeps),
+        unavailable_note(campaign),
+    ]
+    return Figure(lambda: draw_rates(sweeps), join_sentences(caption))
+
+
+def draw_rates(sweeps: Sequence[Sweep]) -> Canvas:
+    """Draw a row of panels a problem."""
+    if not sweeps:
+        return figure_style.empty("no batches of growing sizes were measured in this campaign")
+    drawn = figure_style.canvas(figure_style.TEXT, 0.55 + RATES_ROW * len(sweeps))
+    panels = drawn.subplots(len(sweeps), len(UPDATE_PROTOCOLS), sharex=True, sharey=True, squeeze=False)
+    for row, sweep in zip(panels, sweeps, strict=True):
+        for axes, protocol in zip(row, UPDATE_PROTOCOLS, strict=True):
+            for contestant in UPDATED_FORMATS:
+                points = [
+                    (size, rate)
+                    for size in sweep.sizes
+                    if size and (rate := sweep.rate(contestant, protocol, size)) is not None
+                ]
+                if points:
+                    axes.plot(*zip(*points, strict=True), **_format_look(contestant))
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            axes.grid(axis="both")
+            axes.minorticks_off()
+        row[0].set_ylabel(f"{sweep.line.label}\nupdates/s")
+    for axes, protocol in zip(panels[0], UPDATE_PROTOCOLS, strict=True):
+        axes.set_title(protocol.title)
+    for axes in panels[-1]:
+        axes.set_xlabel("entries of the batch")
+    shown = [contestant for contestant in UPDATED_FORMATS if any(sweep.has(contestant) for sweep in sweeps)]
+    handles = [Line2D([], [], label=contestant.label, **_format_look(contestant)) for contestant in shown]
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.8, columnspacing=1.4)
+    figure_style.footnote(drawn, footnote(sweep.line for sweep in sweeps))
+    return drawn
+
+
+def _format_look(contestant: UpdatedFormat) -> dict[str, Any]:
+    colour, marker = FORMAT_LOOKS[contestant]
+    ours = contestant is DCSR
+    return {
+        "color": colour, "marker": marker, "markersize": 3.4 if ours else 2.6, "linewidth": 1.5 if ours else 0.9,
+        "zorder": 4 if ours else 3,
+    }  # fmt: skip
+
+
+#: Colours of the marks, and the share of them that is dark enough: many products are bright.
+GAIN_COLOURS, GAIN_DARKEST = "plasma", 0.62
+
+
+@figure(STUDY, "figure-crossover", title="Gain over a rebuild, by products per batch", numbering="ours")
+def crossover(campaign: Campaign, published: Published) -> Figure:
+    """A row a graph, and one a batch of a sweep."""
+    trades, missing = rebuild_trades(campaign, published)
+    lines = list({trade.line.problem: trade.line for trade in trades}.values()) + [line for line, _ in missing]
+    caption = [
+        GAIN_EXPLANATION,
+        f"Marks: n = {', '.join(map(str, PRODUCT_COUNTS))}; right of the vertical line dynamic CSR is the faster.",
+        "Behind the name of a sweep: the entries of the batch. On the right: the n at which both break even.",
+        GAIN_WORDS,
+        f"{operation_precision(campaign).capitalize()} precision.",
+        measurement_note(campaign, OPERATION_CLOCK),
+        geam_sentence(campaign),
+        remarks(lines),
+        unavailable_note(campaign),
+    ]
+    return Figure(lambda: draw_crossover(trades, missing, footnote(lines)), join_sentences(caption))
+
+
+def draw_crossover(trades: Sequence[Trade], missing: Sequence[tuple[ProblemRow, str]], mark: str | None) -> Canvas:
+    """Draw one panel.
+
+    Parameters
+    ----------
+    missing
+        Problems without numbers, and why they have none.
+    mark
+        What a mark at a name means; None where there is none.
+    """
+    if not trades:
+        return figure_style.empty("updates and rebuilds were not measured in this campaign")
+    names = [_trade_label(trade) for trade in trades] + [line.label for line, _ in missing]
+    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(names), extra=1.0))
+    axes = drawn.add_subplot()
+    colours = [
+        mpl.colormaps[GAIN_COLOURS](GAIN_DARKEST * i / (len(PRODUCT_COUNTS) - 1)) for i in range(len(PRODUCT_COUNTS))
+    ]
+    for at, trade in enumerate(trades):
+        gains = [trade.gain(products) for products in PRODUCT_COUNTS]
+        axes.plot([min(gains), max(gains)], [at, at], color=figure_style.PALE, linewidth=1.0, zorder=2)
+        for gain, colour in zip(gains, colours, strict=True):
+            axes.plot([gain], [at], **_gain_look(colour))
+    figure_style.column(axes, [trade.in_words for trade in trades], ("break-even n", "black"), points=4)
+    axes.set_xscale("log")
+    figure_style.log_ticks(axes.xaxis)
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, 0.9), max(high, 1.1))
+    axes.axvline(1, color=figure_style.GREY, linewidth=0.7, zorder=1)
+    axes.grid(axis="x")
+    axes.set_xlabel("time with a rebuild / time with dynamic CSR")
+    why = ["unavailable" if text.startswith("unavailable") else text for _, text in missing]
+    figure_style.rows_axis(axes, names, missing=[*(None for _ in trades), *why])
+    handles = [
+        Line2D([], [], label=f"n = {products}", **_gain_look(colour))
+        for products, colour in zip(PRODUCT_COUNTS, colours, strict=True)
+    ]
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.0, columnspacing=1.4)
+    figure_style.footnote(drawn, mark)
+    return drawn
+
+
+def _trade_label(trade: Trade) -> str:
+    if not trade.alone or trade.entries is None:
+        return trade.line.label
+    return f"{trade.line.label}, {count(trade.entries).shown}"
+
+
+def _gain_look(colour: object) -> dict[str, Any]:
+    return {"color": colour, "marker": "o", "markersize": 4, "linestyle": "", "zorder": 3}
+
+
+#: Panels in a row, and inches of a row of them.
+CAPACITY_ACROSS, CAPACITY_ROW = 4, 1.5
+#: Of the axis of defragmentations, which is logarithmic above 1.
+CAPACITY_TICKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+#: Colours and dashes by segments a row, marks by the slack in parts of the mean row size.
+SEGMENT_LOOKS: dict[int, tuple[str, Any]] = {
+    1: (figure_style.GREY, (0, (1, 1))),
+    2: (figure_style.GREEN, (0, (3, 1))),
+    3: (figure_style.ACCENT, (0, (5, 1, 1, 1))),
+    4: (figure_style.DARK, "-"),
+}
+SLACK_MARKS = {0.0: ("o", "0"), 0.5: ("v", "µ/2"), 1.0: ("s", "µ"), 2.0: ("D", "2 µ"), 4.0: ("^", "4 µ")}
+
+
+@figure(STUDY, "figure-room", title="Memory against defragmentations", numbering="ours")
+def capacity(campaign: Campaign, published: Published) -> Figure:
+    """A panel a problem that has batches."""
+    lines = [line for line in ours(campaign, published) if recorded_facts(line).get("room")]
+    caption = [
+        "Memory against defragmentations while all batches of a problem are inserted one after the other: the most",
+        "entries that segments had room for, over the entries of the grown matrix, and how many batches found a row",
+        "whose k segments were full, so that all rows were brought together, with room for that batch only. Slack α:",
+        "the room that a new segment has beside the entries it is made for, in parts of the mean row size µ of the",
+        "matrix before the first batch, cut off. At first each row has one segment without room. Where marks coincide",
+        "the larger k hides the smaller. While rows are brought together the old segments are there as well: that",
+        "memory, and the table of segments, is not counted.",
+        "Nothing of this was timed: it is simulated on the host from the sizes of the rows and of the batches, in a",
+        "buffer that is never too small, and depends on no device. The paper has α = µ and k = 4, and publishes",
+        "nothing of this.",
+        remarks(lines),
+        unavailable_note(campaign),
+    ]
+    return Figure(lambda: draw_capacity(lines, footnote(lines)), join_sentences(caption))
+
+
+def draw_capacity(lines: Sequence[ProblemRow], mark: str | None) -> Canvas:
+    """Draw the panels.
+
+    Parameters
+    ----------
+    mark
+        What a mark at a name means; None where there is none.
+    """
+    if not lines:
+        return figure_style.empty("no problem of this campaign has batches on record")
+    across = min(CAPACITY_ACROSS, len(lines))
+    down = -(-len(lines) // across)
+    drawn = figure_style.canvas(
+        max(figure_style.COLUMN, figure_style.TEXT * across / CAPACITY_ACROSS), 0.9 + CAPACITY_ROW * down
+    )
+    panels = drawn.subplots(down, across, squeeze=False).ravel()
+    for axes, line in zip(panels, lines, strict=False):
+        _draw_capacity_panel(axes, line)
+    for axes in panels[len(lines) :]:
+        axes.set_axis_off()
+    drawn.supxlabel("defragmentations", fontsize=7)
+    drawn.supylabel("room / entries of the grown matrix", fontsize=7)
+    handles = [
+        *(
+            Line2D([], [], color=colour, linestyle=dashes, label=f"k = {segments}")
+            for segments, (colour, dashes) in SEGMENT_LOOKS.items()
+        ),
+        *(
+            Line2D([], [], linestyle="", marker=marker, markersize=3.4, color="black", label=f"α = {label}")
+            for marker, label in SLACK_MARKS.values()
+        ),
+    ]
+    columns = len(handles) if across > 2 else -(-len(handles) // 2)
+    drawn.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.6, columnspacing=0.9)
+    figure_style.footnote(drawn, mark)
+    return drawn
+
+
+def _draw_capacity_panel(axes: Axes, line: ProblemRow) -> None:
+    facts = recorded_facts(line)
+    grown = facts["nonzeros"] + facts["batches"]["entries"]
+    rooms: list[dict[str, Any]] = facts["room"]
+    for segments, (colour, dashes) in SEGMENT_LOOKS.items():
+        points = [
+            (item["defragmentations"], item["allocated"] / grown, item["multiple"])
+            for item in rooms
+            if item["segments"] == segments
+        ]
+        axes.plot([x for x, _, _ in points], [y for _, y, _ in points], color=colour, linestyle=dashes, zorder=2)
+        for x, y, multiple in points:
+            axes.plot([x], [y], linestyle="", marker=SLACK_MARKS[multiple][0], markersize=3.2, color=colour, zorder=3)
+    axes.set_title(line.label)
+    axes.grid(axis="both")
+    batches = facts["batches"]["count"]
+    axes.set_xscale("symlog", linthresh=1, linscale=0.5)
+    axes.set_xlim(-0.25, 1.3 * batches)
+    axes.set_xticks([tick for tick in CAPACITY_TICKS if tick <= batches])
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_locator(NullLocator())
+    # no room less than the entries: the axis begins, and has a tick, at them
+    high = max(1.1, *(item["allocated"] / grown for item in rooms))
+    axes.set_ylim(1 - 0.05 * (high - 1), high + 0.05 * (high - 1))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+
+
+#: Inches of a row of the figure, and the share of it that bars fill.
+FLOPS_ROW, FLOPS_FILLED = 0.4, 0.8
+
+
+@dataclass(frozen=True)
+class ProductSeries:
+    """One product of every problem."""
+
+    label: str
+    colour: str
+    pick: Callable[[ProductTimes], ReportedTime | None]
+
+
+PRODUCT_SERIES = (
+    ProductSeries("CSR", figure_style.GREY, lambda case: case.csr),
+    ProductSeries("DCSR, fragmented", figure_style.LIGHT, lambda case: case.fragmented),
+    ProductSeries("DCSR, defragmented", figure_style.DARK, lambda case: case.defragmented),
+    ProductSeries("ADCSR", figure_style.ACCENT, lambda case: case.adaptive),
+    ProductSeries("HYB", figure_style.GREEN, lambda case: case.hyb),
+)
+
+
+@figure(STUDY, "figure-5-4", title="GFLOPS of the products", numbering=f"Figure 5.4 of {PAPER}")
+def flops(campaign: Campaign, published: Published) -> Figure:
+    """A row a problem with a bar a format, a panel a precision."""
+    panels = {precision: product_times(campaign, published, precision) for precision in campaign.precisions}
+    cases = [case for panel in panels.values() for case in panel]
+    lines = [case.line for case in next(iter(panels.values()))]
+    timed = [case for case in cases if case.csr or case.defragmented]
+    near = sum(case.case.mostly_launch(PRODUCT_CLOCK, case.csr, case.defragmented) for case in timed)
+    caption = [
+        "GFLOPS of y = A x with the grown matrix: two operations for each of its entries, none for padding.",
+        "CSR, DCSR: so many threads a row, the best number of them; DCSR as the batches left it, and with one segment",
+        "a row. ADCSR: rows in bins by their sizes, a kernel a bin on a stream of its own, in the best state of the",
+        f"matrix. Lines: the fastest routine of {library_of(campaign)} for CSR. Diamonds: the fastest of all in one",
+        "launch, with one segment a row.",
+        stated_product_means(published),
+        measurement_note(campaign, PRODUCT_CLOCK),
+        launch_note(near, len(timed)),
+        remarks(lines),
+        unavailable_note(campaign),
+    ]
+    return Figure(lambda: draw_flops(panels, footnote(lines)), join_sentences(caption))
+
+
+def draw_flops(panels: dict[str, list[ProductTimes]], mark: str | None) -> Canvas:
+    """Draw the panels side by side.
+
+    Parameters
+    ----------
+    mark
+        What a mark at a name means; None where there is none.
+    """
+    shown = [
+        series for series in PRODUCT_SERIES if any(series.pick(case) for panel in panels.values() for case in panel)
+    ]
+    if not shown:
+        return figure_style.empty("nothing was measured in this campaign")
+    names = [case.line.label for case in next(iter(panels.values()))]
+    drawn = figure_style.canvas(figure_style.TEXT, figure_style.height(len(names), extra=1.0, per_row=FLOPS_ROW))
+    for number, (precision, cases) in enumerate(panels.items()):
+        axes = drawn.add_subplot(1, len(panels), number + 1)
+        _draw_flops_panel(axes, cases, shown)
+        axes.set_title(f"{precision} precision")
+        axes.set_xlabel("GFLOPS: 2 × entries / time")
+        missing = [None if _any_product(case, shown) else case.case.why_not() for case in cases]
+        figure_style.rows_axis(axes, names if number == 0 else [""] * len(names), missing=missing)
+    handles: list[Patch | Line2D] = [Patch(color=series.colour, label=series.label) for series in shown]
+    if any(case.library_csr for panel in panels.values() for case in panel):
+        handles.append(_flops_mark("|", 9, 1.2, "library’s CSR"))
+    if any(case.ours for panel in panels.values() for case in panel):
+        handles.append(_flops_mark("D", 3.6, 0.5, "ours"))
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2, columnspacing=1.2)
+    figure_style.footnote(drawn, mark)
+    return drawn
+
+
+def _flops_mark(marker: str, size: float, edge: float, label: str) -> Line2D:
+    return Line2D(
+        [], [], linestyle="", marker=marker, markersize=size, markeredgewidth=edge, color="black", label=label
+    )
+
+
+def _any_product(case: ProductTimes, shown: Sequence[ProductSeries]) -> bool:
+    return any(series.pick(case) for series in shown)
+
+
+def _draw_flops_panel(axes: Axes, cases: Sequence[ProductTimes], shown: Sequence[ProductSeries]) -> None:
+    thickness = FLOPS_FILLED / len(shown)
+    for at, case in enumerate(cases):
+        for place, series in enumerate(shown):
+            rate = case.gflops(series.pick(case))
+            if rate is not None:
+                offset = (place - (len(shown) - 1) / 2) * thickness
+                axes.barh(at + offset, rate, height=thickness, color=series.colour, linewidth=0)
+        library = case.gflops(case.library_csr)
+        if library is not None:
+            axes.plot(
+                [library, library],
+                [at - FLOPS_FILLED / 2, at + FLOPS_FILLED / 2],
+                color="black",
+                linewidth=1.2,
+                zorder=4,
+            )
+        fastest = case.gflops(case.ours)
+        if fastest is not None:
+            axes.plot([fastest], [at], "D", color="black", markersize=3.6, markeredgewidth=0.5, zorder=5)
+    axes.set_xlim(left=0)
+    axes.grid(axis="x")
+
+
+#: Panels side by side, and inches of one's height.
+SCALING_ACROSS, SCALING_HEIGHT = 4, 1.45
+PRECISION_DASHES = {"double": "-", "single": (0, (3, 1.5))}
+#: What each kind of line starts with: nothing is exchanged on one device.
+ONE_DEVICE = (1, 1.0)
+
+
+@dataclass(frozen=True)
+class SpeedupSeries:
+    """One kind of line: its speed-up over so many devices."""
+
+    label: str
+    colour: str
+    marker: str
+    speedup: Callable[[DeviceTimes, int], float | None]
+
+
+SPEEDUP_SERIES = (
+    SpeedupSeries(
+        "a launch each",
+        figure_style.MIDDLE,
+        "s",
+        lambda case, n: case.speedup(case.alone(n, repeated=False), repeated=False),
+    ),
+    SpeedupSeries("alone", figure_style.DARK, "o", lambda case, n: case.speedup(case.alone(n))),
+    SpeedupSeries("with exchange", figure_style.ACCENT, "^", lambda case, n: case.speedup(case.exchanged(n))),
+    SpeedupSeries("overlapped", figure_style.GREEN, "v", lambda case, n: case.speedup(case.overlapped(n))),
+)
+
+
+@figure(STUDY, "figure-5-5", title="Speed-up over several devices", numbering=f"Figure 5.5 of {PAPER}")
+def scaling(campaign: Campaign, published: Published) -> Figure:
+    """A panel a problem, a line a kind of product and precision."""
+    by_problem: dict[str, list[DeviceTimes]] = {}
+    for precision in campaign.precisions:
+        for case in device_times(campaign, published, precision):
+            if case.counts:
+                by_problem.setdefault(case.line.problem, []).append(case)
+    panels = [*by_problem.values()]
+    lines = [cases[0].line for cases in panels]
+    drawn = [
+        "A launch each: one product a launch, y stays distributed, as in the paper. Alone: the same, products that",
+        "follow each other in a launch of all devices. With exchange: y is brought to all devices before the next, in",
+        "the fastest way. Overlapped: copies of x are under way while a device multiplies what it has itself. Dashed:",
+        "single precision. Grey: as many times as fast as there are devices. Diamonds: published of a graph.",
+        measurement_note(campaign, DEVICE_CLOCK),
+        remarks(lines),
+    ]
+    caption = [
+        "Speed-up of y = A x with the grown matrix over one device, rows sorted by their sizes and dealt in turns.",
+        *(drawn if panels else [NO_DEVICES]),
+        _published_sentence(published),
+        unavailable_note(campaign),
+    ]
+    return Figure(lambda: draw_scaling(panels, published, footnote(lines)), join_sentences(caption), not panels)
+
+
+def draw_scaling(panels: Sequence[Sequence[DeviceTimes]], published: Published, mark: str | None) -> Canvas:
+    """Draw the panels row by row.
+
+    Parameters
+    ----------
+    panels
+        Of each problem its cases, a precision each.
+    published
+        The paper's numbers: diamonds in the panels of their problems.
+    mark
+        What a mark at a name means; None where there is none.
+    """
+    if not panels:
+        return figure_style.empty("nothing was measured over several devices in this campaign")
+    down = -(-len(panels) // SCALING_ACROSS)
+    drawn = figure_style.canvas(figure_style.TEXT, 0.6 + SCALING_HEIGHT * down)
+    most = max(count for cases in panels for case in cases for count in case.counts)
+    printed = False
+    for place, cases in enumerate(panels):
+        axes = drawn.add_subplot(down, min(SCALING_ACROSS, len(panels)), place + 1)
+        points = [point for point in stated_speedups(published, cases[0].line.published) if point[0] <= most]
+        printed = printed or bool(points)
+        _draw_scaling_panel(axes, cases, points, most)
+        axes.set_title(cases[0].line.label)
+    handles = [
+        Line2D([], [], color=item.colour, marker=item.marker, markersize=3, label=item.label) for item in SPEEDUP_SERIES
+    ]
+    if printed:
+        handles.append(
+            Line2D([], [], linestyle="", marker="D", markersize=3.4, color="black", label="published, M2090")
+        )
+    drawn.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.6, columnspacing=1.2)
+    drawn.supxlabel("devices", fontsize=7)
+    figure_style.footnote(drawn, mark)
+    return drawn
+
+
+def _draw_scaling_panel(axes: Axes, cases: Sequence[DeviceTimes], points: Sequence[tuple[int, str]], most: int) -> None:
+    counts = sorted({1, *(count for case in cases for count in case.counts)})
+    axes.plot([1, most], [1, most], color=figure_style.GREY, linewidth=0.6)
+    for case in cases:
+        for series in SPEEDUP_SERIES:
+            line = [(count, speedup) for count in case.counts if (speedup := series.speedup(case, count)) is not None]
+            if line:
+                x, y = zip(ONE_DEVICE, *line, strict=True)
+                dashes = PRECISION_DASHES.get(case.case.precision, "-")
+                axes.plot(x, y, color=series.colour, linestyle=dashes, marker=series.marker, markersize=2.4)
+    for number, published in points:
+        axes.plot([number], [float(published)], "D", color="black", markersize=3.4)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xticks(counts, [str(count) for count in counts])
+    ticks = [0.25, 0.5, *(1 << power for power in range(most.bit_length()))]
+    low, high = axes.get_ylim()
+    shown = [tick for tick in ticks if low <= tick <= high]
+    axes.set_yticks(shown, [f"{tick:g}" for tick in shown])
+    axes.minorticks_off()
+    axes.grid()
+
+
+def _published_sentence(published: Published) -> str:
+    """Return what the paper says of all graphs, empty where nothing is published."""
+    means = {
+        item["precision"]: item["value"]
+        for item in published.tables.get("text", [])
+        if item["quantity"] == "speedup of two GPUs, mean"
+    }
+    if not means:
+        return ""
+    words = " and ".join(f"{value} in {precision} precision" for precision, value in means.items())
+    return (
+        f"Published of two Tesla K20c, the mean of all graphs without an exchange: {words}. "
+        f"{stated_graph_speedups(published)}"
+    )

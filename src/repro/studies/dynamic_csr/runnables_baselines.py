@@ -1,0 +1,669 @@
+"""Baselines: updates of other formats, by our kernels and by cuSPARSE, and the sums and sorts of an update.
+
+CSR is made again with every batch: rows are counted, sizes are added up, old rows are copied, and new entries
+are put behind them; the old matrix is the next batch's target. Alternatively cuSPARSE adds matrix and batch
+(csrgeam2). Coordinates and HYB append a batch and sort. CUB's sums and sort come from a shared library that
+nvcc makes at first use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from repro.atomic_write import replacing
+from repro.bench.runnable import ClockName, IncorrectError, ModuleError, Unsupported, in_turn, not_prepared
+from repro.bench.workspace import Workspace
+from repro.codegen import nvcc
+from repro.codegen.build_cache import MODULES
+from repro.codegen.targets import Target
+from repro.devices.base import Buffer, LaunchError
+from repro.devices.cuda import CudaDevice
+from repro.devices.cuda_driver import CudaBuffer
+from repro.programs import run_program
+from repro.sparse.device_work import ModuleFile, RadixSort, Scan, Work, bits_of
+from repro.sparse.elementwise import in_order
+from repro.sparse.library.cusparse_bindings import address, gpu, load, refusals, version
+from repro.sparse.operands import Multiplies, x_on, y_on
+from repro.studies.dynamic_csr import STUDY
+from repro.studies.dynamic_csr.facts import hybrid_width
+from repro.studies.dynamic_csr.formats import (
+    CsrMemory,
+    DeviceEntries,
+    Entries,
+    Hybrid,
+    HybridArrays,
+    SortedCoordinates,
+    overflow,
+)
+from repro.studies.dynamic_csr.operands import GraphOperands, operands_of
+from repro.studies.dynamic_csr.runnables_updates import (
+    BASELINE_KIND,
+    SHUFFLE_SEED,
+    BatchUpdate,
+    EntryOrder,
+    MatrixOperation,
+    SingleUpdate,
+    UpdateName,
+    UpdatePlan,
+    update_plan,
+)
+
+#: Entries of a row that a block copies for itself, and that a thread copies at least of any other row in the mean.
+LONG_ROW, MIN_COPIES_PER_THREAD = 1024, 2
+
+
+class Rebuild(BatchUpdate):
+    """Batches into CSR, each of which rebuilds it; the entries of a batch may come in any order."""
+
+    format = "csr"
+    modules = ("rebuild", "sort")
+    clocks: tuple[ClockName, ...] = ("event", "graph")  # the matrix at first stays as it is
+
+    def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
+        """Bring start and batches to the device, and bind the kernels."""
+        shape, dtype = plan.start.shape, plan.start.dtype
+        now, entries = CsrMemory.upload(work, plan.start), int(plan.start.nnz)
+        targets = [
+            CsrMemory.allocate(work, shape[0], plan.after, dtype.itemsize) for _ in range(min(len(plan.batches), 2))
+        ]
+        step = _RebuildStep(work, shape[0])
+        updates: list[Callable[[], None]] = []
+        for i, batch in enumerate(plan.batches):
+            target = targets[i % 2]
+            updates.append(in_order(step.bind(now, entries, batch, target)))
+            now, entries = target, entries + len(batch.rows)
+        self._read = lambda: now.read(work, shape, dtype)
+        mean = plan.after / max(shape[0], 1)
+        self.launch = in_order(
+            self.with_products(work, updates, lambda i, x, y: targets[i % 2].bind_product(work, shape[0], mean, x, y))
+        )
+
+
+class _RebuildStep:
+    """What the rebuilding with a batch needs beside the two matrices."""
+
+    def __init__(self, work: Work, rows: int) -> None:
+        self._work, self._rows = work, rows
+        self._scan = work.keep(Scan(work.device, work.program("sort"), rows, work.guards))
+        self._counts = work.load(
+            np.zeros(rows, np.int32), "the counts of rows"
+        )  # the last kernel counts them down to zero again
+        self._long_count: Buffer = work.allocate(4, "the number of long rows")
+        self._long_rows = work.load(np.zeros(max(rows, 1), np.int32), "long rows")
+
+    def bind(self, old: CsrMemory, entries: int, batch: Entries, new: CsrMemory) -> list[Callable[[], None]]:
+        """Return what queues the new matrix, given the old one and how many entries it has."""
+        work, rows, count = self._work, self._rows, len(batch.rows)
+        resident = DeviceEntries.upload(work, batch)
+        warp = work.device.target.warp
+        width = min(1 << (entries // max(rows, 1) // MIN_COPIES_PER_THREAD).bit_length(), warp)
+        long_rows = self._long_count, self._long_rows
+        copied = *old, *new
+
+        def bind(kernel: str, size: int, *arguments: Buffer | int) -> Callable[[], None]:
+            return work.bind("rebuild", kernel, size, *arguments)
+
+        return [
+            lambda: work.device.fill(self._long_count, 0),
+            bind("rebuild_count", count, count, resident.rows, self._counts),
+            bind("rebuild_sizes", rows, rows, LONG_ROW, old.offsets, self._counts, new.offsets, *long_rows),
+            self._scan.bind(new.offsets, new.offsets, rows),
+            bind("rebuild_copy", rows * width, rows, width, LONG_ROW, *copied),
+            bind("rebuild_copy_long", entries, *long_rows, *copied),
+            bind("rebuild_scatter", count, count, *resident, self._counts, *new),
+        ]
+
+
+class CoordinateUpdate(BatchUpdate):
+    """Batches into coordinates sorted by row: a copy behind the end, then a stable sort of all."""
+
+    format = "coo"
+    modules = ("hybrid", "sort")
+
+    def __init__(
+        self,
+        built: Mapping[str, ModuleFile],
+        what: SingleUpdate = "insert",
+        order: EntryOrder = "any",
+        which: int | None = None,
+    ) -> None:
+        super().__init__(built, what, order, which)
+        if what == "stream":  # one batch: two stages
+            self.stages = {"update": not_prepared, "sort": not_prepared}
+
+    def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
+        """Bring start and batches to the device, and bind appending and sorting, from side to side."""
+        shape, dtype, end = plan.start.shape, plan.start.dtype, int(plan.start.nnz)
+        coordinates = SortedCoordinates(work, plan.after, shape[0], dtype)
+        self._restore = coordinates.bind_copy(DeviceEntries.upload(work, Entries.of(plan.start)), end)
+        launches: list[Callable[[], None]] = []
+        for i, batch in enumerate(plan.batches):
+            count = len(batch.rows)
+            launches.append(coordinates.bind_append(DeviceEntries.upload(work, batch), count, i % 2, end))
+            end += count
+            launches.append(coordinates.bind_sort(i % 2, end))
+        self._read = lambda: coordinates.read(len(plan.batches) % 2, plan.after).to_csr(shape)
+        self.launch = in_order(launches)
+        if self.stages:
+            self.stages = dict(zip(self.stages, launches, strict=True))
+
+    def before(self) -> None:
+        """Take all batches out again."""
+        self._restore()
+
+
+HYBRID_FORMAT = "hyb"
+HYBRID_MODULES = ("hybrid", "rebuild", "sort")
+
+
+class HybridProduct(Multiplies):
+    """y = A x of the grown matrix in the hybrid format.
+
+    Parameters
+    ----------
+    built
+        The modules of a precision by name.
+    """
+
+    kind = BASELINE_KIND
+    name = f"{HYBRID_FORMAT}/product"
+    arrangement = "AoS@natural"
+
+    def __init__(self, built: Mapping[str, ModuleFile]) -> None:
+        self._built = built
+        self._held = ExitStack()
+        self._y: Buffer | None = None
+        self._bind: Callable[[Buffer, Buffer], Callable[[], None]] | None = None
+
+    @property
+    def identity(self) -> str:
+        """The hashes of its modules."""
+        return " ".join(self._built[name].module.hash for name in HYBRID_MODULES)
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """Format, and bytes of the matrix."""
+        return {"what": "product", "format": HYBRID_FORMAT, "matrix_bytes": self.matrix_bytes or None}
+
+    def prepare(self, workspace: Workspace) -> None:
+        """Lay the matrix out, bring it to the device and bind the kernels.
+
+        Raises
+        ------
+        ModuleError, OutOfDeviceMemory
+        """
+        self.release()
+        matrix = operands_of(workspace).grown
+        width = hybrid_width(matrix.shape[0], matrix.nnz)
+        over = overflow(np.diff(matrix.indptr), width)
+        with ExitStack() as held:
+            work = Work(workspace, self._built, held)
+            hybrid = Hybrid(work, matrix, width, over)
+            hybrid.bind_restore()()
+            x, self._y = x_on(workspace, "AoS"), y_on(workspace)
+            self.launch = hybrid.bind_product(0, over, x, self._y)
+            self._held = held.pop_all()
+        self._bind = lambda x, y: hybrid.bind_product(0, over, x, y)
+        number = matrix.dtype.itemsize
+        rows = matrix.shape[0]
+        self.matrix_bytes = hybrid.pitch * width * (4 + number) + 4 * rows + over * (8 + number)
+        self.moved = matrix.nnz * (4 + number) + 4 * (rows + over) + x.nbytes + self._y.nbytes
+
+    def product(self, x: Buffer, y: Buffer) -> Callable[[], None]:
+        """Return what queues y = A x for other vectors; valid until `release`."""
+        assert self._bind is not None, "prepared first"
+        return self._bind(x, y)
+
+    def result(self) -> Buffer | None:
+        """Return y."""
+        return self._y
+
+    def arrange(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the numbers as they are: one to a row."""
+        return values.ravel()
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self._held, held = ExitStack(), self._held
+        held.close()
+        self._bind = self._y = None
+        self.launch = not_prepared
+
+
+class HybridUpdate(BatchUpdate):
+    """Batches into the hybrid format: entries to ELLPACK while a row has room, else to the coordinates; then a sort.
+
+    How many coordinates there are after a batch is known ahead: the update need not read it back, which it would have
+    to do otherwise. After each batch the coordinates are sorted, as the next product asks for.
+    """
+
+    format = HYBRID_FORMAT
+    modules = HYBRID_MODULES
+
+    def __init__(
+        self,
+        built: Mapping[str, ModuleFile],
+        what: UpdateName = "insert",
+        order: EntryOrder = "any",
+        which: int | None = None,
+    ) -> None:
+        super().__init__(built, what, order, which)
+        if what == "stream":  # one batch: two stages
+            self.stages = {"update": not_prepared, "sort": not_prepared}
+
+    def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
+        """Lay out what there is and bind appending and sorting, batch by batch, from side to side."""
+        rows = plan.start.shape[0]
+        sizes = np.diff(plan.start.indptr).astype(np.int64)
+        after = []
+        for batch in plan.batches:
+            sizes += np.bincount(batch.rows, minlength=rows)
+            after.append(sizes.copy())
+        width = hybrid_width(rows, plan.start.nnz or plan.after)
+        hybrid = Hybrid(work, plan.start, width, overflow(sizes, width))
+        stages: list[tuple[Callable[[], None], Callable[[], None]]] = []
+        for i, batch in enumerate(plan.batches):
+            append = hybrid.bind_append(DeviceEntries.upload(work, batch), len(batch.rows), i % 2)
+            stages.append((append, hybrid.coordinates.bind_sort(i % 2, overflow(after[i], width))))
+        self._read = lambda: hybrid.read(len(plan.batches) % 2, overflow(sizes, width))
+        self._restore = hybrid.bind_restore()
+        updates = [in_turn(*stage) for stage in stages]
+        self.launch = in_order(
+            self.with_products(
+                work, updates, lambda i, x, y: hybrid.bind_product((i + 1) % 2, overflow(after[i], width), x, y)
+            )
+        )
+        if self.stages:
+            self.stages = dict(zip(self.stages, stages[0], strict=True))
+
+    def before(self) -> None:
+        """Take all batches out again."""
+        self._restore()
+
+
+class HybridSort(MatrixOperation):
+    """The sort of the coordinates alone, after the whole matrix has come in any order."""
+
+    modules = HYBRID_MODULES
+    name = f"{HYBRID_FORMAT}/sort"
+
+    def __init__(self, built: Mapping[str, ModuleFile]) -> None:
+        super().__init__(built)
+        self._over: int | None = None
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """Format, and the entries that are sorted."""
+        return {"what": "sort", "format": HYBRID_FORMAT, "order": "any", "batch": self._over}
+
+    def bind(self, work: Work, operands: GraphOperands) -> None:
+        """Lay the matrix out, shuffle its coordinates and bind the sort."""
+        matrix = operands.grown
+        width = hybrid_width(matrix.shape[0], matrix.nnz)
+        self._over = over = overflow(np.diff(matrix.indptr), width)
+        hybrid = Hybrid(work, matrix, width, over)
+        hybrid.bind_restore()()
+        shuffled = HybridArrays.of(matrix, width).over.take(np.random.default_rng(SHUFFLE_SEED).permutation(over))
+        hybrid.coordinates.bind_copy(DeviceEntries.upload(work, shuffled), over)()
+        self.launch = hybrid.coordinates.bind_sort(0, over)
+        self._read = lambda: hybrid.read(1, over)
+
+
+GEAM = "csrgeam2"
+
+
+class Geam(BatchUpdate):
+    """The sum of the matrix and of each batch as a matrix, by cuSPARSE.
+
+    It takes rows whose columns are sorted, none of them twice: that the batches are brought into that form, on the
+    host, is no part of the time, and a place that comes more than once is left once. The number of entries is read
+    back between counting and adding, as the library asks for; memory for the sum is there already.
+
+    Parameters
+    ----------
+    built
+        The modules of a precision by name.
+    what, which
+        As of `updating`; the order is `sorted`.
+    """
+
+    format = "csr"
+    clocks = ("host",)
+    sums = True
+
+    def __init__(self, built: Mapping[str, ModuleFile], what: UpdateName = "insert", which: int | None = None) -> None:
+        super().__init__(built, what, "sorted", which)
+        self.name = f"cusparse/{GEAM}/{what}{'' if which is None else f'-{which}'}"
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """What is done, and by which routine."""
+        return {**super().columns, "routine": GEAM}
+
+    @property
+    def identity(self) -> str:
+        """The library's version, and the hashes of its modules."""
+        return " ".join([version(), super().identity])
+
+    def bind_updates(self, work: Work, plan: UpdatePlan) -> None:
+        """Bring the matrices to the GPU and add them up once, for the working memory.
+
+        Raises
+        ------
+        Unsupported
+            There is no GPU or no cuSPARSE, or it refuses.
+        """
+        library, device = load(), gpu(work.device)
+        shape = plan.start.shape
+        start, *batches = (_summed(matrix) for matrix in (plan.start, *(b.to_csr(shape) for b in plan.batches)))
+        most = int(start.nnz + sum(batch.nnz for batch in batches))
+        targets = [CsrMemory.allocate(work, shape[0], most, start.dtype.itemsize) for _ in range(min(len(batches), 2))]
+        with refusals(library, device):
+            added = _Addition(work, library, device, shape, start.dtype)
+        first = CsrMemory.upload(work, start)
+        steps = [(CsrMemory.upload(work, batch), int(batch.nnz), targets[i % 2]) for i, batch in enumerate(batches)]
+
+        sources = [first, *(target for _, _, target in steps)]
+        counts = [int(start.nnz)] * (len(steps) + 1)
+
+        def bind(i: int) -> Callable[[], None]:
+            batch, count, target = steps[i]
+
+            def update() -> None:
+                with refusals(library, device):
+                    counts[i + 1] = added(sources[i], counts[i], batch, count, target)
+
+            return update
+
+        mean = most / max(shape[0], 1)
+        launches = self.with_products(
+            work, [*map(bind, range(len(steps)))], lambda i, x, y: steps[i][2].bind_product(work, shape[0], mean, x, y)
+        )
+        self.launch = in_order(launches)
+        self.launch()
+        device.synchronize()
+        self._read = lambda: steps[-1][2].read(work, shape, start.dtype)
+
+
+class _Addition:
+    """The routine with its handle, its description of a matrix and its working memory."""
+
+    def __init__(
+        self, work: Work, library: Any, device: CudaDevice, shape: tuple[int, int], dtype: np.dtype[np.floating]
+    ) -> None:
+        self._work, self._library, self._device, self._shape = work, library, device, shape
+        self._handle = library.create()
+        work.at_end(partial(library.destroy, self._handle))
+        library.set_stream(self._handle, device.stream)
+        self._matrix = library.create_mat_descr()  # general, counted from 0
+        work.at_end(partial(library.destroy_mat_descr, self._matrix))
+        letter = {4: "s", 8: "d"}[dtype.itemsize]
+        self._size = getattr(library, f"{letter}csrgeam2_buffer_size_ext")
+        self._add = getattr(library, f"{letter}csrgeam2")
+        self._one, self._nnz = np.ones(1, dtype), np.zeros(1, np.int32)
+        self._memory: Buffer = work.allocate(0, "csrgeam2's working memory")
+
+    def __call__(self, a: CsrMemory, a_nnz: int, b: CsrMemory, b_nnz: int, c: CsrMemory) -> int:
+        """Queue C = A + B, waiting for its number of entries, which is returned."""
+        library, start = self._library, (self._handle, *self._shape)
+        one = self._one.ctypes.data
+        arrays = {name: [address(buffer) for buffer in memory] for name, memory in (("a", a), ("b", b), ("c", c))}
+        (a_offsets, a_columns, a_values), (b_offsets, b_columns, b_values), (offsets, columns, values) = arrays.values()
+        matrix = self._matrix
+        given = (
+            *start,
+            one, matrix, a_nnz, a_values, a_offsets, a_columns,
+            one, matrix, b_nnz, b_values, b_offsets, b_columns,
+            matrix, values, offsets, columns,
+        )  # fmt: skip
+        size = int(self._size(*given))
+        if size > self._memory.nbytes:
+            self._device.synchronize()
+            self._memory = self._work.allocate(size, "csrgeam2's working memory")
+        memory = address(self._memory)
+        library.xcsrgeam2nnz(
+            *start, matrix, a_nnz, a_offsets, a_columns, matrix, b_nnz, b_offsets, b_columns,
+            matrix, offsets, self._nnz.ctypes.data, memory,
+        )  # fmt: skip
+        self._add(*given, memory)
+        return int(self._nnz[0])
+
+
+def _summed(matrix: sp.csr_array) -> sp.csr_array:
+    """Return a matrix with each place once and the columns of a row in order."""
+    summed = matrix.copy()
+    summed.sum_duplicates()
+    return summed
+
+
+class Sums(MatrixOperation):
+    """Exclusive sums of the sizes of all rows: the offsets of CSR."""
+
+    kind = "primitive"
+    modules: tuple[str, ...] = ("sort",)
+    routine = "ours"
+
+    def __init__(self, built: Mapping[str, ModuleFile]) -> None:
+        super().__init__(built)
+        self.name = f"scan/{self.routine}"
+        self._count: int | None = None
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """What is added up, and by what."""
+        return {"what": "scan", "routine": self.routine, "batch": self._count}
+
+    def bind(self, work: Work, operands: GraphOperands) -> None:
+        """Bring the sizes to the device; behind them there is a zero, so that the last sum is that of all."""
+        grown = operands.grown
+        sizes = np.append(np.diff(grown.indptr), 0).astype(np.int32)
+        self._count = n = len(sizes) - 1
+        self.moved = 8 * n
+        sums = work.allocate(4 * (n + 1), "its sums")
+        self.launch = self.bind_sums(work, work.upload(sizes), sums, n)
+
+        def read() -> sp.csr_array:
+            offsets = work.download(sums, n + 1, np.dtype(np.int32))
+            if (offsets != grown.indptr).any():
+                raise IncorrectError(f"{np.count_nonzero(offsets != grown.indptr)} sums are wrong")
+            return grown
+
+        self._read = read
+
+    def bind_sums(self, work: Work, sizes: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
+        """Return what queues the sums before each of n + 1 numbers, of which the last is zero."""
+        scan = work.keep(Scan(work.device, work.program("sort"), n, work.guards))
+        return scan.bind(sizes, sums, n)
+
+
+class SortOfRows(MatrixOperation):
+    """A stable sort of all entries' rows, which come in any order, with the place that each comes from."""
+
+    kind = "primitive"
+    modules: tuple[str, ...] = ("sort",)
+    routine = "ours"
+
+    def __init__(self, built: Mapping[str, ModuleFile]) -> None:
+        super().__init__(built)
+        self.name = f"sort/{self.routine}"
+        self._count: int | None = None
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """What is sorted, and by what."""
+        return {"what": "sort", "format": "coo", "order": "any", "routine": self.routine, "batch": self._count}
+
+    def bind(self, work: Work, operands: GraphOperands) -> None:
+        """Bring the rows to the device."""
+        plan = work.fact(("updating", "stream", "any", None), lambda: update_plan(operands, "stream", "any"))
+        entries = plan.batches[0]
+        self._count = n = len(entries.rows)
+        launch, keys, order = self.bind_sort(work, work.upload(entries.rows), n, bits_of(operands.grown.shape[0]))
+        self.launch = launch
+
+        def read() -> sp.csr_array:
+            check_sort(entries.rows, *(work.download(buffer, n, np.dtype(np.int32)) for buffer in (keys, order)))
+            return operands.grown
+
+        self._read = read
+
+    def bind_sort(self, work: Work, keys: Buffer, n: int, bits: int) -> tuple[Callable[[], None], Buffer, Buffer]:
+        """Return what queues the sort of n keys of so many bits, the keys in order, and where each was."""
+        return work.keep(RadixSort(work.device, work.program("sort"), n, work.guards)).bind(keys, n, bits)
+
+
+def check_sort(given: NDArray[np.int32], keys: NDArray[np.int32], order: NDArray[np.int32]) -> None:
+    """Check a stable sort, without one of the host's, which takes seconds.
+
+    Numbers of a key that ascend are different, and numbers of different keys are so anyhow: they are all numbers.
+
+    Raises
+    ------
+    IncorrectError
+        A place is not one of the given, a key is not the one that was there, or one comes before another that it
+        should come behind.
+    """
+    if not len(given):
+        return
+    outside = np.count_nonzero((order < 0) | (order >= len(given)))
+    wrong = np.count_nonzero(keys != given.take(order, mode="clip"))
+    late = np.count_nonzero((keys[1:] < keys[:-1]) | ((keys[1:] == keys[:-1]) & (order[1:] <= order[:-1])))
+    if outside or wrong or late:
+        raise IncorrectError(f"{outside + wrong + late} keys or places are wrong")
+
+
+CUB_SOURCE = """\
+#include <cub/cub.cuh>
+
+extern "C" int scan(void* memory, size_t* bytes, const int* in, int* out, int n, void* stream)
+{
+    return cub::DeviceScan::ExclusiveSum(memory, *bytes, in, out, n, (cudaStream_t)stream);
+}
+
+extern "C" int sort(
+    void* memory, size_t* bytes, const unsigned* keys, unsigned* keys_out, const int* values, int* values_out,
+    int n, int bits, void* stream)
+{
+    return cub::DeviceRadixSort::SortPairs(
+        memory, *bytes, keys, keys_out, values, values_out, n, 0, bits, (cudaStream_t)stream);
+}
+"""
+CUB_FLAGS = ("-shared", "-Xcompiler", "-fPIC", "-O3", "-std=c++17")
+
+
+def cub_library(target: Target, modules: Path = MODULES) -> Path:
+    """Return the library for a GPU, compiled unless it is there already.
+
+    Raises
+    ------
+    Unsupported
+        There is no compiler.
+    ModuleError
+        It refuses the source: the message is its first error.
+    """
+    compiler = nvcc.find()
+    if compiler is None:
+        raise Unsupported("there is no nvcc to compile CUB with")
+    flags = (*CUB_FLAGS, f"-arch={target.name}")
+    asked = "\0".join([CUB_SOURCE, *flags, nvcc.version(), *nvcc.environment()])
+    path = modules / target.name / STUDY / "objects" / f"cub-{hashlib.sha256(asked.encode()).hexdigest()[:16]}.so"
+    if not path.exists():
+        source = path.with_suffix(".cu")
+        with replacing(source) as partial:
+            partial.write_text(CUB_SOURCE)
+        with replacing(path) as partial:
+            done = run_program([compiler, *flags, "-o", partial, source], nvcc.COMPILING, "the compiler")
+            if done.code:
+                raise ModuleError(nvcc.first_error(done.said))
+    return path
+
+
+def compiler_version() -> str:
+    """Return nvcc's line on itself, or that there is none."""
+    return nvcc.version() if nvcc.find() else "no nvcc"
+
+
+class _Cub:
+    """A function of the library, for a device: called with no memory it says how much it needs.
+
+    Parameters
+    ----------
+    work
+        Whose device it is for.
+    name
+        The function's.
+    arguments
+        All between the memory's size and the stream.
+    """
+
+    def __init__(self, work: Work, name: str, *arguments: Buffer | int) -> None:
+        device = work.device
+        if not isinstance(device, CudaDevice):
+            raise Unsupported(f"CUB runs on NVIDIA GPUs, not on {device.name}")
+        function = getattr(ctypes.CDLL(str(cub_library(device.target))), name)
+        function.restype = ctypes.c_int
+        self._name, self._call = name, device.within(function)
+        self._given = [ctypes.c_int(a) if isinstance(a, int) else ctypes.c_void_p(_cuda_address(a)) for a in arguments]
+        self._stream = ctypes.c_void_p(device.stream)
+        self._bytes = ctypes.c_size_t(0)
+        self._memory = ctypes.c_void_p(None)
+        self()
+        # without memory it only says how much: never none
+        self._memory = ctypes.c_void_p(_cuda_address(work.allocate(max(self._bytes.value, 1), "CUB's memory")))
+
+    def __call__(self) -> None:
+        """Queue it."""
+        status = self._call(self._memory, ctypes.byref(self._bytes), *self._given, self._stream)
+        if status:
+            raise LaunchError(f"CUB's {self._name} returned error {status}")
+
+
+class CubSums(Sums):
+    """The same sums by cub::DeviceScan::ExclusiveSum."""
+
+    kind = "baseline"
+    modules = ()
+    routine = "cub/DeviceScan"
+
+    @property
+    def identity(self) -> str:
+        """The compiler, which CUB comes with."""
+        return compiler_version()
+
+    def bind_sums(self, work: Work, sizes: Buffer, sums: Buffer, n: int) -> Callable[[], None]:
+        """Return what queues the sums."""
+        return _Cub(work, "scan", sizes, sums, n + 1)
+
+
+class CubSort(SortOfRows):
+    """The same sort by cub::DeviceRadixSort::SortPairs, which reads the places from memory."""
+
+    kind = "baseline"
+    modules = ()
+    routine = "cub/DeviceRadixSort"
+
+    @property
+    def identity(self) -> str:
+        """The compiler, which CUB comes with."""
+        return compiler_version()
+
+    def bind_sort(self, work: Work, keys: Buffer, n: int, bits: int) -> tuple[Callable[[], None], Buffer, Buffer]:
+        """Return what queues the sort, and where its results are."""
+        places = work.upload(np.arange(n, dtype=np.int32))
+        in_order, order = (work.allocate(4 * n, f"the sort's {name}") for name in ("keys", "order"))
+        return _Cub(work, "sort", keys, in_order, places, order, n, max(bits, 1)), in_order, order
+
+
+def _cuda_address(buffer: Buffer) -> int:
+    assert isinstance(buffer, CudaBuffer)
+    return buffer.pointer

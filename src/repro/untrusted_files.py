@@ -1,0 +1,265 @@
+"""Reading files from an untrusted folder: only regular files are opened, and JSON is taken as plain data.
+
+A campaign's folder can be copied from another machine, unpacked from an archive or sent by somebody. A named pipe
+in place of a file would block for ever, a device would be read without end, and JSON can hold what no other part of
+the program expects: deeply nested lists, a key twice, numbers without a value.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+#: Bytes of a record or a receipt: the largest that are written have some hundred thousand.
+MAX_RECORD_BYTES = 64 << 20
+#: Nested deeper than this nothing is that is written.
+MAX_JSON_DEPTH = 100
+#: Folders within folders of a campaign: a problem's name has less than half as many parts.
+MAX_FOLDER_DEPTH = 300
+#: Of a text in a message.
+SHOWN = 200
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a symbolic link",
+}
+
+
+def kind_of(mode: int) -> str | None:
+    """Return what is there in place of a regular file, by its mode; None of a regular file."""
+    kind = stat.S_IFMT(mode)
+    return None if kind == stat.S_IFREG else _KINDS.get(kind, "something else")
+
+
+def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file, or make one where the flags say so; nothing else is opened, and nothing is waited for.
+
+    Parameters
+    ----------
+    path
+        The file; a link to one will do.
+    flags
+        As `os.open` takes them.
+
+    Returns
+    -------
+    int
+        The file's descriptor.
+
+    Raises
+    ------
+    OSError
+        It is not there, is no regular file, or may not be opened; the path can be no path.
+    """
+    try:
+        # first, as opening a device may do something already
+        _refuse_other(path, path.stat().st_mode)
+    except FileNotFoundError:
+        if not flags & os.O_CREAT:
+            raise
+    except ValueError as error:  # a null byte
+        raise OSError(errno.EINVAL, str(error), str(path)) from None
+    file = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    try:
+        _refuse_other(path, os.fstat(file).st_mode)
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def _refuse_other(path: Path, mode: int) -> None:
+    if kind := kind_of(mode):
+        # of a folder the system's own error, which has words of its own
+        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EOPNOTSUPP
+        raise OSError(number, f"{kind} in place of a file", str(path))
+
+
+def read_file(path: Path, most: int = MAX_RECORD_BYTES) -> bytes:
+    """Return the content of a regular file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    most
+        Bytes that it may have.
+
+    Raises
+    ------
+    OSError
+        As `open_file`; or it is larger.
+    """
+    with os.fdopen(open_file(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        content = b"" if size > most else file.read(most + 1)
+    if max(size, len(content)) > most:
+        raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
+    return content
+
+
+def read_text(path: Path, most: int = MAX_RECORD_BYTES) -> str:
+    """Return the text of a regular file in UTF-8; what is none stands as a question mark in it.
+
+    Raises
+    ------
+    OSError
+        As `read_file`.
+    """
+    return read_file(path, most).decode(errors="replace")
+
+
+def read_json(path: Path, most: int = MAX_RECORD_BYTES) -> Any:
+    """Return what a regular file says in JSON, as `parse_json`.
+
+    Raises
+    ------
+    OSError
+        As `read_file`.
+    ValueError
+        As `parse_json`.
+    """
+    return parse_json(read_file(path, most))
+
+
+def parse_json(content: bytes, *, finite: bool = True) -> Any:
+    """Return what JSON in UTF-8 says.
+
+    Parameters
+    ----------
+    content
+        The bytes.
+    finite
+        Whether NaN and infinity are refused, which Python writes and JSON does not have.
+
+    Raises
+    ------
+    ValueError
+        It is no JSON in UTF-8, is nested too deeply, has a key twice in an object, half a character in a text, or a
+        number that 64 bits do not hold.
+    """
+    if not content.strip():
+        raise ValueError("it is empty")
+    if content.count(b"[") + content.count(b"{") > MAX_JSON_DEPTH and _depth(content) > MAX_JSON_DEPTH:
+        raise ValueError(f"nested more than {MAX_JSON_DEPTH} deep")
+    data = (_FINITE if finite else _ANY).decode(content.decode())
+    if b"\\ud" in content or b"\\uD" in content:
+        json.dumps(data, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
+    return data
+
+
+def _depth(content: bytes) -> int:
+    """Return how deep lists and objects are nested; brackets in texts do not count."""
+    depth = deepest = 0
+    quoted = escaped = False
+    for byte in content:
+        if escaped:
+            escaped = False
+        elif quoted:
+            quoted, escaped = byte != 0x22, byte == 0x5C
+        elif byte == 0x22:
+            quoted = True
+        elif byte in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+            if deepest > MAX_JSON_DEPTH:
+                break
+        elif byte in b"]}":
+            depth -= 1
+    return deepest
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        keys = set[str]()
+        twice = next(key for key, _ in pairs if key in keys or keys.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {shown(twice, 40)!r} is there twice")
+    return data
+
+
+def _integer(text: str) -> int:
+    value = int(text) if len(text) <= 20 else 1 << 63
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{shown(text, 40)} is no integer that 64 bits hold")
+    return value
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{shown(text, 40)} is no number that 64 bits hold")
+    return value
+
+
+def _refuse(word: str) -> float:
+    raise ValueError(f"{word} is no number")
+
+
+_FINITE = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_number, parse_constant=_refuse)
+_ANY = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_number)
+
+
+def shown(text: object, most: int = SHOWN) -> str:
+    """Return as much of a text as a message has room for, on one line; what steers a terminal is left out."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def files_below(folder: Path, name: str) -> list[Path]:
+    """Return what lies below a folder under a name, in any folder and of any kind: sorted, without what is hidden.
+
+    Parameters
+    ----------
+    folder
+        Where; there need not be any.
+    name
+        The file's name, or `*` and how it ends.
+
+    Raises
+    ------
+    OSError
+        As `others_below`.
+    """
+    if not folder.is_dir():
+        return []
+    ending = name.removeprefix("*")
+    found = (path for path, _ in _below(folder) if path.name.endswith(ending))
+    return sorted(path for path in found if path.name == name or (ending != name and not path.name.startswith(".")))
+
+
+def others_below(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield what is neither file nor folder below a folder, links among it, and what it is; none is followed.
+
+    Raises
+    ------
+    OSError
+        A folder cannot be read; or folders are nested without end.
+    """
+    for path, mode in _below(folder):
+        if not stat.S_ISDIR(mode) and (kind := kind_of(mode)):
+            yield path, kind
+
+
+def _below(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Yield all below a folder with its mode; without recursion, which ends where folders are nested too deeply."""
+    folders = [(folder, 0)]
+    while folders:
+        above, depth = folders.pop()
+        if depth > MAX_FOLDER_DEPTH:
+            raise OSError(errno.ENAMETOOLONG, f"more than {MAX_FOLDER_DEPTH} folders within each other", str(folder))
+        with os.scandir(above) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                mode = entry.stat(follow_symlinks=False).st_mode
+                yield Path(entry.path), mode
+                if stat.S_ISDIR(mode):
+                    folders.append((Path(entry.path), depth + 1))
