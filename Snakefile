@@ -2,19 +2,17 @@
 
 import sys
 
-from repro.errors import ReproError
-from repro.campaign.jobs import Batches
-from repro.campaign.steps import Freshness
+from repro.campaign.jobs import Batches, Requests
 from repro.campaign.plan import make_plan
-from repro.campaign.jobs import Requests
+from repro.campaign.steps import Freshness
 from repro.campaign.workflow import (
     begin,
     drop_unasked_limit,
     plan_of_run,
     refuse_file_in_the_way,
 )
-from repro.config import resolve
-from repro.config import read
+from repro.config import read, resolve
+from repro.errors import ReproError
 from repro.package_data import shipped
 
 

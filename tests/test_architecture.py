@@ -49,12 +49,12 @@ def test_the_layers_hold(copy: Path) -> None:
             "Nothing imports upwards",
             "studies.compound_spmv.study",
         ),
-        ("problems.build", "def later(): import repro.sparse.operands", "Nothing imports upwards", "sparse.operands"),
+        ("problems.builder", "def later(): import repro.sparse.operands", "Nothing imports upwards", "sparse.operands"),
         (
             "studies.compressed_coo.study",
-            "from repro.studies.compound_spmv import layout",
+            "from repro.studies.compound_spmv import results",
             "No study imports another",
-            "studies.compound_spmv.layout",
+            "studies.compound_spmv.results",
         ),
     ],
 )

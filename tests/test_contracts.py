@@ -184,7 +184,7 @@ def test_a_generated_problem_is_valid_and_the_same_again(name):
     np.testing.assert_array_equal(first.values, again.values)
 
 
-@pytest.mark.parametrize("folder", ["entries", "studies/compound_spmv/outer"])
+@pytest.mark.parametrize("folder", ["entries", "sparse/compound/outer"])
 def test_no_file_of_a_registering_folder_forgets_to_register(folder):
     """The tests above go through the registries, and would not miss it."""
     files = [path for path in (Path(repro.__file__).parent / folder).glob("*.py") if path.name != "__init__.py"]

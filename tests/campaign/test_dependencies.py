@@ -24,7 +24,7 @@ PACKAGE = Path(repro.__file__).parent
 MADE_UP = {
     "__init__.py": "def later():\n    from made_up import program\n",
     "program.py": "",
-    "scan.py": "",
+    "plugins.py": "",
     "step.py": """
         from typing import TYPE_CHECKING
         from made_up.tools.sharp import cut
@@ -39,7 +39,7 @@ MADE_UP = {
     "tools/blunt.py": "",
     "beside.py": "",
     "asks.py": "from made_up.kinds import get_kind",
-    "kinds/__init__.py": "from made_up.scan import import_all\nimport_all(__name__, __path__)",
+    "kinds/__init__.py": "from made_up.plugins import import_all\nimport_all(__name__, __path__)",
     "kinds/one.py": "",
     "kinds/two/__init__.py": "",
     "kinds/two/part.py": "",
@@ -100,7 +100,7 @@ class TestFiles:
 
     def test_a_package_that_loads_its_folder_depends_on_all_of_it(self, made_up: Path) -> None:
         kinds = {"kinds/__init__.py", "kinds/one.py", "kinds/two/__init__.py", "kinds/two/part.py"}
-        assert names(made_up, "asks") == {"__init__.py", "scan.py", "asks.py", *kinds}
+        assert names(made_up, "asks") == {"__init__.py", "plugins.py", "asks.py", *kinds}
 
     def test_a_package_stands_for_all_that_is_in_it(self, made_up: Path) -> None:
         assert names(made_up, "kinds.two") >= {"kinds/two/part.py"}
@@ -212,8 +212,8 @@ def short(step: str) -> str:
 @pytest.mark.parametrize(
     ("edited", "repeated"),
     [
-        ("artifacts/report/report.html.j2", {"report"}),
-        ("artifacts/report/report.css", {"report"}),
+        ("results/report.html.j2", {"report"}),
+        ("results/report.css", {"report"}),
         ("studies/compound_spmv/words.html.j2", {"report"}),
         # how large a matrix is in each format is recorded when the problem is built
         ("sparse/compound/outer/sliced.py", {"problems", "report", *OURS}),
@@ -245,19 +245,19 @@ def test_an_edit_repeats_what_it_can_change(edited: str, repeated: set[str], ste
 @pytest.mark.parametrize("study", all_studies())
 def test_no_edit_of_what_presents_repeats_what_measures(study: str) -> None:
     # a study says which columns its published files have, which `results/published.py` reads
-    presents = ("artifacts", f"studies/{study}/tables", f"studies/{study}/figures")
+    presents = ("results/", *(f"studies/{study}/{what}" for what in ("results", "tables", "figures")))
     files = {
         path.relative_to(PACKAGE).as_posix()
         for path in dependencies.files_of("repro.campaign.measurement", f"repro.studies.{study}.study")
-        if any(path.is_relative_to(PACKAGE / folder) for folder in presents)
+        if path.relative_to(PACKAGE).as_posix().startswith(presents)
     }
-    assert files <= {"artifacts/__init__.py", "results/published.py"}
+    assert files <= {"results/__init__.py", "results/published.py"}
 
 
 def test_one_module_loads_what_is_in_a_folder() -> None:
     # the imports of a loop of its own would go unnoticed
     loops = {path for path in PACKAGE.rglob("*.py") if "iter_modules" in path.read_text()}
-    assert loops == {PACKAGE / "scan.py"}
+    assert loops == {PACKAGE / "plugins.py"}
 
 
 def test_an_edit_of_a_copy_changes_its_hash(tmp_path: Path) -> None:

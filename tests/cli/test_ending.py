@@ -22,7 +22,7 @@ def start(body: str, folder: Path) -> subprocess.Popen[str]:
     lines = "".join(f"    {line}\n" for line in body.splitlines())
     code = (
         "import subprocess, sys, time\nfrom concurrent.futures import ThreadPoolExecutor\nfrom pathlib import Path\n"
-        f"from repro.cli import ending\nending.GRACE = 1.0\nwith ending.told():\n{lines}"
+        f"from repro.cli import console\nconsole.GRACE = 1.0\nwith console.handle_signals():\n{lines}"
     )
     return subprocess.Popen(
         [sys.executable, "-c", code], cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE

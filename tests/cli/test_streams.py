@@ -75,7 +75,7 @@ def test_nobody_who_has_read_enough_is_told(words: str) -> None:
 def test_a_file_does_not_come_to_lie_in_the_place_of_a_closed_stream(tmp_path: Path) -> None:
     """What a library or a child then writes to standard output would go into it."""
     code = (
-        "import os, sys\nfrom repro.cli.console import hold_streams\nhold_streams()\n"
+        "import os, sys\nfrom repro.cli.console import open_streams\nopen_streams()\n"
         f"file = open({str(tmp_path / 'result')!r}, 'w')\n"
         "file.write(str(file.fileno() > 2))\nfile.flush()\nos.system('echo from a child; echo and so >&2')\n"
     )

@@ -96,7 +96,7 @@ def test_a_report_that_cannot_be_written_leaves_the_last_one(record: Checkout) -
     code, said = replay(record)
     assert code == 0, said
     before = made(record)
-    template = record.folder / "src/repro/artifacts/report/report.html.j2"
+    template = record.folder / "src/repro/results/report.html.j2"
     with edited(template, lambda text: text + "{{ nothing_of_this_name }}"):
         code, said = replay(record)
     assert code == 1

@@ -9,9 +9,8 @@ import sys
 import tempfile
 from functools import cache, partial
 
-from repro.campaign.workflow import environment_file
-from repro.campaign.workflow import overrule
 from repro.campaign.jobs import claimed, turns_at
+from repro.campaign.workflow import environment_file, overrule
 from repro.errors import ReproError
 from snakemake.settings.types import DeploymentMethod
 
