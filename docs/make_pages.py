@@ -79,19 +79,18 @@ def page(source: str, origin: str) -> str:
     """Return the page of a source, its paragraphs broken into lines anew."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False)
     filled = environment.from_string(source).render(table=table)
-    parts = _FENCES.split(filled)
-    text = "".join(part if part.startswith("```") else _reflow(part) for part in parts)
-    text = re.sub(r"\n{3,}", "\n\n", text.strip())
-    return f"<!-- made of {origin} by docs/make_pages.py -->\n\n{text}\n"
+    parts = (part if part.startswith("```") else _reflow(part) for part in _FENCES.split(filled))
+    text = "\n\n".join(part for part in parts if part)
+    return f"<!-- source: {origin} -->\n\n{text}\n"
 
 
 def _reflow(text: str) -> str:
     """Fill the paragraphs and items of a text to the width."""
-    blocks = re.split(r"\n\s*\n", text.strip("\n"))
-    return "\n\n" + "\n\n".join(_fill(block) for block in blocks if block.strip()) + "\n\n"
+    return "\n\n".join(fill(block.strip("\n")) for block in re.split(r"\n\s*\n", text) if block.strip())
 
 
-def _fill(block: str) -> str:
+def fill(block: str) -> str:
+    """Return a paragraph or a list in lines of the width; code, tables, heads and pictures as they are."""
     if block.startswith(("#", "|", "    ", "!", "[!", "<")):
         return block
     items = [item for item in _ITEM.split(block) if item]
