@@ -127,6 +127,8 @@ def test_the_map_leads_to_every_page_and_the_architecture_to_every_decision():
     map_of = (docs / "index.md").read_text()
     assert not [page.name for page in docs.glob("*.md") if page.name != "index.md" and f"({page.name})" not in map_of]
     assert not [page.name for page in docs.glob("reference/*.md") if f"(reference/{page.name})" not in map_of]
+    navigation = (REPOSITORY / "mkdocs.yml").read_text()
+    assert not [page.name for page in docs.glob("*.md") if f"- {page.name}\n" not in navigation]
     decisions = (docs / "architecture.md").read_text()
     assert not [page.name for page in docs.glob("adr/*.md") if f"(adr/{page.name})" not in decisions]
 
