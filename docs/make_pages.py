@@ -37,6 +37,8 @@ WIDTH = 120
 SUMMARIES = ("geometric mean", "mean", "median", "worst", "least")
 _AGGREGATE = re.compile(r"(?:(min|max|median|mean|geomean|count) )?(.+)", re.DOTALL)
 _FENCES = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+#: In place of a space that no line ends at.
+_NO_BREAK = "\x00"
 _ITEM = re.compile(r"^(?=(?:-|\d+\.) )", re.MULTILINE)
 
 
@@ -99,10 +101,11 @@ def fill(block: str) -> str:
 
 def _filled(item: str) -> str:
     mark = re.match(r"(?:-|\d+\.) |", item).group()
-    words = " ".join(item.split())
-    return textwrap.fill(
+    words = " ".join(item.split()).replace(" %", f"{_NO_BREAK}%")
+    filled = textwrap.fill(
         words, WIDTH, subsequent_indent=" " * len(mark), break_long_words=False, break_on_hyphens=False
     )
+    return filled.replace(_NO_BREAK, " ")
 
 
 def pages() -> Iterator[tuple[Path, str]]:
