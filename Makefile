@@ -25,7 +25,7 @@ stamps = $(1:%=$(VENV)/installed-%-$(EXTRAS)-$(LOCKED))
 
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: help all test lint environment lock clean
+.PHONY: help all test lint docs environment lock clean
 
 help:  ## Print this.
 	@echo "make TARGET [N=cores] [ARGS='further arguments of the command'] [EXTRAS=cpu,mesh] [LOCKED=no]"
@@ -44,6 +44,11 @@ lint: $(call stamps,dev)  ## Check style, types, layers and the workflow.
 	$(RUN) lint-imports --no-cache --no-logo
 	$(RUN) snakefmt --check Snakefile workflow
 	$(RUN) snakemake --lint
+
+docs: $(call stamps,docs)  ## Fill in the pages' numbers, generate the reference, and write the site to build/site.
+	$(RUN) python docs/make_pages.py
+	$(RUN) python docs/make_reference.py
+	$(RUN) mkdocs build --strict
 
 environment: $(call stamps,run)  ## Make the environment in .venv.
 
@@ -65,6 +70,10 @@ endef
 
 $(call stamps,dev): pyproject.toml $(wildcard locks/*.txt) | $(VENV)/bin/python
 	$(call install,$(EXTRAS)$(comma)dev)
+	touch $@ $(call stamps,run)
+
+$(call stamps,docs): pyproject.toml $(wildcard locks/*.txt) | $(VENV)/bin/python
+	$(call install,$(EXTRAS)$(comma)docs)
 	touch $@ $(call stamps,run)
 
 $(call stamps,run): pyproject.toml $(wildcard locks/*.txt) | $(VENV)/bin/python

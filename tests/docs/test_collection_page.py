@@ -23,7 +23,7 @@ def test_the_file_is_what_is_reckoned() -> None:
     with RECKONED.open(newline="") as file:
         kept = {name: float(value) for name, value in list(csv.reader(file))[1:]}
     now = {name: pytest.approx(float(value), rel=1e-3) for name, value in reckon().items()}
-    assert kept == now, "python tests/docs/simulated_collection.py; then docs/collection.md"
+    assert kept == now, "python tests/docs/simulated_collection.py; then python docs/make_pages.py"
 
 
 def test_the_drawn_index_is_read_as_the_collections_own(tmp_path: Path) -> None:

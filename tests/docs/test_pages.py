@@ -51,15 +51,13 @@ def test_every_command_of_repro_is_there_with_its_options(page):
         if name == "COMMAND":
             continue
         assert name in COMMANDS, f"repro {name}"
-        options = {option for parameter in known[name].params for option in parameter.opts} | {"--help"}
+        options = {
+            "--help",
+            *(option for parameter in known[name].params for option in (*parameter.opts, *parameter.secondary_opts)),
+        }
         own = arguments[: arguments.index("--")] if "--" in arguments else arguments  # others are another program's
         used = {argument.split("=")[0] for argument in own if argument.startswith("-")}
         assert used <= options, f"repro {name} has no {used - options}"
-
-
-def test_the_page_on_campaigns_names_every_command():
-    named = {name for name, *_ in words(REPOSITORY / "docs/campaigns.md", "repro")}
-    assert named >= set(COMMANDS)
 
 
 @pages
@@ -122,6 +120,17 @@ def test_lines_are_no_longer_than_elsewhere(page):
         if len(line) > 120 and not line.startswith("|") and "](" not in line
     ]
     assert not long
+
+
+def test_the_map_leads_to_every_page_and_the_architecture_to_every_decision():
+    docs = REPOSITORY / "docs"
+    map_of = (docs / "index.md").read_text()
+    assert not [page.name for page in docs.glob("*.md") if page.name != "index.md" and f"({page.name})" not in map_of]
+    assert not [page.name for page in docs.glob("reference/*.md") if f"(reference/{page.name})" not in map_of]
+    navigation = (REPOSITORY / "mkdocs.yml").read_text()
+    assert not [page.name for page in docs.glob("*.md") if f"- {page.name}\n" not in navigation]
+    decisions = (docs / "architecture.md").read_text()
+    assert not [page.name for page in docs.glob("adr/*.md") if f"(adr/{page.name})" not in decisions]
 
 
 def test_every_how_to_page_is_linked_from_the_readme():

@@ -1,0 +1,120 @@
+"""Makes the pages that state measured numbers: docs/sources/*.md with the numbers of the tables of `results` filled in.
+
+A source is a Jinja template. A table is named once, at its top, and asked for a number where that stands:
+
+    {% set targets = table("h200/tables/compound_spmv/table-targets") %}
+    Ours are {{ targets("ours", "speedup over the fastest routine, graph clock: worst") }} times as fast at least.
+    With a cold cache it is up to {{ problems("max cold_speedup", 'where precision == "single"') }} times.
+
+The first argument is a column, or an expression of columns as `pandas.DataFrame.eval` takes it, with `min`, `max`,
+`median`, `mean`, `geomean` or `count` before it where several lines are meant. The second names a line by its first
+column, or by how that begins, or finds lines by a query after `where`. The third is a format; `.2f` if left out.
+
+A number of no table needs the reason behind its paragraph: `{# by hand: trials on a CPU #}`. The command
+
+    python docs/make_pages.py
+
+writes the pages, README.md among them, and `tests/docs/test_measured_numbers.py` holds them to their sources.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import geometric_mean
+
+import pandas as pd
+from jinja2 import Environment, StrictUndefined
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "docs/sources"
+WIDTH = 120
+#: First columns of lines that sum up the lines above them; a query does not see them.
+SUMMARIES = ("geometric mean", "mean", "median", "worst", "least")
+_AGGREGATE = re.compile(r"(?:(min|max|median|mean|geomean|count) )?(.+)", re.DOTALL)
+_FENCES = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+#: In place of a space that no line ends at.
+_NO_BREAK = "\x00"
+_ITEM = re.compile(r"^(?=(?:-|\d+\.) )", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the results, asked for single numbers."""
+
+    name: str
+    frame: pd.DataFrame
+
+    def __call__(self, what: str, line: str | None = None, form: str = ".2f") -> str:
+        """Return a number as it is printed."""
+        return format(self.value(what, line), form)
+
+    def value(self, what: str, line: str | None = None) -> float:
+        """Return a number: of one line, or an aggregate of several."""
+        aggregate, expression = _AGGREGATE.fullmatch(what).groups()
+        values = self._lines(line).eval(expression).dropna()
+        if aggregate is None and len(values) != 1:
+            raise ValueError(f"{self.name}: {len(values)} numbers, not one, are {what!r} on {line!r}")
+        if aggregate == "geomean":
+            return geometric_mean(values)
+        return float(values.agg(aggregate) if aggregate else values.iloc[0])
+
+    def _lines(self, line: str | None) -> pd.DataFrame:
+        names = self.frame.iloc[:, 0].astype(str)
+        if line and not line.startswith("where "):
+            return self.frame[names == line if (names == line).any() else names.str.startswith(line)]
+        lines = self.frame[~names.str.startswith(SUMMARIES)]
+        return lines.query(line.removeprefix("where ")) if line else lines
+
+
+@cache
+def table(name: str) -> Table:
+    """Return the table of a CSV file below `results`."""
+    return Table(name, pd.read_csv(ROOT / f"results/{name}.csv"))
+
+
+def page(source: str, origin: str) -> str:
+    """Return the page of a source, its paragraphs broken into lines anew."""
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False)
+    filled = environment.from_string(source).render(table=table)
+    parts = (part if part.startswith("```") else _reflow(part) for part in _FENCES.split(filled))
+    text = "\n\n".join(part for part in parts if part)
+    return f"<!-- source: {origin} -->\n\n{text}\n"
+
+
+def _reflow(text: str) -> str:
+    """Fill the paragraphs and items of a text to the width."""
+    return "\n\n".join(fill(block.strip("\n")) for block in re.split(r"\n\s*\n", text) if block.strip())
+
+
+def fill(block: str) -> str:
+    """Return a paragraph or a list in lines of the width; code, tables, heads and pictures as they are."""
+    if block.startswith(("#", "|", "    ", "!", "[!", "<")):
+        return block
+    items = [item for item in _ITEM.split(block) if item]
+    return "\n".join(_filled(item) for item in items)
+
+
+def _filled(item: str) -> str:
+    mark = re.match(r"(?:-|\d+\.) |", item).group()
+    words = " ".join(item.split()).replace(" %", f"{_NO_BREAK}%")
+    filled = textwrap.fill(
+        words, WIDTH, subsequent_indent=" " * len(mark), break_long_words=False, break_on_hyphens=False
+    )
+    return filled.replace(_NO_BREAK, " ")
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    """Yield each page that is made, with its text."""
+    for source in sorted(SOURCES.glob("*.md")):
+        target = ROOT / source.name if source.name == "README.md" else ROOT / "docs" / source.name
+        yield target, page(source.read_text(), str(source.relative_to(ROOT)))
+
+
+if __name__ == "__main__":
+    for path, text in pages():
+        path.write_text(text)
