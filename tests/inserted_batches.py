@@ -179,7 +179,7 @@ def assert_inserted(dynamic, batch, slack, grouped=False):
     assert (np.diff(left)[left_rows[1:] == left_rows[:-1]] > 0).all()
     if not report.beyond:
         np.testing.assert_array_equal(~kept, expected_left)
-        np.testing.assert_array_equal(after.room, expected.room)
+        np.testing.assert_array_equal(after.segment_capacity, expected.segment_capacity)
         assert after.pointer == expected.pointer
     else:
         assert expected_left.any()

@@ -85,7 +85,7 @@ class Readers:
         rows, columns = self.matrix.storage.shape
         threads = []
         for _ in range(count):
-            queue, x, y = self.device.beside(), self.device.allocate(8 * columns), self.device.allocate(8 * rows)
+            queue, x, y = self.device.new_queue(), self.device.allocate(8 * columns), self.device.allocate(8 * rows)
             queue.write(x, np.ones(columns))
             threads.append(threading.Thread(target=self._read, args=(stop, queue, x, y)))
         for thread in threads:

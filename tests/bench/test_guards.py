@@ -207,27 +207,27 @@ def test_memory_of_any_size_is_guarded_to_the_byte(cpu_device, nbytes):
     guarded = guards.allocate(nbytes, "it")
     whole = np.full(ZONE + nbytes + ZONE, BYTE, np.uint8)
 
-    def strays():
+    def out_of_bounds_writes():
         cpu_device.write(guarded._whole, whole)
-        return guards.strays()
+        return guards.out_of_bounds_writes()
 
     whole[ZONE : ZONE + nbytes] = 7
-    assert strays() == []
+    assert out_of_bounds_writes() == []
     back = np.zeros(nbytes, np.uint8)
     if nbytes:
         cpu_device.download(guarded.memory, back)
     assert (back == 7).all()
     whole[ZONE + nbytes] = 1
-    assert strays() == ["writes outside of it: 1 byte past the end"]
-    assert guards.strays() == []  # each is told of once
+    assert out_of_bounds_writes() == ["writes outside of it: 1 byte past the end"]
+    assert guards.out_of_bounds_writes() == []  # each is told of once
     whole[ZONE - 1] = 1
-    assert len(strays()) == 2
+    assert len(out_of_bounds_writes()) == 2
     cpu_device.write(guarded._whole, whole)
     with pytest.raises(IncorrectError, match="1 byte before the start"):
         guards.check()
     guarded.release()
     guarded.release()
-    assert guards.strays() == []
+    assert guards.out_of_bounds_writes() == []
 
 
 def test_a_part_of_what_is_guarded_begins_where_it_should(cpu_device):
@@ -246,7 +246,9 @@ def test_memory_of_another_device_is_looked_after_too(cpu_device):
     guards = Guards(cpu_device)
     guarded = guards.allocate(512, "its part", other)
     other.write(guarded._whole, np.zeros(8, np.uint8))
-    assert guards.strays() == [f"writes outside of its part: 8 bytes before the start, within {ZONE} of it"]
+    assert guards.out_of_bounds_writes() == [
+        f"writes outside of its part: 8 bytes before the start, within {ZONE} of it"
+    ]
     guarded.release()
 
 

@@ -148,7 +148,7 @@ def test_what_was_packed_before_counts_to_what_it_took_to_prepare(bench):
             workspace.pack("matrix", lambda: (time.sleep(0.05), {}))
 
         def prepare(self, workspace):
-            workspace.hold("matrix", pytest.fail)
+            workspace.upload_packed("matrix", pytest.fail)
             super().prepare(workspace)
 
     runnable = Packing("f")

@@ -32,7 +32,7 @@ def hold(workspace):
     def hold(name, nbytes=32):
         packed = []
         arrays = {"columns": np.zeros(nbytes // 16), "values": np.zeros(nbytes // 16)}
-        workspace.hold(name, lambda: (packed.append(name), arrays))
+        workspace.upload_packed(name, lambda: (packed.append(name), arrays))
         return packed == [name]
 
     return hold
@@ -126,7 +126,7 @@ def test_a_refusal_is_remembered_and_nothing_gives_way_to_it(workspace, hold):
     assert hold("a")
     for _ in range(2):
         with pytest.raises(Unsupported, match="mostly padding"):
-            workspace.hold("refused", pack)
+            workspace.upload_packed("refused", pack)
     assert tried == ["packed"]
     assert not hold("a")
 
@@ -166,7 +166,7 @@ def test_the_device_is_lent_while_an_operand_is_packed_that_is_then_held(workspa
     workspace.pack("a", pack)
     workspace.pack("a", pack)  # it is packed already
     assert steps == ["lent", "packed", "taken back"]
-    facts, _ = workspace.hold("a", pack)
+    facts, _ = workspace.upload_packed("a", pack)
     assert (facts, steps[3:]) == ("facts", ["uploaded"])
     workspace.pack("a", pack)  # it is resident
     assert steps[4:] == []
@@ -175,23 +175,25 @@ def test_the_device_is_lent_while_an_operand_is_packed_that_is_then_held(workspa
 def test_the_seconds_of_what_was_packed_before_are_counted_once_it_is_held(workspace, steps):
     workspace.pack("a", lambda: (time.sleep(0.02), {}))
     assert workspace.packed_seconds == 0
-    workspace.hold("a", pytest.fail)
+    workspace.upload_packed("a", pytest.fail)
     assert workspace.packed_seconds >= 0.02
 
 
 def test_one_packing_is_kept_on_the_host_at_the_most(workspace, steps):
     for name in "ab":
         workspace.pack(name, packs(steps))
-    workspace.hold("a", packs(steps))  # which gave way to b
+    workspace.upload_packed("a", packs(steps))  # which gave way to b
     assert steps.count("packed") == 3
-    workspace.hold("b", packs(steps))  # and b to nothing: what is held next is what was packed last, or it is let go
+    workspace.upload_packed(
+        "b", packs(steps)
+    )  # and b to nothing: what is held next is what was packed last, or it is let go
     assert steps.count("packed") == 4
 
 
 def test_what_nobody_took_is_let_go_with_the_packings(workspace, steps):
     workspace.pack("a", packs(steps))
     workspace.drop_packings()
-    workspace.hold("a", packs(steps))
+    workspace.upload_packed("a", packs(steps))
     assert steps.count("packed") == 2
 
 
@@ -208,25 +210,25 @@ def test_what_cannot_be_packed_is_said_when_it_is_to_be_held(workspace, steps, r
     workspace.pack("a", pack)
     assert steps == ["lent", "packed", "taken back"]
     with pytest.raises(type(refusal), match=str(refusal)):
-        workspace.hold("a", pack)
+        workspace.upload_packed("a", pack)
 
 
 def test_a_search_holds_as_much_as_half_of_the_device_takes(workspace, session, bench, monkeypatch):
     monkeypatch.setattr(bench.device, "free_bytes", lambda: 1000)
-    session.hold([SimpleNamespace(packing=name) for name in "abacab"])
+    session.keep_packed([SimpleNamespace(packing=name) for name in "abacab"])
     assert (workspace.resident, workspace.packing_bytes) == (3, 500)
 
 
 def test_processes_that_take_turns_share_that_half(workspace, session, bench, monkeypatch):
     monkeypatch.setattr(bench.device, "free_bytes", lambda: 1200)
     workspace.turns = 3
-    session.hold([SimpleNamespace(packing="a")])
+    session.keep_packed([SimpleNamespace(packing="a")])
     assert workspace.packing_bytes == 200
 
 
 def test_rounds_start_without_what_a_search_held(workspace, session, monkeypatch):
     freed = []
-    _, buffers = workspace.hold("stale", lambda: (None, {"values": np.zeros(4)}))
+    _, buffers = workspace.upload_packed("stale", lambda: (None, {"values": np.zeros(4)}))
     monkeypatch.setattr(buffers["values"], "release", lambda: freed.append("stale"))
     monkeypatch.setattr(tuning, "shuffled_rounds", lambda *_: list(freed))
     workspace.packing_bytes = 1

@@ -143,9 +143,9 @@ def test_what_fails_after_it_was_verified_is_one_message(config_file, monkeypatc
 
 
 def test_what_writes_outside_of_its_own_after_it_was_verified_is_one_message(config_file, monkeypatch):
-    strays = []
-    monkeypatch.setattr(Runnable, "before", lambda runnable: strays.append("writes outside of y"))
-    monkeypatch.setattr(Guards, "strays", lambda guards: strays)
+    out_of_bounds_writes = []
+    monkeypatch.setattr(Runnable, "before", lambda runnable: out_of_bounds_writes.append("writes outside of y"))
+    monkeypatch.setattr(Guards, "out_of_bounds_writes", lambda guards: out_of_bounds_writes)
     with pytest.raises(ReproError, match=r"a launch failed[\s\S]*floor/[\s\S]*writes outside of y"):
         launch(load(config_file), STUDY, NAME, "single", ["floor"], 1)
 

@@ -33,7 +33,7 @@ def machine(monkeypatch):
 def test_a_stream_beside_a_gpus_own_makes_the_context_current_for_each_call(machine, tmp_path):
     device = open_cuda(0)
     kernel, buffer = device.load(tmp_path).kernel("any"), device.allocate(8000)
-    queue = device.beside()
+    queue = device.new_queue()
     *_, main, side = machine.streams.values()
     assert (main.flags, side.flags) == (0, NON_BLOCKING)
     own, launch = (of.bind(kernel, 1, 1, [np.int32(5)]) for of in (device, queue))
@@ -53,7 +53,7 @@ def test_a_stream_beside_a_gpus_own_makes_the_context_current_for_each_call(mach
 
 def test_an_error_of_the_driver_is_ours(machine, monkeypatch, tmp_path):
     device = open_cuda(0)
-    queue = device.beside()
+    queue = device.new_queue()
     error = device._cuda.Error
 
     def fail(*_):

@@ -165,11 +165,11 @@ def test_a_launch_that_waits_cannot_be_captured_but_harms_nothing(gpu, empty):
 @pytest.mark.skipif(not may_block(os.environ), reason="a stream may not be blocked here")
 def test_the_blocker_gives_up_and_says_so(gpu, gpu_module, empty):
     blocker = Blocker(gpu._cuda, gpu_module.kernel("block_stream"), gpu._stream, timeout=0.02, short=0.02)
-    with blocker.hold():
+    with blocker.block():
         empty()
     gpu.synchronize()
     assert not blocker.expired
-    with blocker.hold():
+    with blocker.block():
         empty()
         gpu.synchronize()  # comes back when the blocker has given up
     assert blocker.expired

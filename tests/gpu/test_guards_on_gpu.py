@@ -76,9 +76,9 @@ def test_guarded_memory_is_aligned_and_given_back(gpu, taken, nbytes):
     guarded = guards.allocate(nbytes, "it")
     assert guarded.memory.pointer % 256 == 0
     gpu.fill(guarded.memory, 0)
-    assert guards.strays() == []
+    assert guards.out_of_bounds_writes() == []
     gpu.fill(gpu.part(guarded._whole, ZONE, nbytes + 1), 0)
-    assert guards.strays() == ["writes outside of it: 1 byte past the end"]
+    assert guards.out_of_bounds_writes() == ["writes outside of it: 1 byte past the end"]
     assert taken() >= nbytes
     guarded.release()
     assert taken() == 0

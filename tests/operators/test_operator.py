@@ -142,10 +142,10 @@ def test_the_variant_is_prepared_once_and_other_vectors_are_only_bound(spd, monk
 
         monkeypatch.setattr(owner, name, watched)
 
-    for owner, name in ((Variant, "prepare"), (Variant, "bind"), (Variant, "product"), (Workspace, "hold")):
+    for owner, name in ((Variant, "prepare"), (Variant, "bind"), (Variant, "product"), (Workspace, "upload_packed")):
         watch(owner, name)
     A = repro.operator(spd, tuned, device=DEVICE)
-    assert calls == ["bind", "hold"]
+    assert calls == ["bind", "upload_packed"]
     for seed in range(3):
         x = draw(60, float, seed)
         np.testing.assert_allclose((A @ A.vectors.put(x)).get(), spd @ x, atol=1e-12)

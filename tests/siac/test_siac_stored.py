@@ -82,7 +82,7 @@ def test_streaming_reads_every_word_once_and_writes_all_of_the_result(any_device
     any_device.fill(result, 0)
     launch, moved = StoredMatrix(matrix).stream(modes, result, unroll)
     launch()
-    assert guards.strays() == []
+    assert guards.out_of_bounds_writes() == []
     counts = [nbytes for _, nbytes in arrays_of(matrix, modes)]
     assert sum(counts) == size.nbytes + modes.nbytes
     assert moved == sum(nbytes // word * word for nbytes in (*counts, 8 * size.points))
@@ -119,7 +119,7 @@ def test_the_matrix_lies_between_guard_zones(any_device, made, monkeypatch):
     matrix, _, guards = made(1)
     size = matrix.size
     assert {2 * size.columns, 4 * size.columns, 24 * size.pairs} <= set(asked)
-    assert guards.strays() == []
+    assert guards.out_of_bounds_writes() == []
 
 
 def test_what_32_bits_do_not_count_does_not_fit(made):

@@ -55,4 +55,4 @@ def test_where_one_space_was_searched_alone_it_is_that_spaces() -> None:
 @pytest.mark.parametrize("study", study_names())
 def test_there_is_a_figure_to_look_at_first(study: str) -> None:
     drawn = {artifact.name for artifact in all_artifacts(study, "figure")}
-    assert drawn & set(get_study(study).glance)
+    assert drawn & set(get_study(study).highlights)

@@ -290,7 +290,9 @@ class Bench:
         try:
             error = self.operands.check(runnable, self.workspace)
         except IncorrectError as wrong:
-            raise IncorrectError("; ".join([str(wrong), *self.workspace.guards.strays()]), wrong.error) from None
+            raise IncorrectError(
+                "; ".join([str(wrong), *self.workspace.guards.out_of_bounds_writes()]), wrong.error
+            ) from None
         self.workspace.guards.check()
         return error
 
@@ -340,7 +342,7 @@ class Bench:
     def _forget_strays(self) -> None:
         """Keep what a runnable wrote before it failed from being taken for the next one's."""
         try:
-            self.workspace.guards.strays()
+            self.workspace.guards.out_of_bounds_writes()
         except LaunchError as late:
             self.lost = late.sticky
 

@@ -78,7 +78,7 @@ class Guarded:
         for zone in (self._before, self._behind):
             self._device.fill(zone, BYTE)
 
-    def strays(self) -> list[str]:
+    def out_of_bounds_writes(self) -> list[str]:
         """Wait for what is queued; return what was written outside, a line each side."""
         before, behind = (self._changed(zone) for zone in (self._before, self._behind))
         behind = behind[behind >= self._written] - self._written
@@ -139,7 +139,7 @@ class Guards:
         self._guarded.append(Guarded(device or self._device, nbytes, name))
         return self._guarded[-1]
 
-    def strays(self) -> list[str]:
+    def out_of_bounds_writes(self) -> list[str]:
         """Wait for what is queued; return what was written outside of all memory, and put those zones in order again.
 
         Raises
@@ -147,13 +147,13 @@ class Guards:
         LaunchError
             Something that was queued failed.
         """
-        strays = []
+        out_of_bounds_writes = []
         for guarded in self._guarded:
-            outside = guarded.strays() if guarded.held else []
+            outside = guarded.out_of_bounds_writes() if guarded.held else []
             if outside:
                 guarded.arm()
-            strays += outside
-        return strays
+            out_of_bounds_writes += outside
+        return out_of_bounds_writes
 
     def check(self) -> None:
         """Do nothing if nothing was written outside.
@@ -165,8 +165,8 @@ class Guards:
         LaunchError
             Something that was queued failed.
         """
-        if strays := self.strays():
-            raise IncorrectError("; ".join(strays))
+        if out_of_bounds_writes := self.out_of_bounds_writes():
+            raise IncorrectError("; ".join(out_of_bounds_writes))
 
 
 def _words(count: int, reach: int, where: str) -> str:
@@ -315,7 +315,7 @@ class Workspace:
         with self._lend():
             yield
 
-    def hold(
+    def upload_packed(
         self, packing: Hashable, pack: Callable[[], tuple[T, Mapping[str, NDArray[Any]]]]
     ) -> tuple[T, dict[str, Buffer]]:
         """Return a packed operand with its arrays on the device, packed now unless it is, or is resident.

@@ -595,7 +595,7 @@ def turns_at(plan: Plan, study: str, limit: int | None) -> int:
         GPUs that all jobs of this machine may claim at a time, Snakemake's resource `gpu`; None where nobody says, or
         where a cluster gives each job its own.
     """
-    return _at_once(plan, limit) if get_study(study).lends else 1
+    return _at_once(plan, limit) if get_study(study).gpu_sharing else 1
 
 
 def claimed(plan: Plan, study: str, limit: int | None) -> int:
@@ -609,7 +609,7 @@ def claimed(plan: Plan, study: str, limit: int | None) -> int:
     limit
         As for `turns_at`.
     """
-    return plan.gpus * (1 if get_study(study).lends else max(1, _at_once(plan, limit) - 1))
+    return plan.gpus * (1 if get_study(study).gpu_sharing else max(1, _at_once(plan, limit) - 1))
 
 
 def _at_once(plan: Plan, limit: int | None) -> int:

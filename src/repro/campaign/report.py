@@ -66,7 +66,7 @@ def _part(asked: Asked, name: str) -> PageStudy:
         asked.artifacts(name),
         study.headline,
         study.libraries.get(campaign.backend or "", ""),
-        study.glance,
+        study.highlights,
         _words(name),
         study.title,
         study.reference,

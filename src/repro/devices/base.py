@@ -355,7 +355,7 @@ class Device(Clock, Queue, Protocol):
             It queues what no graph can hold, or waits for the device.
         """
 
-    def beside(self) -> Queue:
+    def new_queue(self) -> Queue:
         """Return another queue of the device, with no order between it and the device's own, for a thread beside."""
 
     def use_common(self, program: Program) -> None:

@@ -85,7 +85,7 @@ class Blocker:
         )
 
     @contextmanager
-    def hold(self, short: bool = False) -> Iterator[None]:
+    def block(self, short: bool = False) -> Iterator[None]:
         """Block the stream for as long as the body runs; the stream must be idle before."""
         self._words[:] = 0
         (self._launch_short if short else self._launch)()
@@ -215,7 +215,7 @@ class Timer:
         while done < count:
             events = self._some_events(min(batch, count - done))
             # several may be more than the queue holds; then the host waits for the stream, and the stream for the host
-            with self.blocker.hold(short=batch > 1) if self.blocker else nullcontext():
+            with self.blocker.block(short=batch > 1) if self.blocker else nullcontext():
                 for start, end in events:
                     group(start, end)
             self._synchronize()
@@ -376,7 +376,7 @@ class CudaDevice:
 
         return inside
 
-    def beside(self) -> CudaQueue:
+    def new_queue(self) -> CudaQueue:
         """Return a stream of its own."""
         return CudaQueue(self.name, self._cuda, self._context, self.failure)
 

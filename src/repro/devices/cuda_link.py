@@ -89,7 +89,7 @@ class CudaLink:
     ) -> None:
         """Queue each copy on the stream beside that of its target, and what runs meanwhile on the GPUs' own."""
         if not self._sides:
-            self._sides = [_Side.beside(device) for device in self._devices]
+            self._sides = [_Side.open(device) for device in self._devices]
         ends = list(dict.fromkeys(copy.to for copy in copies))
         for index in dict.fromkeys(index for copy in copies for index in (copy.at, copy.to)):
             self._record[index]()
@@ -162,7 +162,7 @@ class _Side:
     event: Any
 
     @classmethod
-    def beside(cls, device: CudaDevice) -> _Side:
+    def open(cls, device: CudaDevice) -> _Side:
         flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING, driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
         stream = _call(device, driver.cuStreamCreate, flags[0])
         return cls(device, stream, _call(device, driver.cuEventCreate, flags[1]))

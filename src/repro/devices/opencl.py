@@ -141,7 +141,7 @@ class OpenClDevice:
         self.l2_bytes = _last_level_cache() or _FALLBACK_CACHE
         self.exclusive = exclusive_use(self)
 
-    def beside(self) -> OpenClDevice:
+    def new_queue(self) -> OpenClDevice:
         """Return the same device with another queue."""
         other = copy(self)
         other.exclusive = exclusive_use(other)

@@ -55,7 +55,7 @@ class Reader(StrictOperator):
         self, runtime: Runtime, kind: Kind, matrix: DynamicMatrix, load: Callable[[], Program], mean: float
     ) -> None:
         super().__init__(runtime, kind, matrix.storage.shape)
-        self._side = runtime.device.beside()
+        self._side = runtime.device.new_queue()
         self._reading = Reading(self._side, load(), _width(runtime.device.target, mean), matrix)
         _ = self._staging  # now, while nobody else has the device
 

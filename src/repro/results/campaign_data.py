@@ -485,7 +485,7 @@ class Case:
                 return fastest_time(rows, clock, names)
         return None
 
-    def timed(self, name: str, clock: ClockName) -> ReportedTime | None:
+    def reported_time(self, name: str, clock: ClockName) -> ReportedTime | None:
         """Return the reported time of a variant, None if it has none."""
         return fastest_time([row for row in self.rows if (row["kind"], row["name"]) == ("variant", name)], clock)
 

@@ -303,7 +303,7 @@ class PageStudy:
         The tuning whose winner a case is counted by.
     library
         What the baselines are of.
-    glance
+    highlights
         The names of the artifacts to look at first, in their order, with what each shows.
     words
         A template of HTML, how this study's tables are read; None where there is nothing to say.
@@ -319,7 +319,7 @@ class PageStudy:
     artifacts: Sequence[Artifact]
     headline: str = "joint"
     library: str = ""
-    glance: Mapping[str, str] = field(default_factory=dict)
+    highlights: Mapping[str, str] = field(default_factory=dict)
     words: Path | None = None
     title: str = ""
     reference: str = ""
@@ -345,7 +345,7 @@ class Section:
         neither.
     rows
         Where the measured rows lie, from the page.
-    glance
+    highlights
         Names of what is drawn and to be looked at first, with what each shows.
     statuses, failures, missing
         Tables of rows by status, of rows that are not ok, and of what has no result.
@@ -369,7 +369,7 @@ class Section:
     facts: Mapping[str, str]
     remarks: str
     rows: Mapping[str, str]
-    glance: Mapping[str, str]
+    highlights: Mapping[str, str]
     statuses: Table
     failures: Table
     missing: Table
@@ -446,7 +446,7 @@ def _section(part: PageStudy, environment: jinja2.Environment, folder: Path, pro
         facts=_facts(part) | ({"left out, as not measured": ", ".join(left_out)} if left_out else {}),
         remarks=join_sentences([remarks(lines), missing_note(lines)]),
         rows=_rows(folder, campaign.study),
-        glance={name: what for name, what in part.glance.items() if name in shown},
+        highlights={name: what for name, what in part.highlights.items() if name in shown},
         statuses=statuses(campaign),
         failures=failures(campaign),
         missing=missing(campaign, part.headline),

@@ -105,7 +105,7 @@ class Study:
         The tuning whose winner the report counts a case by.
     libraries
         What its baselines are of, by backend.
-    glance
+    highlights
         The tables and figures to look at first, by name in their order, with what each shows; the first figure of the
         first study stands on top of the report.
     result
@@ -116,7 +116,7 @@ class Study:
         Keys of its settings that it has no use for: a configuration that sets one is refused.
     packages
         Python packages, by their names, that its times depend on and those of other studies do not.
-    lends
+    gpu_sharing
         Whether its variants pack operands for so long (`Runnable.pack`) that others are let to measure meanwhile.
     """
 
@@ -131,12 +131,12 @@ class Study:
     targets: tuple[str, ...] = ()
     headline: str = "joint"
     libraries: Mapping[str, str] = {}
-    glance: Mapping[str, str] = {}
+    highlights: Mapping[str, str] = {}
     result: Mapping[str, str] = {}
     paces: Mapping[str, CostModel] = {}
     unused: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
-    lends: bool = False
+    gpu_sharing: bool = False
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
         """Refuse settings and problems that it cannot take, before anything is written.

@@ -113,7 +113,7 @@ def recordings(
     problems: Mapping[str, Mapping[str, Any]],
     environments: Mapping[str, Mapping[str, Any]],
     features_of: FeaturesOf,
-    hopeless: Prune = prune_nothing,
+    prune: Prune = prune_nothing,
 ) -> list[Recording]:
     """Return a recording for each problem and precision of which a search has timed anything.
 
@@ -127,12 +127,12 @@ def recordings(
         Environment records by hash.
     features_of
         What problems are compared by.
-    hopeless
+    prune
         Which rows are left out, because a search of the problem would not try them.
     """
     searched = []
     variants = search[search["kind"] == "variant"]
-    variants = variants[~hopeless(variants)]
+    variants = variants[~prune(variants)]
     for (problem, precision), rows in variants.groupby(["problem", "precision"], sort=True):
         timed = rows["status"].isin(["ok", "noisy"]) & rows["event_median"].notna()
         record = problems.get(str(problem), {})
@@ -162,7 +162,7 @@ def load_recordings(
     campaigns: Sequence[str] | None,
     without: str,
     features_of: FeaturesOf,
-    hopeless: Prune = prune_nothing,
+    prune: Prune = prune_nothing,
 ) -> list[Recording]:
     """Read what campaigns have recorded of a study on a backend.
 
@@ -174,7 +174,7 @@ def load_recordings(
         Those to read; None for all that there are.
     without
         The campaign that is being measured: it does not learn from itself, or its jobs' order would matter.
-    features_of, hopeless
+    features_of, prune
         See `recordings`.
 
     Raises
@@ -192,7 +192,7 @@ def load_recordings(
                 expected=f"campaigns with rows of {study}: {', '.join(there) or 'there are none'}",
                 actual=name,
             )
-    recorded = [one for name in wanted for one in _campaign(results / name / "raw", study, features_of, hopeless)]
+    recorded = [one for name in wanted for one in _campaign(results / name / "raw", study, features_of, prune)]
     recorded = [one for one in recorded if one.backend == backend]
     if not recorded:
         raise ReproError(
@@ -205,7 +205,7 @@ def load_recordings(
     return recorded
 
 
-def _campaign(raw: Path, study: str, features_of: FeaturesOf, hopeless: Prune) -> tuple[Recording, ...]:
+def _campaign(raw: Path, study: str, features_of: FeaturesOf, prune: Prune) -> tuple[Recording, ...]:
     """Return what a campaign has recorded; a process reads it once, for all the cases of a batch, while it stays."""
     searches = (raw / study).rglob("search.parquet")
     records = (path for folder in ("problems", "environment") for path in (raw / folder).rglob("[!.]*.json"))
@@ -214,14 +214,14 @@ def _campaign(raw: Path, study: str, features_of: FeaturesOf, hopeless: Prune) -
         raw,
         study,
         features_of,
-        hopeless,
+        prune,
         frozenset((path, at.st_size, at.st_ino, at.st_mtime_ns) for path, at in stats),
     )
 
 
 @lru_cache(maxsize=16)
 def _read(
-    raw: Path, study: str, features_of: FeaturesOf, hopeless: Prune, _files: frozenset[tuple[Path, int, int, int]]
+    raw: Path, study: str, features_of: FeaturesOf, prune: Prune, _files: frozenset[tuple[Path, int, int, int]]
 ) -> tuple[Recording, ...]:
     rows = read_rows(raw / study, "search")
     if not rows.num_rows:
@@ -229,4 +229,4 @@ def _read(
     if missing := [name for name in COLUMNS if name not in rows.column_names]:
         raise ReproError("rows of another schema", where=raw / study, expected=f"columns {', '.join(missing)}")
     search = rows.select(list(COLUMNS)).to_pandas()
-    return tuple(recordings(search, read_problems(raw), read_environments(raw), features_of, hopeless))
+    return tuple(recordings(search, read_problems(raw), read_environments(raw), features_of, prune))

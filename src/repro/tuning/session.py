@@ -107,7 +107,7 @@ class Session:
         """Try what a strategy asks for; see `repro.tuning.search.Search.by`."""
         return self._search.by(strategy, candidates, what, also)
 
-    def hold(self, candidates: Sequence[Candidate]) -> None:
+    def keep_packed(self, candidates: Sequence[Candidate]) -> None:
         """Keep as many packings on the device as half of its memory takes: each is needed several times.
 
         Processes that take turns have a part each of that half.
@@ -150,7 +150,7 @@ class Session:
         features_of: FeaturesOf,
         point_of: PointOf,
         reference: str | None = None,
-        hopeless: Prune = prune_nothing,
+        prune: Prune = prune_nothing,
     ) -> Strategy:
         """Return what decides which variants are measured, as the settings ask.
 
@@ -160,7 +160,7 @@ class Session:
             What problems are compared by.
         point_of, reference
             See `repro.tuning.strategies.predicted.Predicted`.
-        hopeless
+        prune
             See `repro.tuning.recordings.recordings`.
 
         Raises
@@ -177,9 +177,7 @@ class Session:
         machine = Machine(device.n_s, device.target.threads_per_sm, device.l2_bytes)
         record = {**self.problem.summary(), "statistics": self.problem.statistics, "facts": _facts_in(self._record)}
         return Predicted(
-            load_recordings(
-                place.results, place.study, device.backend, campaigns, place.campaign, features_of, hopeless
-            ),
+            load_recordings(place.results, place.study, device.backend, campaigns, place.campaign, features_of, prune),
             features_of(record, self.precision, machine),
             settings.budget,
             point_of,

@@ -41,7 +41,7 @@ def test_every_routine_of_cusparse_filters_as_numpy_does(gpu, load, cusparse, de
         try:
             with ready(product, gpu, load, operands) as guards:
                 assert operands.check(product, None) <= 1
-                assert guards.strays() == []
+                assert guards.out_of_bounds_writes() == []
                 taken.append(product.columns["routine"])
         except Unsupported as error:
             print(f"{product.name}: {error}")
@@ -84,7 +84,7 @@ def test_streams_move_what_a_product_does_and_write_nothing_else(gpu, load, degr
     for runnable in shared:
         with ready(runnable, gpu, load, operands) as guards:
             runnable.launch()
-            assert guards.strays() == []
+            assert guards.out_of_bounds_writes() == []
             if runnable.what == "apply":
                 assert operands.check(runnable, None) <= 1
             applied = applied or runnable.moved

@@ -102,7 +102,7 @@ def test_what_is_appended_is_seen_at_once_or_not(modules, on_gpu, make_batch, gp
 
 def test_a_queue_beside_runs_while_the_stream_is_busy(gpu, gpu_module):
     """What is written and read on it does not wait for the device's own stream."""
-    queue = gpu.beside()
+    queue = gpu.new_queue()
     buffer, large = gpu.allocate(8000), gpu.allocate(1 << 30)
     for _ in range(200):
         gpu.fill(large, 0)  # some tens of milliseconds

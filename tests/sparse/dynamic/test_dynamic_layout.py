@@ -54,8 +54,8 @@ def test_a_row_is_one_segment_with_the_room_that_is_asked_for(width, slack):
     matrix = matrix_of()
     arrays = lay_out(matrix, 3, 200, width, slack)
     assert rows_of(arrays.to_csr()) == entry_by_entry(arrays) == rows_of(matrix)
-    np.testing.assert_array_equal(arrays.room[0], np.maximum(SIZES + slack, width))
-    assert arrays.pointer == arrays.room.sum() and arrays.capacity == 200
+    np.testing.assert_array_equal(arrays.segment_capacity[0], np.maximum(SIZES + slack, width))
+    assert arrays.pointer == arrays.segment_capacity.sum() and arrays.capacity == 200
 
 
 def test_rows_of_several_segments_are_read_in_the_order_of_their_chains():
@@ -74,7 +74,7 @@ def test_what_is_behind_the_entries_of_a_row_is_room_in_whichever_segment_it_is(
 def test_a_size_that_no_segment_has_room_for_is_an_error():
     arrays = grown()
     sizes = arrays.sizes.copy()
-    sizes[[3, 4]] = arrays.room.sum(axis=0)[[3, 4]] + 1
+    sizes[[3, 4]] = arrays.segment_capacity.sum(axis=0)[[3, 4]] + 1
     with pytest.raises(IncorrectError, match=r"2 rows have more entries .* the first, row 3, has 2, and room for 1"):
         replace(arrays, sizes=sizes).to_csr()
 

@@ -157,7 +157,7 @@ def test_insertion_does_what_its_model_on_the_host_does(on_cpu, make_batch):
     expected, left = layout.insert(arrays, rows, columns, values, 2)
     after = dynamic.storage.download()
     np.testing.assert_array_equal(after.sizes, expected.sizes)
-    np.testing.assert_array_equal(after.room, expected.room)
+    np.testing.assert_array_equal(after.segment_capacity, expected.segment_capacity)
     assert after.pointer == expected.pointer
     assert not left.any() and dynamic.storage.report().left == 0
     assert_equal(after.to_csr(), expected.to_csr())

@@ -107,17 +107,17 @@ def test_what_is_appended_is_seen_at_once_or_not(reader, on_cpu, make_batch, cpu
 def test_arrays_stay_until_all_who_hold_them_let_go(on_cpu, cpu_device):
     base = sp.eye_array(5, format="csr")
     matrix = on_cpu(layout.lay_out(base))
-    first, second = matrix.hold(), matrix.hold()
+    first, second = matrix.retain(), matrix.retain()
     assert first is second
     matrix.defragment()
-    assert matrix.hold() is not first
+    assert matrix.retain() is not first
     matrix.storage.release()
     values = np.empty(5)
     for storage in (first, second):
         cpu_device.download(storage.values, values)
         np.testing.assert_array_equal(values, np.ones(5))
         storage.release()
-    assert not first.hold()
+    assert not first.retain()
     first.release()  # harmless
 
 
@@ -126,4 +126,4 @@ def test_a_matrix_that_was_released_is_not_held(load_module, cpu_device):
     matrix = DynamicMatrix(cpu_device, *modules, layout.lay_out(sp.eye_array(5, format="csr")), 2)
     matrix.release()
     with pytest.raises(ReproError, match="released"):
-        matrix.hold()
+        matrix.retain()

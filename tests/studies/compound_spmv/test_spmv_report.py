@@ -15,7 +15,7 @@ from repro.studies import get_study
 
 
 def written(campaign: Campaign, published: Published, folder: Path, kind: Kind | None = None) -> str:
-    part = PageStudy(campaign, published, artifacts(STUDY, kind), glance=get_study(STUDY).glance)
+    part = PageStudy(campaign, published, artifacts(STUDY, kind), highlights=get_study(STUDY).highlights)
     return write_report([part], folder / "report.html").read_text()
 
 

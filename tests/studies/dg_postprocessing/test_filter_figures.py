@@ -28,7 +28,7 @@ def marks(axes, marker):
 
 def test_all_of_the_plane_are_registered():
     assert set(NAMES) <= {artifact.name for artifact in artifacts(STUDY)}
-    assert {"table-filters", "figure-3-11"} <= set(get_study(STUDY).glance)
+    assert {"table-filters", "figure-3-11"} <= set(get_study(STUDY).highlights)
 
 
 def test_rates_over_triangles_with_what_is_published(dg_campaign_of_some):

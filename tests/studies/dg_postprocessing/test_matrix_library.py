@@ -79,8 +79,8 @@ def test_every_routine_of_the_gpus_library_multiplies_with_one_matrix(operands, 
         for product in products[1:]:
             with ready(product, device, load, operands) as guards:
                 assert operands.check(product, None) <= 1
-                assert guards.strays() == [] and product.columns["fields"] == product.fields
-        assert operands.check(products[0], None) <= 1 and first.strays() == []
+                assert guards.out_of_bounds_writes() == [] and product.columns["fields"] == product.fields
+        assert operands.check(products[0], None) <= 1 and first.out_of_bounds_writes() == []
         assert len(makings) == 1, "all share the matrix"
     size = products[0].columns
     assert products[0].moved > 12 * 6 * size["matrix_pairs"]
@@ -149,7 +149,7 @@ def test_products_and_streams_of_ours_share_a_matrix(operands, load, makings):
         for runnable in shared[1:]:
             with ready(runnable, device, load, operands) as guards:
                 runnable.launch()
-                assert guards.strays() == []
+                assert guards.out_of_bounds_writes() == []
                 if runnable.what == "apply":
                     assert operands.check(runnable, None) <= 1
                 else:

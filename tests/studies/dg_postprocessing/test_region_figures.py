@@ -44,7 +44,7 @@ def best(degree, width):
 
 def test_all_of_space_are_registered():
     assert set(NAMES) <= {artifact.name for artifact in artifacts(STUDY)}
-    assert "figure-4-6" in get_study(STUDY).glance
+    assert "figure-4-6" in get_study(STUDY).highlights
 
 
 def test_pairs_are_the_fastest_over_the_blocks_and_black_without_room(both):

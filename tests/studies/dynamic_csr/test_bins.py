@@ -104,7 +104,7 @@ def test_every_state_is_the_grown_matrix(state, segments):
     grown = laid_out.to_csr()
     for array in ("indptr", "indices", "data"):
         assert np.array_equal(getattr(grown, array), getattr(operands.grown, array))
-    exact = (laid_out.room.sum(axis=0) == laid_out.sizes).all()
+    exact = (laid_out.segment_capacity.sum(axis=0) == laid_out.sizes).all()
     assert exact == (state != "fragmented")
     assert laid_out.capacity == laid_out.pairs.max() == laid_out.pointer
 
@@ -112,7 +112,7 @@ def test_every_state_is_the_grown_matrix(state, segments):
 def test_the_slack_is_the_mean_row_size():
     operands = make_operands(growing([10, 0, 4, 7], 30, 5), "double", 1)
     assert slack_of(operands) == 5
-    assert grow(operands).room[1:].max() >= 6
+    assert grow(operands).segment_capacity[1:].max() >= 6
 
 
 def test_each_dialect_has_parts_that_a_row_is_longer_than():

@@ -80,7 +80,9 @@ def test_what_lies_in_the_room_of_segments_is_not_read(product_modules, make_gra
     room[laid_out.places(rows, nth)] = False
     assert room.sum() > 300
     laid_out.values[room] = np.nan
-    bench.workspace.hold(("dcsr", "fragmented", 4), lambda: (PackedMatrix(1, 4, 1, 0), matrix_arrays(laid_out)))
+    bench.workspace.upload_packed(
+        ("dcsr", "fragmented", 4), lambda: (PackedMatrix(1, 4, 1, 0), matrix_arrays(laid_out))
+    )
     for id in EVERY:
         if id.state == "fragmented":
             row = bench.try_once(ProductVariant(id, modules["double"], folder), "search", EFFORT)
@@ -127,7 +129,9 @@ def test_a_wrong_product_is_found(product_modules, make_graph_bench):
     bench = make_graph_bench(around_limits())
     laid_out = lay_out_state(bench.operands, "defragmented")
     laid_out.values[7] *= 1.001
-    bench.workspace.hold(("dcsr", "defragmented", 4), lambda: (PackedMatrix(1, 4, 1, 0), matrix_arrays(laid_out)))
+    bench.workspace.upload_packed(
+        ("dcsr", "defragmented", 4), lambda: (PackedMatrix(1, 4, 1, 0), matrix_arrays(laid_out))
+    )
     variant = ProductVariant(ProductId.parse("dcsr-defragmented/vector-w8"), modules["double"], folder)
     row = bench.try_once(variant, "search", EFFORT)
     assert row.status == "incorrect" and "1 of" in row.message

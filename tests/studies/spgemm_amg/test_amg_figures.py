@@ -42,7 +42,7 @@ def test_what_there_is():
         "table-6-1", "table-bins", "table-levels", "table-memory", "table-phases", "table-products", "table-setup",
         "table-solve", "table-targets", "figure-6-1", "figure-bins", "figure-gflops", "figure-setup",
     ]  # fmt: skip
-    assert set(get_study(STUDY_NAME).glance) <= set(NAMES)
+    assert set(get_study(STUDY_NAME).highlights) <= set(NAMES)
 
 
 def test_figure_6_1_has_bars_marks_and_what_is_published(amg_campaign_of_some):

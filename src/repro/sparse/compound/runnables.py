@@ -136,7 +136,7 @@ class Variant(Multiplies, Candidate):
         device, operands = workspace.device, operands_of(workspace)
         if (padded := self._padding(workspace)) > MAX_PADDING:
             raise Unsupported(f"padded to {padded:.1f} times the entries, more than {MAX_PADDING}")
-        packed, buffers = workspace.hold(self.packing, _packer(workspace, operands, self.layout))
+        packed, buffers = workspace.upload_packed(self.packing, _packer(workspace, operands, self.layout))
         shared = self._shared_bytes(packed, operands)
         self.matrix_bytes = packed.nbytes
         name = kernel_name(self.schedule, device.target)

@@ -72,7 +72,7 @@ class Arrays:
         return slots.reshape(self.segments, rows, 2)
 
     @property
-    def room(self) -> NDArray[np.int64]:
+    def segment_capacity(self) -> NDArray[np.int64]:
         """Slots of memory of each segment: int64 `(segments, rows)`."""
         starts, ends = self.pairs[..., 0], self.pairs[..., 1]
         return ends.astype(np.int64) - starts
@@ -80,7 +80,7 @@ class Arrays:
     @property
     def fragments(self) -> NDArray[np.int64]:
         """Segments that each row's chain has: int64 `(rows,)`."""
-        used: NDArray[np.int64] = (self.room > 0).sum(axis=0)
+        used: NDArray[np.int64] = (self.segment_capacity > 0).sum(axis=0)
         return used
 
     def places(self, rows: NDArray[np.int64], nth: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -105,7 +105,7 @@ class Arrays:
         """
         sizes = self.sizes.astype(np.int64)
         indptr = np.concatenate([[0], np.cumsum(sizes)])
-        room = self.room
+        room = self.segment_capacity
         # what the slots before it leave of a row is in a slot, as far as it has room
         counts = np.minimum(room, np.maximum(sizes - (np.cumsum(room, axis=0) - room), 0))
         lacking = np.flatnonzero(counts.sum(axis=0) != sizes)

@@ -122,7 +122,7 @@ class DynamicMatrix:
             raise Unfinished(self._under_way)
         return self._storage
 
-    def hold(self) -> Storage:
+    def retain(self) -> Storage:
         """Return its arrays as they are now, also during an operation, kept until they are released by who asked.
 
         They stay a sound matrix for a reader that looks at the versions of rows, if not the newest one.
@@ -134,7 +134,7 @@ class DynamicMatrix:
         """
         while True:
             storage = self._storage
-            if storage.hold():
+            if storage.retain():
                 return storage
             if storage is self._storage:
                 raise ReproError("the matrix was released", todo="make a new one")
@@ -540,7 +540,7 @@ class Reading:
             `(columns,)` and `(rows,)` in the precision of the matrix.
         """
         with self._queue.current():
-            storage = self._matrix.hold()
+            storage = self._matrix.retain()
             try:
                 if storage.shape[0]:
                     self._launch(storage, x, y)()

@@ -228,7 +228,7 @@ class Storage:
     def _buffers(self) -> tuple[Buffer, ...]:
         return self.columns, self.values, self.table, self.sizes, self.versions, self.state
 
-    def hold(self) -> bool:
+    def retain(self) -> bool:
         """Keep the memory until `release` is called once more; False where it has been given back already."""
         with self._lock:
             self._holders += self._holders > 0

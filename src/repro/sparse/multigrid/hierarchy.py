@@ -508,7 +508,7 @@ def _coarsen(
         t, coarse_near = step.tentative(aggregates, keys, rows // unknowns, count, unknowns, near)
         made.callback(coarse_near.vectors.release)
         if refreshable:
-            t.hold()  # longer than for this level's set-up
+            t.retain()  # longer than for this level's set-up
             made.callback(t.release)
         radius = step.radius(level)
         p = step.prolongator(level, aggregates, t, unknowns, near.count, radius)

@@ -125,7 +125,7 @@ class Comparison:
         case = replace(self.case, cache="cold")
 
         def again(kernel: ReportedTime | None) -> ReportedTime | None:
-            return case.timed(kernel.name, "event") if kernel else None
+            return case.reported_time(kernel.name, "event") if kernel else None
 
         return _with_baselines(
             replace(

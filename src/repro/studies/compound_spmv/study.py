@@ -174,13 +174,13 @@ class CompoundSpmv(Study):
         "text": ("table", "gpu", "quantity", "precision", "value"),
     }
     targets = ("quantity", "prototype", "wanted", "what")
-    glance: Mapping[str, str] = {
+    highlights: Mapping[str, str] = {
         "table-targets": "what was aimed at and reached",
         "table-problems": "every problem, warm and cold",
         "figure-speedup": "the speedups",
     }
     paces: Mapping[str, CostModel] = {"cuda": CostModel(launches=2.4), "opencl": CostModel(beside=4)}
-    lends = True
+    gpu_sharing = True
     result: Mapping[str, str] = {
         "table": "table-targets",
         "row": "speedup over the fastest routine, graph clock: geometric mean",
@@ -353,7 +353,7 @@ def _search(session: Session) -> tuple[list[Variant], list[Row]]:
     strategy = session.strategy(features, point_of, str(REFERENCE), prune_mask)
     if settings.search != "exhaustive":
         variants = _promising(session, variants)
-    session.hold(variants)  # packings are needed again: for another schedule, and in full after screening
+    session.keep_packed(variants)  # packings are needed again: for another schedule, and in full after screening
     rows: list[Row] = []
     for space in settings.spaces:
         candidates = [variant for variant in variants if variant.space == space]

@@ -143,7 +143,7 @@ class CoordinateVariant(Multiplies, Candidate):
 
     def _hold(self, workspace: Workspace, program: Program) -> tuple[CoordinateFacts, Bind]:
         """Pack and upload the matrix; return what is known of it, and what binds the kernel to vectors."""
-        matrix, buffers = workspace.hold(self.packing, lambda: self._pack(workspace))
+        matrix, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace))
         device, per_block = workspace.device, self.blocking.chunks
         taken = PLAIN_ARRAYS if self.plain else COMPRESSED_ARRAYS
         long_rows = buffers.get("long_rows")
@@ -255,7 +255,7 @@ class SlicedVariant(CoordinateVariant):
     def _hold(self, workspace: Workspace, program: Program) -> tuple[SlicedFacts, Bind]:
         """Pack and upload the matrix; return what is known of it, and what binds the kernels to vectors."""
         device = workspace.device
-        matrix, buffers = workspace.hold(self.packing, lambda: self._pack(workspace))
+        matrix, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace))
         size = self._parts_bytes = matrix.parts_bytes
         parts = workspace.written(("parts", size), size, "sums of its parts") if size else None
         threads, per_warp, warp = self.blocking.threads, self.blocking.chunks, device.target.warp
@@ -310,7 +310,7 @@ class PairsVariant(CoordinateVariant):
     def _hold(self, workspace: Workspace, program: Program) -> tuple[PairsFacts, Bind]:
         """Pack and upload the matrix; return what is known of it, and what binds the kernel to vectors."""
         device, n, tile_rows = workspace.device, operands_of(workspace).problem.n, self.blocking.threads
-        matrix, buffers = workspace.hold(self.packing, lambda: self._pack(workspace))
+        matrix, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace))
 
         def bind(x: Buffer, y: Buffer) -> Callable[[], None]:
             kernel = program.kernel(self.blocking.kernel, matrix.shared)  # one each: OpenCL's hold their arguments

@@ -119,7 +119,7 @@ class CompressedCoo(Study):
     }
     published: Mapping[str, tuple[str, ...]] = {"text": ("table", "gpu", "quantity", "precision", "value")}
     targets = ("quantity", "wanted", "what")
-    glance: Mapping[str, str] = {
+    highlights: Mapping[str, str] = {
         "table-targets": "what was aimed at and reached",
         "table-problems": "every problem, warm and cold",
         "figure-4": "the products’ GFLOPS, beside the library’s",
@@ -134,7 +134,7 @@ class CompressedCoo(Study):
         "clock": "graph",
     }
     paces: Mapping[str, CostModel] = {"cuda": CostModel(beside=1.6, launches=2.4), "opencl": CostModel(beside=8)}
-    lends = True
+    gpu_sharing = True
 
     def check(self, settings: StudySettings, problems: Sequence[Outline]) -> None:
         """Refuse problems that are no matrices of real numbers, and layouts that there are not."""
@@ -184,7 +184,7 @@ class CompressedCoo(Study):
         library = asked_for(settings.baselines, ENTRY, session.bench.device.backend)  # the names are checked first
         variants = variants_of(settings, session.precision, session.target)
         strategy = session.strategy(features, point_of)
-        session.hold(variants)  # packings are needed again: in full after screening, and in the solver
+        session.keep_packed(variants)  # packings are needed again: in full after screening, and in the solver
         rows: list[Row] = []
         for space in settings.spaces:
             rows += session.search(strategy, [v for v in variants if v.space == space], f"{space} space")

@@ -101,7 +101,7 @@ class RegionKernel(Candidate):
         device, id, count = workspace.device, self.id, operands.count
         result = workspace.written(("integrals", count), 8 * count, "its result")
         method: RegionMethod = "vector" if id.method == "vector" else "lane"
-        _, arrays = workspace.hold(self.packing, lambda: (None, operands.pack(method)))
+        _, arrays = workspace.upload_packed(self.packing, lambda: (None, operands.pack(method)))
         program = self._built[id.module].program(workspace)
         modes = 8 * operands.field.modes.shape[1]
         self.moved = sum(operands.least_bytes)

@@ -327,7 +327,7 @@ class DgPostprocessing(Study):
     headline = JOINT
     libraries: Mapping[str, str] = {"cuda": "cuSPARSE", "opencl": "SciPy"}
     targets = TARGETS
-    glance: Mapping[str, str] = {
+    highlights: Mapping[str, str] = {
         "table-filters": "every field, the paper’s ways beside ours",
         "figure-3-11": "per element over per point, and ours over per element",
         "table-errors": "what the filter gains in accuracy",

@@ -619,7 +619,7 @@ class StepTime(NamedTuple):
     row: Mapping[str, Any]
 
     @property
-    def timed(self) -> ReportedTime:
+    def reported_time(self) -> ReportedTime:
         """The same as tables and their notes take times."""
         return ReportedTime(str(self.row["name"]), self.seconds, self.row["status"] == "noisy", (), self.row)
 

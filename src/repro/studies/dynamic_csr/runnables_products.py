@@ -229,7 +229,7 @@ class ProductVariant(Product):
         if self.module.binary is None:
             raise ModuleError(self.module.message)
         operands = operands_of(workspace)
-        facts, buffers = workspace.hold(self.packing, lambda: self._pack(workspace, operands))
+        facts, buffers = workspace.upload_packed(self.packing, lambda: self._pack(workspace, operands))
         program = workspace.program(self._folder / self.module.binary)
         rows = operands.grown.shape[0]
         matrix = StoredRows(rows, facts.segments, buffers, lambda: row_sizes(operands))

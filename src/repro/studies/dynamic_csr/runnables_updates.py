@@ -581,6 +581,6 @@ def _read_exact(storage: Storage, nnz: int) -> sp.csr_array:
         It has others.
     """
     arrays = storage.download()
-    if (arrays.fragments > 1).any() or arrays.pointer != nnz or int(arrays.room.sum()) != nnz:
+    if (arrays.fragments > 1).any() or arrays.pointer != nnz or int(arrays.segment_capacity.sum()) != nnz:
         raise IncorrectError("rows have more than one segment, or room")
     return arrays.to_csr()

@@ -166,7 +166,7 @@ class DynamicCsr(Study):
     published = PUBLISHED
     targets = TARGETS
     headline = "csr"
-    glance: Mapping[str, str] = {
+    highlights: Mapping[str, str] = {
         "table-5-2": "the memory of each format, as printed",
         "table-products": "every graph's products",
         "figure-5-3": "updates, streamed and with products in between, over HYB",
@@ -215,7 +215,7 @@ class DynamicCsr(Study):
         variants = product_variants(settings, operands, session.target)
         strategy = session.strategy(_features, point_of)
         if settings.search != "exhaustive":
-            session.hold(variants)
+            session.keep_packed(variants)
         rows: list[Row] = []
         for space in settings.spaces:
             rows += session.search(strategy, [v for v in variants if v.space == space], f"{space} space")

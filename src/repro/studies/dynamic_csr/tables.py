@@ -670,7 +670,7 @@ def _exchange_row(case: DeviceTimes, counts: Sequence[int]) -> tuple[Cell, ...]:
 
 def _step_cell(step: StepTime | None) -> Cell:
     """Return the time of a step in microseconds."""
-    return from_rows(Cell(1e6 * step.seconds, digits(1e6 * step.seconds)), step.timed) if step else Cell()
+    return from_rows(Cell(1e6 * step.seconds, digits(1e6 * step.seconds)), step.reported_time) if step else Cell()
 
 
 def _speedup_summary(rows: Sequence[tuple[Cell, ...]], columns: Sequence[Column]) -> list[tuple[Cell, ...]]:

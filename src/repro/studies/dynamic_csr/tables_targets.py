@@ -250,10 +250,10 @@ def _device_ratios(devices: int, exchange: str, least: int, records: TargetInput
         times = device_times_of(line, case)
         step = times.overlapped(devices) if exchange == "overlapped" else times.alone(devices)
         alone = times.alone(1)
-        ones = [one for one in (times.variant, alone.timed if alone else None) if one]
+        ones = [one for one in (times.variant, alone.reported_time if alone else None) if one]
         if step and ones:
             one = min(ones, key=lambda timed: timed.seconds)
-            numbers.append(CaseNumber(one.seconds / step.seconds, *_case_label(line, one, step.timed)))
+            numbers.append(CaseNumber(one.seconds / step.seconds, *_case_label(line, one, step.reported_time)))
     way = "with the exchange overlapped" if exchange == "overlapped" else "without an exchange"
     missing = f"no matrix of {least:,} entries and more has times on one device and, {way}, on {devices} devices"
     return TargetNumbers(numbers, missing)

@@ -468,7 +468,7 @@ def factors_on(workspace: Workspace, product: ProductName) -> Factors:
         named = {f"{name} {what}": array for name, arrays in laid_out.items() for what, array in _named(arrays)}
         return [*laid_out.values()], named
 
-    laid_out, buffers = workspace.hold(("factors", product), pack)
+    laid_out, buffers = workspace.upload_packed(("factors", product), pack)
     stored = [
         _storage(workspace, arrays, {what: buffers[f"{name} {what}"] for what in _ARRAYS})
         for name, arrays in zip("ab", laid_out, strict=False)

@@ -353,7 +353,7 @@ def three_digits(value: float | None) -> Cell:
     return Cell() if value is None else Cell(value, digits(value))
 
 
-def named(line: ProblemRow, why: str = "") -> Cell:
+def problem_cell(line: ProblemRow, why: str = "") -> Cell:
     """Return the name of a problem, with its remark and, of one that could be had, why it has no numbers."""
     cell = line.cell
     available = line.record is not None and line.record.available

@@ -116,7 +116,7 @@ class SetUp(OnMultigrid, SetsUp):
         }
 
         def set_up() -> list[DeviceLevel]:
-            a.hold()  # a hierarchy gives its matrices back
+            a.retain()  # a hierarchy gives its matrices back
             return set_up_on(work.device, work.program, a, operands.given_null, operands.unknowns, multiply=multiply)
 
         def launch() -> None:

@@ -108,7 +108,7 @@ class SpgemmAmg(Study):
     published = PUBLISHED
     targets = TARGETS
     headline = HEADLINE
-    glance: Mapping[str, str] = {
+    highlights: Mapping[str, str] = {
         "table-products": "every product, ours beside the library's",
         "figure-6-1": "products and set-up over the sort of all products",
     }

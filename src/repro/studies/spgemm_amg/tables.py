@@ -74,8 +74,8 @@ from repro.studies.spgemm_amg.results import (
     gather,
     micro_of,
     milli,
-    named,
     precision_of,
+    problem_cell,
     routines_of,
     summary,
     three_digits,
@@ -228,7 +228,7 @@ def _product_columns(library: str) -> tuple[Column, ...]:
 def _product_row(times: ProductTimes) -> tuple[Cell, ...]:
     ours, library = times.time(OURS), times.time(LIBRARY)
     return (
-        named(times.line, "" if times.product else times.case.why_not()),
+        problem_cell(times.line, "" if times.product else times.case.why_not()),
         Cell(times.product, times.title),
         Cell(times.case.precision, ABBREVIATIONS[times.case.precision]),
         count(times.products),
@@ -329,7 +329,7 @@ def _papers(cases: Sequence[ProductTimes]) -> list[bool]:
 
 
 def _named(times: ProductTimes) -> tuple[Cell, Cell]:
-    return named(times.line, "" if times.product else times.case.why_not()), Cell(times.product, times.title)
+    return problem_cell(times.line, "" if times.product else times.case.why_not()), Cell(times.product, times.title)
 
 
 def _memory(times: ProductTimes, ways: Sequence[Method]) -> tuple[Cell, ...]:
@@ -385,7 +385,7 @@ def bins(campaign: Campaign, published: Published) -> Table:
         rows += [_bin_row(item) for item in of_problem]
         if not of_problem:
             why = times.case.why_not() if not times.case.measured else "no kernel of a bin was tried"
-            rows.append((named(times.line, why), *(Cell(),) * (len(_bin_columns()) - 1)))
+            rows.append((problem_cell(times.line, why), *(Cell(),) * (len(_bin_columns()) - 1)))
     caption = [
         "The rows of one bin of a product alone, by the fastest kernel of each method: sorted in shared memory, as the",
         "paper does; by a hash table in shared memory; with a sum for every column of C in global memory. One phase:",
@@ -424,7 +424,7 @@ def _bin_columns() -> tuple[Column, ...]:
 
 def _bin_row(item: BinTimes) -> tuple[Cell, ...]:
     cells = [
-        named(item.line),
+        problem_cell(item.line),
         Cell(item.product, PRODUCTS[item.product]),
         Cell(item.mode, BIN_MODES[item.mode]),
         Cell(item.bin, item.title),
@@ -516,7 +516,7 @@ def levels(campaign: Campaign, published: Published) -> Table:
     for case in all_times(campaign, published):
         rows += [_level_row(case, level) for level in case.levels]
         if not case.levels:
-            rows.append((named(case.line, case.why_not("level")), *(Cell(),) * (len(columns) - 1)))
+            rows.append((problem_cell(case.line, case.why_not("level")), *(Cell(),) * (len(columns) - 1)))
     caption = [
         "What makes the next level of each: its matrix’s sizes, all of it, and its phases. The levels before it are",
         "there.",
@@ -535,7 +535,7 @@ def _setup_row(case: ProblemTimes, published: Published, share: tuple[float, flo
     unknowns, peak = row.get("rows"), row.get("peak_bytes")
     printed = published_value(published, SET_UP, case.line.published) if case.line.published else None
     return (
-        named(case.line, "" if case.case.measured else case.case.why_not()),
+        problem_cell(case.line, "" if case.case.measured else case.case.why_not()),
         count(unknowns),
         Cell(row.get("levels")),
         ratio(row.get("complexity")),
@@ -553,7 +553,7 @@ def _setup_row(case: ProblemTimes, published: Published, share: tuple[float, flo
 
 def _level_row(case: ProblemTimes, level: LevelTimes) -> tuple[Cell, ...]:
     return (
-        named(case.line),
+        problem_cell(case.line),
         Cell(level.level),
         count(level.rows),
         count(level.nonzeros),
@@ -616,7 +616,7 @@ def _solve_row(case: ProblemTimes) -> tuple[Cell, ...]:
     both = set_up.seconds + solution.seconds if set_up and solution else None
     measured = case.case.measured
     return (
-        named(case.line, "" if measured else case.case.why_not()),
+        problem_cell(case.line, "" if measured else case.case.why_not()),
         count(unknowns),
         Cell(row.get("levels")),
         Cell(iterations),

@@ -19,7 +19,7 @@ from small_campaign import SmallCampaign
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium is on PATH (Debian's package chromium): tests/artifacts/test_report.py holds"
+    CHROMIUM is None, reason="no Chromium is on PATH (Debian's package chromium): tests/results/test_report.py holds"
     " what can be held without one"
 )  # fmt: skip
 
@@ -101,7 +101,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Artifact("made_up", "figure-1", "A wide figure", "ours", "figure", drawing),
     ]
     result = Result("table-1", "p3", "c0", "nothing", "event")
-    part = PageStudy(campaign, Published({}, []), artifacts, glance={"figure-1": "the line"}, result=result)
+    part = PageStudy(campaign, Published({}, []), artifacts, highlights={"figure-1": "the line"}, result=result)
     path = write_report([part], folder / "report.html")
     path.write_text(path.read_text().replace("</body>", f"<script>{{{PROBE}}}</script></body>"))
     return path

@@ -111,8 +111,8 @@ def test_what_nothing_was_measured_for_is_left_out_and_named(small: Campaign, tm
 
     empty = replace(TABLE, name="table-2", title="Empty", make=nothing)
     blank = Artifact("made_up", "figure-1", "Blank", "ours", "figure", undrawn)
-    glance = {"table-1": "problems", "figure-1": "a blank"}
-    part = PageStudy(small, NOTHING, [TABLE, empty, blank], glance=glance)
+    highlights = {"table-1": "problems", "figure-1": "a blank"}
+    part = PageStudy(small, NOTHING, [TABLE, empty, blank], highlights=highlights)
     text = write_report([part], tmp_path / "r.html").read_text()
     ids = Page(text).ids
     assert "made_up-table-1" in ids and not {"made_up-table-2", "made_up-figure-1"} & set(ids)
