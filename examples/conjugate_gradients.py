@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from repro.problems.elasticity import assemble_elasticity
-from repro.problems.shapes import horn, lattice_box
 from scipy.sparse.linalg import cg
 
 import repro
 from repro.errors import ReproError
 from repro.operators import SpmvOperator
+from repro.problems.assembly import assemble_elasticity
+from repro.problems.generators import horn, lattice_box
 
 
 @dataclass(frozen=True)

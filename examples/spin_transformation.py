@@ -28,11 +28,6 @@ import numpy as np
 import scipy.sparse as sp
 from conjugate_gradients import solve_on_the_device
 from numpy.typing import NDArray
-from repro.problems.assembled import Assembled
-from repro.problems.dirac import assemble_dirac
-from repro.problems.meshfiles import mesh
-from repro.problems.recipes.surfaces import boundary
-from repro.problems.shapes import blob
 from scipy.sparse.linalg import splu
 from surface_picture import draw
 
@@ -40,8 +35,12 @@ import repro
 from repro.config.models import Fetch
 from repro.entries import get_entry
 from repro.errors import ReproError
+from repro.problems.assembly import Assembled, assemble_dirac
+from repro.problems.generators import blob
 from repro.problems.matrix import Matrix
 from repro.problems.meshes import read_surface
+from repro.problems.recipes import boundary
+from repro.problems.repositories import mesh
 
 PROJECT = Path(__file__).resolve().parents[1]
 Floats = NDArray[np.float64]

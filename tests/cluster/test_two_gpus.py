@@ -20,12 +20,12 @@ JOBS, HELD = 2 * len(GPUS), 4
 HOLD = """
 import json, sys, time
 from pathlib import Path
-from repro.devices import locking, nvml
+from repro.devices import locks, nvml
 from repro.devices.selection import identities, resolve_device
 nvml.list_gpus = lambda: [("NVIDIA H100", "sm_90", f"GPU-{number}") for number in range(int(sys.argv[3]))]
-locking.PLACES = (Path(sys.argv[1]).parent,)
+locks.PLACES = (Path(sys.argv[1]).parent,)
 devices = identities(resolve_device("cuda"))
-with locking.hold(devices, "a test"):
+with locks.lock_devices(devices, "a test"):
     start = time.time()
     time.sleep(float(sys.argv[2]))
     held = {"devices": devices, "start": start, "end": time.time()}

@@ -25,10 +25,10 @@ from repro.errors import ReproError
 HOLD = """
 import sys
 from pathlib import Path
-from repro.devices import locking
+from repro.devices import locks
 if len(sys.argv) > 3:
-    locking.PLACES = (Path(sys.argv[3]),)
-with locking.hold([sys.argv[1]], sys.argv[2]):
+    locks.PLACES = (Path(sys.argv[3]),)
+with locks.lock_devices([sys.argv[1]], sys.argv[2]):
     print("held", flush=True)
     sys.stdin.readline()
 """

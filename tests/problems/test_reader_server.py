@@ -30,8 +30,8 @@ from functools import partial
 from pathlib import Path
 import readers
 from repro.config.models import Limits
-from repro.problems.subprocess_reader import read_apart
-read = lambda function, *words: read_apart(partial(function, *words), Path("a.mtx"), Limits(), "the reader")
+from repro.problems.subprocess_reader import read_isolated
+read = lambda function, *words: read_isolated(partial(function, *words), Path("a.mtx"), Limits(), "the reader")
 """
 
 
