@@ -42,7 +42,7 @@ def peak():
     subprocess_reader.stop()  # which has what its readers took
     return 1024 * max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 how, *paths = sys.argv[1:]
-read = {"plan": lambda path: describe(OwnProblem(path=path)), "matrix": lambda path: read_matrix(Path(path)),
+read = {"plan": lambda path: describe_file(OwnProblem(path=path)), "matrix": lambda path: read_matrix(Path(path)),
         "mesh": lambda path: read_surface(Path(path))}[how]
 before, found = peak(), []
 for path in paths:
