@@ -37,9 +37,10 @@ all: $(call stamps,run)  ## Run the campaign of config/config.yaml: snakemake --
 test: $(call stamps,dev)  ## Run the tests with coverage.
 	$(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder --cov --cov-report=term $(ARGS)
 
-lint: $(call stamps,dev)  ## Check style, types, layers and the workflow.
+lint: $(call stamps,dev)  ## Check style, spelling, types, layers and the workflow.
 	$(RUN) ruff check
 	$(RUN) ruff format --check
+	$(RUN) codespell
 	$(RUN) mypy --strict
 	$(RUN) lint-imports --no-cache --no-logo
 	$(RUN) snakefmt --check Snakefile workflow
