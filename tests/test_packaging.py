@@ -46,6 +46,17 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert "## [Unreleased]" in changelog or f"## [{PROJECT['version']}]" in changelog
 
 
+def test_authors_are_the_same_everywhere() -> None:
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
+    assert [author["name"] for author in PROJECT["authors"]] == [author["name"] for author in citation["authors"]]
+
+
+def test_the_papers_that_have_an_address_are_linked() -> None:
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
+    dois = {reference["doi"] for reference in citation["references"] if "doi" in reference}
+    assert {url.removeprefix("https://doi.org/") for url in PROJECT["urls"].values()} == dois
+
+
 def test_the_papers_are_cited() -> None:
     citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
     dois = {reference["doi"] for reference in citation["references"] if "doi" in reference}
