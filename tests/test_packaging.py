@@ -139,6 +139,38 @@ def test_make_refuses_an_old_python(tmp_path: Path) -> None:
     assert not (tmp_path / "venv").exists()
 
 
+def recipe(target: str) -> list[str]:
+    """Return the commands of a target of the Makefile that the environment runs."""
+    text = (REPOSITORY / "Makefile").read_text()
+    lines = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)[1].splitlines()
+    return [line.removeprefix("\t$(RUN) ") for line in lines]
+
+
+def test_before_a_commit_the_same_checks_are_run() -> None:
+    config = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())
+    hooks = [hook for repository in config["repos"] for hook in repository["hooks"]]
+    assert [hook["entry"] for hook in hooks] == recipe("lint")
+    # a check looks at the whole project, by the packages of the environment
+    assert {(hook["language"], hook["pass_filenames"]) for hook in hooks} == {("system", False)}
+
+
+def test_the_workflow_of_the_forge_runs_what_ci_runs() -> None:
+    (job,) = yaml.safe_load((REPOSITORY / ".github/workflows/ci.yml").read_text())["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+    pythons = {f"Programming Language :: Python :: {version}" for version in job["strategy"]["matrix"]["python"]}
+    assert pythons <= {*PROJECT["classifiers"]}
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda p: p.stem)
+def test_forms_can_be_read(path: Path) -> None:
+    form = yaml.safe_load(path.read_text())
+    if path.stem == "config":
+        return
+    assert {"name", "description", "body"} <= set(form)
+    identifiers = [field["id"] for field in form["body"]]
+    assert len(identifiers) == len({*identifiers})
+
+
 def test_ci_can_be_run() -> None:
     script = REPOSITORY / ".ci/run"
     assert os.access(script, os.X_OK)
@@ -147,6 +179,8 @@ def test_ci_can_be_run() -> None:
     subprocess.run(["bash", "-n", script], check=True)
 
 
-@pytest.mark.parametrize("name", ["LICENSE", "README.md", "CITATION.cff", "CHANGELOG.md", "config/README.md"])
+@pytest.mark.parametrize(
+    "name", ["LICENSE", "README.md", "CONTRIBUTING.md", "CITATION.cff", "CHANGELOG.md", "config/README.md"]
+)
 def test_it_is_there(name: str) -> None:
     assert (REPOSITORY / name).is_file()

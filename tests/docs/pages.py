@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-PAGES = sorted([REPOSITORY / "README.md", REPOSITORY / "config/README.md", *(REPOSITORY / "docs").glob("*.md")])
+PAGES = sorted(
+    [
+        *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "config/README.md")),
+        *(REPOSITORY / "docs").glob("*.md"),
+    ]
+)
 HOW_TO = sorted((REPOSITORY / "docs").glob("add-*.md"))
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
