@@ -42,8 +42,8 @@ def test_the_version_is_the_same_everywhere() -> None:
     citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
     assert citation["version"] == PROJECT["version"]
     assert citation["license"] == PROJECT["license"]
-    changelog = (REPOSITORY / "CHANGELOG.md").read_text()
-    assert "## [Unreleased]" in changelog or f"## [{PROJECT['version']}]" in changelog
+    releases = re.findall(r"^## \[(\d[^]]*)\] - (\S+)$", (REPOSITORY / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert releases[0] == (PROJECT["version"], citation["date-released"])
 
 
 def test_authors_are_the_same_everywhere() -> None:
