@@ -25,7 +25,7 @@ stamps = $(1:%=$(VENV)/installed-%-$(EXTRAS)-$(LOCKED))
 
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: help all test lint environment lock clean
+.PHONY: help all test lint census environment lock clean
 
 help:  ## Print this.
 	@echo "make TARGET [N=cores] [ARGS='further arguments of the command'] [EXTRAS=cpu,mesh] [LOCKED=no]"
@@ -45,6 +45,9 @@ lint: $(call stamps,dev)  ## Check style, spelling, types, layers and the workfl
 	$(RUN) lint-imports --no-cache --no-logo
 	$(RUN) snakefmt --check Snakefile workflow
 	$(RUN) snakemake --lint
+
+census: $(call stamps,run)  ## Count modules, functions, docstrings and imports, beside their targets.
+	$(RUN) python tools/census.py $(ARGS)
 
 environment: $(call stamps,run)  ## Make the environment in .venv.
 
