@@ -217,6 +217,7 @@ def test_looking_writes_nothing(made: Plan) -> None:
     assert everything() == before
 
 
+@pytest.mark.wording
 def test_the_description_groups_steps_by_their_reason(made: Plan) -> None:
     lines = Freshness(plan_of(seed=2)).described()
     assert lines == [
@@ -240,6 +241,7 @@ def test_other_packages_make_again_what_they_make(made: Plan, monkeypatch: pytes
     assert {"problem dirac_torus", "compile common"} <= set(roots(plan_of()))
 
 
+@pytest.mark.wording
 def test_a_file_that_cannot_be_read_is_not_what_was_written(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     report = Path("results/default/report.html")
     report.touch()

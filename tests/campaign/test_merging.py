@@ -243,6 +243,7 @@ def test_what_is_kept_apart_stays_linked_to_its_own_environment(
     assert f"{difference.what}. In 1-first {difference.expected}; in 2-second {difference.actual}." in notes
 
 
+@pytest.mark.wording
 def test_a_part_of_several_codes_is_not_merged_unasked_either(results: Path) -> None:
     whole = cut(SMALL, results / "mixed", {STUDY: (FIRST | SECOND, DOUBLE)})
     change_environment(results / "second", source="0" * 16)

@@ -62,6 +62,7 @@ def test_vectors_are_made_anew(again):
     assert other.order == "Padded"
 
 
+@pytest.mark.wording
 def test_what_is_nothing_without_its_device_is_refused(again):
     A = sp.csr_array(np.eye(3))
     mesh = hexagonal(3)

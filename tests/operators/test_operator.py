@@ -167,6 +167,7 @@ def test_launches_of_vectors_with_an_address_are_bound_once_and_the_oldest_forgo
     assert bound[KEPT:] == [(KEPT, 0), (0, 0)]
 
 
+@pytest.mark.wording
 def test_a_variant_that_cannot_hold_the_matrix_is_one_message(spd, monkeypatch):
     def bind(self, workspace):
         raise Unsupported("too large for 32-bit indices")
@@ -236,6 +237,7 @@ def test_a_candidate_that_there_is_no_room_for_is_left_out(spd, monkeypatch, ref
     assert not repro.operator(spd, "now", device=DEVICE).name.startswith("ELL")
 
 
+@pytest.mark.wording
 def test_where_no_candidate_fits_the_default_says_why(spd, monkeypatch):
     def check(*_):
         raise ReproError("too large for 32-bit indices")

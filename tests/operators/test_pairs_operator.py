@@ -94,6 +94,7 @@ def test_on_a_gpu_symmetric_matrices_have_candidates_of_pairs():
     assert choice._quick(replace(pattern, values=np.empty((pattern.nnz, 0))), "double", target) == choice.QUICK
 
 
+@pytest.mark.wording
 def test_what_is_not_symmetric_is_refused_in_words():
     with pytest.raises(ReproError, match="cannot hold the matrix") as refused:
         repro.operator(disturbed(symmetric_problem("real", SYMMETRIC)), PAIRS, device=DEVICE)

@@ -138,6 +138,7 @@ def test_the_ratio_holds_for_every_packing(tmp_path: Path, pack, tarred: bool) -
     assert len(unpack(path, "a.mtx", Limits(ratio=1e5))) == len(HEAD) + ALWAYS + MIB
 
 
+@pytest.mark.wording
 def test_a_file_is_no_larger_than_allowed(tmp_path: Path) -> None:
     path = tmp_path / "a.mtx"
     path.write_bytes(HEAD + b"1 1 1\n1 1 1\n" + b"\n" * 1000)

@@ -117,6 +117,7 @@ def test_a_stencil_finer_than_the_triangles_is_clipped(any_device, load, way):
     assert (np.abs(result - rows @ modes.ravel()) <= bound_of(rows, modes, mesh, 2)).all()
 
 
+@pytest.mark.wording
 def test_contours_refuse_a_stencil_finer_than_the_triangles(any_device, load):
     mesh, points = MESHES["delaunay"], anywhere(3)
     with pytest.raises(ReproError, match="wider than a square of the stencil"):

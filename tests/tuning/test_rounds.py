@@ -172,6 +172,7 @@ def test_each_step_of_a_runnable_is_noted_before_it_is_taken(bench, store, tmp_p
     assert crashed_row(tmp_path / "rows.jsonl", store._run) is None
 
 
+@pytest.mark.wording
 def test_what_never_ends_is_given_up(make_bench, small_problem, store, monkeypatch):
     reasons = []
     monkeypatch.setattr(search, "restart", reasons.append)

@@ -90,6 +90,7 @@ def test_the_file_fits_the_device_and_leads_to_the_checkout_from_anywhere(on_gpu
     assert Path(path, "src/repro/campaign/deploying.py").samefile(deploying.__file__)
 
 
+@pytest.mark.wording
 def test_without_a_checkout_it_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(deploying, "PACKED", tmp_path)
     with pytest.raises(ReproError, match=r"--sdm conda needs a checkout[\s\S]*a wheel"):

@@ -311,6 +311,7 @@ def test_no_slack_and_much(on_cpu, make_batch, slack):
         assert_equal(dynamic.to_csr(), matrix)
 
 
+@pytest.mark.wording
 def test_more_entries_than_offsets_can_count_are_refused(on_cpu, make_batch, monkeypatch):
     with pytest.raises(ReproError, match="more entries than a dynamic matrix can hold"):
         layout.lay_out(sp.csr_array((2, 2)), 4, 2**31)

@@ -103,6 +103,7 @@ def test_entries_of_one_place_come_beside_each_other(on_cpu, m):
         assert_inserted(dynamic, (rows.astype(np.int32), np.full(m, 3, np.int32), np.arange(m) / 4), 0)
 
 
+@pytest.mark.wording
 def test_a_matrix_is_open_until_the_last_block_is_done(on_cpu):
     dynamic = on_cpu(grown(ROWS, 2, 100_000))
     words = state_of(dynamic)

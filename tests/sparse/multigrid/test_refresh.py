@@ -138,6 +138,7 @@ def test_refreshing_and_solving_again_and_again_takes_no_more_memory(device, loa
     assert not held and not alive
 
 
+@pytest.mark.wording
 def test_a_zero_on_the_diagonal_is_refused(device, load, levels_of):
     matrix = poisson((20, 20), 5)
     levels = levels_of(matrix, refreshable=True)

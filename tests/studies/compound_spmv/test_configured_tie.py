@@ -46,6 +46,7 @@ def test_captions_and_notes_speak_of_the_configured_tie(configured: Maker) -> No
         assert "5 %" in text and " 1 %" not in text
 
 
+@pytest.mark.wording
 def test_the_report_speaks_of_the_configured_tie(configured: Maker) -> None:
     configured.configure(**{STUDY: {"problems": [CLOSE.name], "artifacts": ["table-8"], "timing": {"tie": 0.05}}})
     commands.report(campaign=[configured.campaign], results=configured.results)

@@ -212,6 +212,7 @@ def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path) ->
         assert module.resources[kernel_name(schedule, SM_90)]["spills"] == 0
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     "schedule", ["static-64-1", "direct-128-1", "direct-64-1-w2", "chunk-64-1", "dynamic-64-1", "direct-32-1"]
 )

@@ -247,6 +247,7 @@ def test_each_campaigns_cases_are_counted(both: Campaign, published: Published) 
     ]
 
 
+@pytest.mark.wording
 def test_captions_say_where_code_differs(both: Campaign, published: Published) -> None:
     (other,) = both.beside
     for source, said in ((None, False), ("a", False), ("b", True)):

@@ -166,6 +166,7 @@ def test_dash_of_table_8_means_that_static_wins(gpu: Campaign, published: Publis
     assert [cell.shown for cell in rows["surfaces/bunny"][2:5]] == ["–"] * 3
 
 
+@pytest.mark.wording
 def test_one_precision_alone_is_named(maker: Maker, published: Published) -> None:
     given = PROBLEMS[1]
     maker.problem(given)

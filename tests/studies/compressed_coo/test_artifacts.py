@@ -316,6 +316,7 @@ def test_built_but_not_measured(tmp_path: Path) -> None:
     assert lines(table(campaign, "table-2"))["large/5pt_const"]["rows"] == LARGE
 
 
+@pytest.mark.wording
 def test_rows_without_a_column_of_the_study_are_one_message(tmp_path: Path) -> None:
     maker = CooMaker(tmp_path, "cuda")
     maker.all(PROBLEMS[1:2])

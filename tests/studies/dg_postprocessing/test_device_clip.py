@@ -72,6 +72,7 @@ def test_the_device_makes_the_hosts_list(degree, clip_modules, cpu_device, modul
     workspace.release()
 
 
+@pytest.mark.wording
 def test_a_list_that_lacks_a_region_is_noticed():
     operands = whole_stencils(1)
     rows, cells = operands.regions.rows, operands.regions.cells

@@ -79,6 +79,7 @@ def test_a_list_is_long_on_the_papers_mesh_alone():
     assert (regions_of(6000), regions_of(162)) == (2**20, SHORT)
 
 
+@pytest.mark.wording
 def test_a_file_of_tetrahedra_is_refused():
     field = generate_field("cubes", cubes=1, degree=1)
     object.__setattr__(field, "origin", {"checksum": {"state": "own"}})
@@ -139,6 +140,7 @@ def test_ways_in_the_plane_are_searched_and_the_matrix_is_timed(field_campaign):
     assert (tables["report"].dg_l2_error < tables["report"].dg_max_error).all()
 
 
+@pytest.mark.wording
 def test_a_routine_that_there_is_not_is_refused():
     with pytest.raises(
         ReproError, match=r"unknown baseline.*\n.*\n  expected: on this device among csr\n  actual: dense"

@@ -149,6 +149,7 @@ def test_kernels_store_to_others_that_they_reach(modules, make_bench, cpu_device
                 assert (row.status, row.message) == ("ok", None)
 
 
+@pytest.mark.wording
 def test_more_devices_than_a_kernel_stores_to_are_unsupported():
     with pytest.raises(Unsupported, match="7 other devices at the most, not to 8"):
         several._require_peers(range(9))
@@ -195,6 +196,7 @@ def test_steps_are_powers_of_the_matrix(modules, make_bench, exchange):
     runnable.release()
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("exchange", ["copies", "overlapped"])
 def test_a_part_that_does_not_arrive_is_found(modules, make_bench, monkeypatch, exchange):
     bench = make_bench(square([3, 0, 7, 1] * 30))
@@ -209,6 +211,7 @@ def test_a_part_that_does_not_arrive_is_found(modules, make_bench, monkeypatch, 
         bench.check(alone)
 
 
+@pytest.mark.wording
 def test_a_wrong_product_is_found(modules, make_bench):
     bench = make_bench(square([3, 0, 7, 1] * 30))
     runnable = Several(modules("double"), "product", "none", 2, 1)

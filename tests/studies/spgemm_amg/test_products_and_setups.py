@@ -297,6 +297,7 @@ def test_a_wrong_hierarchy_and_a_wrong_solution_are_found(built, workspace_of, c
     solution.release()
 
 
+@pytest.mark.wording
 def test_a_matrix_that_is_not_made_coarser_has_no_such_products_and_levels(built, workspace_of):
     workspace = workspace_of(make_operands(PROBLEMS["not made coarser"], "double", 1))
     for product in ("AP", "RAP"):
