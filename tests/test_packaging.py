@@ -71,7 +71,7 @@ def test_the_papers_are_cited() -> None:
 
 def test_make_prints_its_targets() -> None:
     said = subprocess.run(["make"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
-    for target in ("all", "test", "lint", "clean"):
+    for target in ("all", "test", "test-fast", "test-all", "lint", "census", "clean"):
         assert re.search(rf"^  {target} +\S", said, re.MULTILINE)
 
 
@@ -105,6 +105,16 @@ def test_what_is_installed_lacks_nothing() -> None:
 
 def test_make_test_installs_what_tests_need_as_well() -> None:
     assert re.findall(r"locks/(\w+)", dry_make("test")) == ["run", "cpu", "mesh", "dev"]
+
+
+def test_each_tier_of_tests_has_all_of_the_one_before() -> None:
+    left_out = {}
+    for target in ("test-all", "test", "test-fast"):
+        (command,) = recipe(target)
+        left_out[target] = {*re.findall(r"not (\w+)", command)}
+    assert left_out["test-all"] == set()
+    assert left_out["test"] == {"slow", "wording"}
+    assert left_out["test-fast"] == {"slow", "wording", "medium", "gpu"}
 
 
 def test_make_takes_the_newest_where_it_is_told_so_and_forgets_what_was_locked() -> None:
@@ -175,7 +185,7 @@ def test_ci_can_be_run() -> None:
     script = REPOSITORY / ".ci/run"
     assert os.access(script, os.X_OK)
     assert "make lint" in script.read_text()
-    assert "make test" in script.read_text()
+    assert "make test-all" in script.read_text()
     subprocess.run(["bash", "-n", script], check=True)
 
 

@@ -25,6 +25,8 @@ from repro.config import load, resolve
 from repro.studies import names
 from repro.studies.compound_spmv.schedules import paper_space
 
+pytestmark = pytest.mark.medium
+
 REPOSITORY = Path(__file__).parents[2]
 #: How far what is reckoned may be from what was measured.
 WITHIN = 0.3

@@ -21,6 +21,8 @@ from repro.campaign.steps import _templates, building, steps
 from repro.codegen import opencl_build
 from repro.errors import ReproError
 
+pytestmark = pytest.mark.medium
+
 REPOSITORY = Path(__file__).parents[2]
 MATRIX = "%%MatrixMarket matrix coordinate complex general\n2 2 2\n1 1 1 0\n2 2 {} 0\n"
 CASE = "measure compound_spmv dirac_torus single"

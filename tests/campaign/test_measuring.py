@@ -38,6 +38,8 @@ from repro.studies.compound_spmv.layout import Layout
 from repro.studies.compound_spmv.schedules import schedules
 from repro.studies.compound_spmv.study import layouts, worthwhile_orderings
 
+pytestmark = pytest.mark.medium
+
 
 def test_everything_is_measured_in_one_go_and_not_again(measuring):
     found = run()

@@ -30,6 +30,8 @@ from repro.cli.app import build
 from repro.config import load
 from repro.errors import ReproError
 
+pytestmark = pytest.mark.medium
+
 STUDY, DOUBLE = "dynamic_csr", {"double"}
 FIRST, SECOND = {"like_kron_g500-logn18", "like_hollywood-2009"}, {"like_eu-2005"}
 SMALL = RECORDED / "h200-x4"

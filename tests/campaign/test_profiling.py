@@ -27,6 +27,8 @@ from repro.problems.outline import Outline
 from repro.problems.problem import save_unavailable
 from repro.studies import get_study
 
+pytestmark = pytest.mark.medium
+
 STUDY, NAME, ENTRY = "compound_spmv", "small/complex", "complex"
 VARIANT = "Sl-4-AoSoA-AoS@clustered/chunk-16-2"
 NAMES = [VARIANT, "CSR-AoS-AoS@rcm/static-16-1", "floor", "scipy/csr/complex"]

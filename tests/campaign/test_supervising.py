@@ -11,6 +11,8 @@ from repro.bench.worker import signals_held
 from repro.campaign.supervising import supervise
 from repro.errors import ReproError
 
+pytestmark = pytest.mark.medium
+
 #: Tries three things, of which `failing` says what they do; what is stored is left out.
 MEASURING = """
 import os, sys

@@ -13,6 +13,8 @@ from repro.errors import ReproError
 from repro.studies import get_study
 from small_campaign import SmallCampaign
 
+pytestmark = pytest.mark.medium
+
 SPMV, COO = "compound_spmv", "compressed_coo"
 MEASURED, OTHERS = "mhd1280b", "small/5pt_const"
 

@@ -18,6 +18,8 @@ from repro.problems.names import LONGEST_NAME
 from repro.problems.registry import load_registry, problem_names
 from repro.studies import names
 
+pytestmark = pytest.mark.medium
+
 REPOSITORY = Path(__file__).parents[2]
 CONFIGURATIONS = {path.name for path in (REPOSITORY / "config").glob("*.yaml")} - {"problems.yaml"}
 

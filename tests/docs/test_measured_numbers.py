@@ -8,6 +8,8 @@ from pages import REPOSITORY
 
 from repro.errors import ReproError
 
+pytestmark = pytest.mark.medium
+
 NAMES = (
     "results", "performance", "performance-coordinates", "performance-dynamic", "performance-products",
     "performance-filters", "performance-devices", "tuning", "multigrid", "products", "dynamic", "siac", "operator",

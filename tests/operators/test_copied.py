@@ -12,6 +12,8 @@ from repro.errors import ReproError
 from shared_operators import REORDERED, draw, matrices, near
 from triangulations import hexagonal
 
+pytestmark = pytest.mark.medium
+
 DEVICE = "opencl:0"
 COPIES = {"pickle": lambda thing: pickle.loads(pickle.dumps(thing)), "copy": copy.copy, "deepcopy": copy.deepcopy}
 

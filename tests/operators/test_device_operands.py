@@ -16,6 +16,8 @@ from repro.operators.products import load_products, on_device
 from repro.operators.runtime import Runtime, open_runtime
 from sparse_factors import random
 
+pytestmark = pytest.mark.medium
+
 DEVICE = "opencl:0"
 
 

@@ -19,6 +19,8 @@ from repro.studies.compound_spmv import pack
 from repro.studies.compound_spmv.variant import Variant
 from repro.studies.compound_spmv.variant_id import VariantId, fitting
 
+pytestmark = pytest.mark.medium
+
 DEVICE = "opencl:0"
 ENTRIES = sorted(entries())
 TOLERANCE = {"single": 1e-4, "double": 1e-12}
@@ -46,6 +48,7 @@ def spd():
     return sp.bsr_array(half @ half.T + sp.eye_array(60), blocksize=(3, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tuned", VARIANTS)
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_a_matrix_is_multiplied_as_scipy_does(small_problem, as_scipy, entry, tuned):

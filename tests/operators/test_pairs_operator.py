@@ -20,6 +20,8 @@ from repro.studies.compound_spmv.schedules import extended_space
 from repro.studies.compound_spmv.variant_id import VariantId
 from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
+pytestmark = pytest.mark.medium
+
 DEVICE = "opencl:0"
 PAIRS = "Pairs-64-AoSoA-AoS/direct-64-1-u2"
 CLUSTERED = "Pairs-64-AoSoA-AoS@clustered/direct-64-1-u2"

@@ -27,6 +27,8 @@ from repro.problems.matrixmarket import read_matrix
 from repro.problems.meshes import read_surface
 from repro.problems.own_header import describe
 
+pytestmark = pytest.mark.medium
+
 HEAD = b"%%MatrixMarket matrix coordinate real general\n"
 MIB = 1 << 20
 PROGRAM = """

@@ -19,6 +19,8 @@ from repro.problems.market_header import member_of
 from repro.problems.own import assemble_own
 from repro.problems.own_header import describe, outline
 
+pytestmark = pytest.mark.medium
+
 
 def write(path: Path, banner: str, sizes: str = "4 4 6") -> str:
     text = f"%%MatrixMarket matrix coordinate {banner}\n% a remark\n\n{sizes}\n1 1 1.0\n"

@@ -24,6 +24,8 @@ from repro.errors import ReproError
 from repro.problems import reader_server
 from repro.problems.apart import read_apart
 
+pytestmark = pytest.mark.medium
+
 READ = """
 import os, signal, sys, threading, time
 from functools import partial

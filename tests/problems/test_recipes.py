@@ -27,6 +27,8 @@ from repro.problems.recipes.meshers import fill_by_gmsh, fill_by_tetgen, mesh_so
 from repro.problems.recipes.surfaces import Surface, boundary, first_of, fit, repair, simplify
 from repro.problems.registry import Recipe, load_registry
 
+pytestmark = pytest.mark.medium
+
 REGISTRY = Path(__file__).parents[2] / "config/problems.yaml"
 PUBLISHED = {
     item.recipe: (item.published.rows, item.published.nonzeros)

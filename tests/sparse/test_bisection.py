@@ -14,6 +14,8 @@ from repro.problems.generated import generate
 from repro.sparse import bisection
 from repro.sparse.bisection import adjacency, bisect
 
+pytestmark = pytest.mark.medium
+
 LEAF = 64
 
 

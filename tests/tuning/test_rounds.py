@@ -14,6 +14,8 @@ from repro.sparse.operands import Multiplies, y_on
 from repro.tuning import search
 from repro.tuning.rounds import cold_rounds, shuffled_rounds, warm_rounds
 
+pytestmark = pytest.mark.medium
+
 TIMING = {
     "launches": 20,
     "graph_launches": 4,

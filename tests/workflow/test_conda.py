@@ -16,7 +16,7 @@ from repro.campaign import deploying
 from repro.campaign.deploying import environment_file
 from repro.errors import ReproError
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 
 ABOUT = {"platform": "linux-64", "conda_version": "25.1.1", "envs": []}
 #: Makes an environment whose `repro` is the checkout's that the environment file has pip install, and keeps the file.

@@ -19,7 +19,7 @@ from snakemake_report import SnakemakeReport
 from repro.campaign.dependencies import code_hash
 from repro.codegen import opencl_runtime
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 
 #: Folders of the repository that go into a wheel, and where.
 PACKED = {

@@ -20,6 +20,8 @@ from repro.sparse.dynamic.matrix import NoRoom
 from repro.sparse.dynamic.render import MEDIUM, SMALL
 from repro.sparse.dynamic.storage import Storage
 
+pytestmark = pytest.mark.medium
+
 # any operations in any order
 
 

@@ -34,6 +34,8 @@ from repro.sparse.dynamic import state
 from repro.sparse.dynamic.matrix import Unfinished
 from repro.sparse.dynamic.render import MEDIUM, SMALL
 
+pytestmark = pytest.mark.medium
+
 FEW, SEVERAL = SMALL + 1, 9000
 
 

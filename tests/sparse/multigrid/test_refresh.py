@@ -14,6 +14,8 @@ from repro.sparse.multigrid.settings import Settings
 from repro.sparse.multigrid.solve import Repeated, Solver
 from sparse_factors import to_csr
 
+pytestmark = pytest.mark.medium
+
 
 def revalued(matrix, seed=1):
     """Return a symmetric positive definite matrix with other values in the places of one."""
@@ -39,6 +41,7 @@ def refreshed(device, load, levels_of):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_it_is_a_set_up_of_the_new_values(device, refreshed, name, precision):

@@ -11,6 +11,8 @@ from repro.sparse.multigrid import model, solve
 from repro.sparse.multigrid.cycle import Cycle
 from repro.sparse.multigrid.settings import Settings
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_cycle_is_that_of_the_host(device, solver_of, name):

@@ -25,6 +25,8 @@ from repro.studies.compressed_coo.render import render_coo
 from repro.studies.compressed_coo.study import variant_of
 from repro.studies.compressed_coo.variant_id import VariantId as CoordinateId
 
+pytestmark = pytest.mark.medium
+
 EFFORT = Effort(4, 2, 5)
 SCIPY = SciPy("csr", real_expansion("real"))
 
@@ -97,6 +99,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_wrong_solver_is_incorrect_and_has_no_time(make_bench, convection, templates, tmp_path, precision, mistake):

@@ -11,6 +11,8 @@ from synthetic_campaign import PROBLEMS, STUDY, Maker
 from repro.cli import artifacts as commands
 from repro.cli import comparing
 
+pytestmark = pytest.mark.medium
+
 ROOT = Path(__file__).parents[3]
 #: Dynamic's time is 3 % less than static's.
 CLOSE = replace(PROBLEMS[0], dynamic={"single": 0.97, "double": 0.97})

@@ -27,6 +27,8 @@ from repro.studies.compound_spmv.schedules import AHEAD, LOADS, Schedule, extend
 from repro.studies.compound_spmv.variant import Variant
 from repro.studies.compound_spmv.variant_id import VariantId
 
+pytestmark = pytest.mark.medium
+
 OURS = ("CSR", "ELLPACK", "Sl-4", "Sl-8", "CSR@clustered", "Sl-4@clustered")
 #: All there is of loads; long rows and short ones, one thread to a row and a warp.
 SHAPES = ("p", "u2-cs-p", "w4-u2-cg-p", "w32-p", "a", "w2-u2-a", "w8-a", "el", "w2-u2-el", "w4-u2-el-p")

@@ -24,6 +24,8 @@ from repro.studies.compound_spmv.recorded import paper_rows
 from repro.studies.compound_spmv.standing import standings
 from repro.studies.compound_spmv.tables.targets import QUANTITIES
 
+pytestmark = pytest.mark.medium
+
 HUBS = "generated/hubs"
 MARKED = {"surfaces/dragon_dithered", "fem/nut_37k"}
 

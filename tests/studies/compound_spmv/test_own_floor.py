@@ -21,6 +21,8 @@ from repro.studies.compound_spmv.standing import standings
 from repro.studies.compound_spmv.tables.problems import OWN
 from symmetric_problems import symmetric_problem
 
+pytestmark = pytest.mark.medium
+
 PAIRED = tuple(given for given in PROBLEMS if given.name in (PAIRED_PROBLEM, "generated/hubs"))
 
 

@@ -28,6 +28,8 @@ from repro.studies.compound_spmv.variant import Variant
 from repro.studies.compound_spmv.variant_id import VariantId
 from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
+pytestmark = pytest.mark.medium
+
 PRECISIONS = ("single", "double")
 EFFORT = Effort(3)
 SM_90 = get_target("sm_90")
@@ -157,6 +159,7 @@ def test_as_cuda_on_the_cpu(
     assert errors.max() <= 1  # and no NaN
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(
     "schedule",

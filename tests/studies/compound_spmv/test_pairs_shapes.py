@@ -18,6 +18,8 @@ from repro.studies.compound_spmv.schedules import Schedule
 from repro.studies.compound_spmv.variant_id import VariantId
 from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
+pytestmark = pytest.mark.medium
+
 CASES = [
     (outer, entry, precision)
     for outer in TILE_ROWS

@@ -21,6 +21,8 @@ from repro.campaign.artifacts import Asked
 from repro.studies.compound_spmv.portability import journeys
 from repro.studies.compound_spmv.searched import judged_searches
 
+pytestmark = pytest.mark.medium
+
 #: Of the winner here, on the other device, over what it takes here; everything else is as fast there.
 FASTER = {"Sl-32-SoA-AoS": 0.8}
 OTHER = "NVIDIA H100"

@@ -18,6 +18,8 @@ from repro.studies.compound_spmv.tables.strategies import PRODUCTS, SEQUENCES, l
 from repro.studies.compound_spmv.variant_id import point_of
 from repro.tuning.judging import judge
 
+pytestmark = pytest.mark.medium
+
 
 def values(table: Table) -> dict[tuple[str, ...], dict[str, object]]:
     """Rows by their leading text cells."""

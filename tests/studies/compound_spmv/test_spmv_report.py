@@ -14,6 +14,8 @@ from repro.artifacts.report.accounts import failures, missing, statuses
 from repro.artifacts.report.page import Part, write_report
 from repro.studies import get_study
 
+pytestmark = pytest.mark.medium
+
 
 def written(campaign: Campaign, published: Published, folder: Path, kind: Kind | None = None) -> str:
     part = Part(campaign, published, artifacts(STUDY, kind), glance=get_study(STUDY).glance)
@@ -25,6 +27,7 @@ def text(gpu: Campaign, published: Published, tmp_path_factory: pytest.TempPathF
     return written(gpu, published, tmp_path_factory.mktemp("report"))
 
 
+@pytest.mark.slow
 def test_page_is_sound_and_self_contained(text: str) -> None:
     page = Page(text)
     assert page.stack == []

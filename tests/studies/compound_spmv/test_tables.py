@@ -20,6 +20,8 @@ from repro.artifacts.report.page import missing
 from repro.errors import ReproError
 from repro.studies.compound_spmv.tables.sizes import size_text
 
+pytestmark = pytest.mark.medium
+
 
 def make(campaign: Campaign, published: Published, name: str) -> Table:
     made = get_artifact(STUDY, name).make(campaign, published)

@@ -36,6 +36,8 @@ from repro.studies.compressed_coo.times import DISTINCT as ARE_DISTINCT
 from repro.studies.compressed_coo.times import REPEAT as REPEATS
 from repro.studies.compressed_coo.times import all_times, counted
 
+pytestmark = pytest.mark.medium
+
 load_artifacts(STUDY)
 TARGET_NAMES = [item["quantity"] for item in published_coo().targets]
 

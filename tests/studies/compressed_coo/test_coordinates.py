@@ -18,6 +18,8 @@ from repro.studies.compressed_coo.study import variant_of
 from repro.studies.compressed_coo.variant import CoordinateVariant
 from repro.studies.compressed_coo.variant_id import VariantId
 
+pytestmark = pytest.mark.medium
+
 EFFORT = Effort(3)
 COORDINATES = [layout for layout in SPLITS if layout not in (*HEIGHTS, *PAIRS)]
 #: Threads and slots of each, a kernel each: all there are, each number in both precisions.
@@ -55,6 +57,7 @@ def test_all_kernels_are_run():
         assert {entries for _, entries in kernels} == set(ENTRIES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", BLOCKINGS)
 @pytest.mark.parametrize("layout", COORDINATES)
 def test_every_blocking_is_right(modules, make_bench, small_problem, layout, precision):

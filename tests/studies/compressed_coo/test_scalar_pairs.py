@@ -36,6 +36,8 @@ from repro.studies.compressed_coo.study import variant_of
 from repro.studies.compressed_coo.variant_id import VariantId
 from symmetric_problems import disturbed, symmetric_problem, without_entry
 
+pytestmark = pytest.mark.medium
+
 PRECISIONS = ("single", "double")
 EFFORT = Effort(3)
 SM_90 = get_target("sm_90")
@@ -135,6 +137,7 @@ def tried(bench: Bench, templates: Path, folder: Path, precision: str, layout: s
     return [bench.try_once(variant, "search", EFFORT) for variant in variants]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("values", ["distinct", "repeat", "both"])
 @pytest.mark.parametrize("layout", PAIRS)

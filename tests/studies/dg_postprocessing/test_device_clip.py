@@ -22,6 +22,8 @@ from repro.studies.dg_postprocessing.region_operands import Clipped, RegionOpera
 from repro.studies.dg_postprocessing.region_render import FOLDER, render_regions
 from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions
 
+pytestmark = pytest.mark.medium
+
 degrees = pytest.mark.parametrize("degree", [1, 2])
 
 

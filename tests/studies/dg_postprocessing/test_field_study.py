@@ -30,6 +30,8 @@ from repro.studies.dg_postprocessing.region_space import WIDTHS, full_width
 from repro.studies.dg_postprocessing.regions import SHORT, regions_of
 from repro.studies.dg_postprocessing.study import STUDY
 
+pytestmark = pytest.mark.medium
+
 FLAT, SOLID = "siac/flat", "siac/solid"
 WAY = "edges-t16-c1-b16"
 TIMING = Timing(**{**QUICK, "cpu_budget": 0.01})

@@ -13,6 +13,8 @@ from repro.studies.dg_postprocessing.library import library_products, names
 from repro.studies.dg_postprocessing.matrix import FIELDS, ApplyMatrix, Blocks, of_matrix
 from siac_on_devices import siac_loader
 
+pytestmark = pytest.mark.medium
+
 DEGREE = 2
 
 
@@ -134,6 +136,7 @@ def test_without_the_library_nothing_is_made(operands, load, makings, monkeypatc
     assert not makings
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_products_and_streams_of_ours_share_a_matrix(operands, load, makings):
     device = Gpu()

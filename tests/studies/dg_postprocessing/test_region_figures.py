@@ -20,6 +20,8 @@ from repro.studies.dg_postprocessing.searched_regions import searched
 from repro.studies.dg_postprocessing.width_times import width_times
 from repro.tuning.recordings import Machine
 
+pytestmark = pytest.mark.medium
+
 NAMES = ["figure-4-4", "figure-4-5", "figure-4-6", "figure-4-7", "table-4-1", "table-predicted"]
 FIRST, SECOND = "siac/cubes_10_p1", "siac/cubes_10_p2"
 

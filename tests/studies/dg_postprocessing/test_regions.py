@@ -17,6 +17,8 @@ from repro.studies.dg_postprocessing.lobatto_radau import papers_counts, papers_
 from repro.studies.dg_postprocessing.region_operands import expected
 from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions
 
+pytestmark = pytest.mark.medium
+
 degrees = pytest.mark.parametrize("degree", [1, 2])
 
 

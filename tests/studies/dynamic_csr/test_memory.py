@@ -25,6 +25,8 @@ from repro.studies.dynamic_csr.paper import STUDY
 from repro.studies.dynamic_csr.printed import MIB, PUBLISHED, TARGETS
 from repro.studies.dynamic_csr.shared_cells import shortened
 
+pytestmark = pytest.mark.medium
+
 CONFIG = Path(__file__).parents[3] / "config"
 PRINTED = Published.load(STUDY, PUBLISHED, TARGETS, CONFIG)
 TABLE_5_2 = {item["problem"]: item for item in PRINTED["memory"]}

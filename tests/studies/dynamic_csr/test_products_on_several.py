@@ -26,6 +26,8 @@ from repro.studies.dynamic_csr.render import render_key
 from repro.studies.dynamic_csr.several import KIND, Several, runnables
 from repro.tuning.rounds import shuffled_rounds
 
+pytestmark = pytest.mark.medium
+
 EFFORT = Effort(2, 2, 5)
 #: What runs on a CPU: without peers and NCCL.
 HERE = ("none", "copies", "overlapped")
@@ -89,6 +91,7 @@ def test_everything_is_right_and_timed_or_says_why_not(modules, make_bench, prec
     assert "context of its own" in said["stores"] == said["fused"] and "NVIDIA" in said["nccl"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lengths", "added"),
     [

@@ -20,6 +20,8 @@ from repro.studies.spgemm_amg.setups import PHASES
 from repro.studies.spgemm_amg.study import STEPS
 from repro.studies.spgemm_amg.variant_id import KernelId
 
+pytestmark = pytest.mark.medium
+
 FILES = ["search", "baseline", "report", "choices"]
 NAME = "poisson/5pt_24"
 

@@ -27,6 +27,8 @@ from repro.studies.spgemm_amg.setups import PHASES, LevelSetUp, LevelSteps, SetU
 from repro.studies.spgemm_amg.stored import factors_on, upload
 from repro.studies.spgemm_amg.variant_id import SPACES
 
+pytestmark = pytest.mark.medium
+
 cases = pytest.mark.parametrize(
     ("problem", "precision"),
     [(name, "double") for name in PROBLEMS] + [("five points", "single"), ("blocks", "single")],
