@@ -25,21 +25,28 @@ stamps = $(1:%=$(VENV)/installed-%-$(EXTRAS)-$(LOCKED))
 
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: help all test lint docs environment lock clean
+.PHONY: help all test test-fast test-all lint docs census environment lock clean
 
 help:  ## Print this.
 	@echo "make TARGET [N=cores] [ARGS='further arguments of the command'] [EXTRAS=cpu,mesh] [LOCKED=no]"
-	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
 
 all: $(call stamps,run)  ## Run the campaign of config/config.yaml: snakemake --cores N all.
 	$(RUN) snakemake --cores $(N) all $(ARGS)
 
-test: $(call stamps,dev)  ## Run the tests with coverage.
+test: $(call stamps,dev)  ## Run the tests but the slow ones and those of wording.
+	$(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder -m "not slow and not wording" $(ARGS)
+
+test-fast: $(call stamps,dev)  ## Run of these the ones that take no seconds: for after each edit.
+	$(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder -m "not slow and not wording and not medium and not gpu" $(ARGS)
+
+test-all: $(call stamps,dev)  ## Run all tests, with coverage: what has to pass.
 	$(RUN) pytest -n $(N) --dist loadfile --no-loadscope-reorder --cov --cov-report=term $(ARGS)
 
-lint: $(call stamps,dev)  ## Check style, types, layers and the workflow.
+lint: $(call stamps,dev)  ## Check style, spelling, types, layers and the workflow.
 	$(RUN) ruff check
 	$(RUN) ruff format --check
+	$(RUN) codespell
 	$(RUN) mypy --strict
 	$(RUN) lint-imports --no-cache --no-logo
 	$(RUN) snakefmt --check Snakefile workflow
@@ -49,6 +56,9 @@ docs: $(call stamps,docs)  ## Fill in the pages' numbers, generate the reference
 	$(RUN) python docs/make_pages.py
 	$(RUN) python docs/make_reference.py
 	$(RUN) mkdocs build --strict
+
+census: $(call stamps,run)  ## Count modules, functions, docstrings and imports, beside their targets.
+	$(RUN) python tools/census.py $(ARGS)
 
 environment: $(call stamps,run)  ## Make the environment in .venv.
 

@@ -90,6 +90,7 @@ def test_what_is_nothing_beside_the_largest_number_of_a_vector_may_be_lost(dtype
     np.testing.assert_array_equal(cast(vector * 1j, "c8", "x", as_vector=True), (vector * 1j).astype("c8"))
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("vector", [[1e-60, 0], [1.0, 1e39], [np.inf, 1e-60], [1e-42, 1.1e-45], [2**24 + 1, 2**30]])
 def test_a_vector_that_would_be_another_one_is_refused(vector: list[float]) -> None:
     with pytest.raises(ReproError, match="does not fit into float32"):

@@ -42,8 +42,19 @@ def test_the_version_is_the_same_everywhere() -> None:
     citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
     assert citation["version"] == PROJECT["version"]
     assert citation["license"] == PROJECT["license"]
-    changelog = (REPOSITORY / "CHANGELOG.md").read_text()
-    assert "## [Unreleased]" in changelog or f"## [{PROJECT['version']}]" in changelog
+    releases = re.findall(r"^## \[(\d[^]]*)\] - (\S+)$", (REPOSITORY / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert releases[0] == (PROJECT["version"], citation["date-released"])
+
+
+def test_authors_are_the_same_everywhere() -> None:
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
+    assert [author["name"] for author in PROJECT["authors"]] == [author["name"] for author in citation["authors"]]
+
+
+def test_the_papers_that_have_an_address_are_linked() -> None:
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
+    dois = {reference["doi"] for reference in citation["references"] if "doi" in reference}
+    assert {url.removeprefix("https://doi.org/") for url in PROJECT["urls"].values()} == dois
 
 
 def test_the_papers_are_cited() -> None:
@@ -60,7 +71,7 @@ def test_the_papers_are_cited() -> None:
 
 def test_make_prints_its_targets() -> None:
     said = subprocess.run(["make"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
-    for target in ("all", "test", "lint", "clean"):
+    for target in ("all", "test", "test-fast", "test-all", "lint", "census", "clean"):
         assert re.search(rf"^  {target} +\S", said, re.MULTILINE)
 
 
@@ -96,6 +107,16 @@ def test_make_test_installs_what_tests_need_as_well() -> None:
     assert re.findall(r"locks/(\w+)", dry_make("test")) == ["run", "cpu", "mesh", "dev"]
 
 
+def test_each_tier_of_tests_has_all_of_the_one_before() -> None:
+    left_out = {}
+    for target in ("test-all", "test", "test-fast"):
+        (command,) = recipe(target)
+        left_out[target] = {*re.findall(r"not (\w+)", command)}
+    assert left_out["test-all"] == set()
+    assert left_out["test"] == {"slow", "wording"}
+    assert left_out["test-fast"] == {"slow", "wording", "medium", "gpu"}
+
+
 def test_make_takes_the_newest_where_it_is_told_so_and_forgets_what_was_locked() -> None:
     said = dry_make("test", "LOCKED=no")
     assert "locks/" not in said
@@ -128,14 +149,48 @@ def test_make_refuses_an_old_python(tmp_path: Path) -> None:
     assert not (tmp_path / "venv").exists()
 
 
+def recipe(target: str) -> list[str]:
+    """Return the commands of a target of the Makefile that the environment runs."""
+    text = (REPOSITORY / "Makefile").read_text()
+    lines = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)[1].splitlines()
+    return [line.removeprefix("\t$(RUN) ") for line in lines]
+
+
+def test_before_a_commit_the_same_checks_are_run() -> None:
+    config = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())
+    hooks = [hook for repository in config["repos"] for hook in repository["hooks"]]
+    assert [hook["entry"] for hook in hooks] == recipe("lint")
+    # a check looks at the whole project, by the packages of the environment
+    assert {(hook["language"], hook["pass_filenames"]) for hook in hooks} == {("system", False)}
+
+
+def test_the_workflow_of_the_forge_runs_what_ci_runs() -> None:
+    (job,) = yaml.safe_load((REPOSITORY / ".github/workflows/ci.yml").read_text())["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+    pythons = {f"Programming Language :: Python :: {version}" for version in job["strategy"]["matrix"]["python"]}
+    assert pythons <= {*PROJECT["classifiers"]}
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda p: p.stem)
+def test_forms_can_be_read(path: Path) -> None:
+    form = yaml.safe_load(path.read_text())
+    if path.stem == "config":
+        return
+    assert {"name", "description", "body"} <= set(form)
+    identifiers = [field["id"] for field in form["body"]]
+    assert len(identifiers) == len({*identifiers})
+
+
 def test_ci_can_be_run() -> None:
     script = REPOSITORY / ".ci/run"
     assert os.access(script, os.X_OK)
     assert "make lint" in script.read_text()
-    assert "make test" in script.read_text()
+    assert "make test-all" in script.read_text()
     subprocess.run(["bash", "-n", script], check=True)
 
 
-@pytest.mark.parametrize("name", ["LICENSE", "README.md", "CITATION.cff", "CHANGELOG.md", "config/README.md"])
+@pytest.mark.parametrize(
+    "name", ["LICENSE", "README.md", "CONTRIBUTING.md", "CITATION.cff", "CHANGELOG.md", "config/README.md"]
+)
 def test_it_is_there(name: str) -> None:
     assert (REPOSITORY / name).is_file()

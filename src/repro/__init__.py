@@ -17,3 +17,8 @@ def __getattr__(name: str) -> Any:
     from repro import operators
 
     return getattr(operators, name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, also those that are not imported yet."""
+    return [*__all__]

@@ -40,11 +40,13 @@ def test_a_graph_that_stalls_most_of_the_time_is_disturbed_and_the_message_has_t
     assert len(verdict.seconds["graph"]) == 20  # it keeps its numbers
 
 
+@pytest.mark.wording
 def test_a_graph_that_stalls_every_time_is_disturbed_by_what_one_launch_takes():
     verdict = judged(event=EVENTS, graph=np.linspace(150, 165, 20))
     assert verdict.disturbed.startswith("a launch in a graph takes longer than one alone (graph median 157.5 µs")
 
 
+@pytest.mark.wording
 def test_launches_that_stall_every_time_are_disturbed_by_what_one_in_a_graph_takes():
     """As the copies: 189 µs and 6,500."""
     verdict = judged(event=np.linspace(6500, 7000, 20), graph=[189.0] * 20)

@@ -241,6 +241,7 @@ def test_a_part_of_what_is_guarded_begins_where_it_should(cpu_device):
     guarded.release()
 
 
+@pytest.mark.wording
 def test_memory_of_another_device_is_looked_after_too(cpu_device):
     other = OpenClDevice()  # with a context of its own
     guards = Guards(cpu_device)

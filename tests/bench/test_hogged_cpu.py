@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+import pytest
 
 from repro.bench.timing import SamplingPlan
 from repro.sparse.expansions import real_expansion
@@ -45,6 +46,7 @@ def hogged() -> Iterator[None]:
             hog.wait(10)
 
 
+@pytest.mark.slow
 def test_bursts_of_another_process_are_seen_or_do_no_harm(make_bench, small_problem):
     bench = make_bench(small_problem("real", 3000), cpu_disturbed=TOLERANCE, cpu_budget=1.0, launches=200)
 

@@ -120,6 +120,7 @@ def test_where_there_is_nothing_to_verify_there_is_no_error(make):
     assert (row.status, row.error) == ("ok", None)
 
 
+@pytest.mark.wording
 def test_columns_of_the_operands_have_to_be_declared(make):
     with pytest.raises(KeyError, match="does not declare: batch"):
         make(own={}).try_once(Graph(), "search", EFFORT)

@@ -88,6 +88,7 @@ def test_a_text_that_is_none_is_noticed_where_there_is_no_checksum(tmp_path: Pat
         read_table(path)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     "content",
     [b"", b"PAR1", b"no parquet at all", MARK + b"0" * DIGITS, MARK + b"12"],
@@ -109,6 +110,7 @@ def test_a_truncated_file_is_said(tmp_path: Path, table: pa.Table, share: float)
         read_table(path)
 
 
+@pytest.mark.wording
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(ReproError, match=r"unreadable rows[\s\S]*No such file"):
         read_table(tmp_path / "rows.parquet")

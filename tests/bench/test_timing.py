@@ -294,6 +294,7 @@ def test_screening_does_not_wait_for_the_clock(bench, throttled):
     assert rests == left == []
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("effort", [FULL, SCREEN, SamplingPlan(3, cold=True)])
 def test_what_has_no_clock_for_single_launches_is_refused(bench, effort):
     class Replayed(Fake):
@@ -303,6 +304,7 @@ def test_what_has_no_clock_for_single_launches_is_refused(bench, effort):
         bench.try_once(Replayed(), "search", effort)
 
 
+@pytest.mark.wording
 def test_a_round_without_a_graph_clock_is_told_of(bench):
     first, second = Samples({}, graph_message="no graph clock: a wait"), Samples({})
     assert first.join(second).message == second.join(first).message == "no graph clock: a wait"

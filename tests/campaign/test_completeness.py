@@ -99,6 +99,7 @@ def test_a_module_that_does_not_compile_is_named_and_tried_again(campaign: Plan)
     ]
 
 
+@pytest.mark.wording
 def test_rows_that_failed_are_counted_by_status(campaign: Plan) -> None:
     write_rows(
         campaign, [("a", "ok", None), ("b", "incorrect", None), ("c", "incorrect", "x"), ("d", "launch_error", "y")]
@@ -120,6 +121,7 @@ def test_a_case_without_a_winner_is_named_in_one_line(campaign: Plan) -> None:
         check(Path("campaign.yaml"))
 
 
+@pytest.mark.wording
 def test_one_tuning_without_a_winner_is_enough(campaign: Plan) -> None:
     write_rows(campaign, [("a", "ok", None), ("b", "timeout", "did not end")], ["dynamic"])
     assert [part.reason for part in find_missing(campaign)] == [
@@ -127,6 +129,7 @@ def test_one_tuning_without_a_winner_is_enough(campaign: Plan) -> None:
     ]
 
 
+@pytest.mark.wording
 def test_where_everything_is_unsupported_that_is_said(campaign: Plan) -> None:
     rows = [(name, "unsupported", "padded to 6.1 times the entries\nand more") for name in "abc"]
     write_rows(campaign, rows, TUNINGS)
@@ -293,6 +296,7 @@ def test_what_is_in_the_place_of_a_receipt_or_an_output_is_not_waited_for(
     assert IN_PLACE_OF_A_FILE[kind] in Freshness(campaign).stale[step.name]
 
 
+@pytest.mark.wording
 def test_a_receipt_that_names_no_path_is_damaged(campaign: Plan) -> None:
     step = building(campaign, NAME)
     receipt = json.loads(step.receipt.read_text())

@@ -101,6 +101,7 @@ def test_of_several_environments_one_has_to_be_named(tmp_path: Path) -> None:
         constraints_of(raw, "zz")
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("packages", [{}, None])
 def test_a_record_without_packages_is_named(tmp_path: Path, packages: object) -> None:
     raw = write(tmp_path / "made/raw", a=ONE | {"packages": packages})

@@ -23,6 +23,8 @@ from repro.config.models import Timing
 from repro.devices.opencl import OpenClDevice
 from repro.studies import get_study
 
+pytestmark = pytest.mark.medium
+
 KEY = "paper/complex-single/ELL-SoA-AoS"
 #: What kernels do in place of a product, by their names; the second one where it has so many blocks.
 SPOILT = {

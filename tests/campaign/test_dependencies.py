@@ -118,10 +118,12 @@ class TestFiles:
         study = names(made_up, "studies.plain.study")
         assert names(made_up, "studies.plain.study", "studies.plain.tables", "studies.plain.figures") == study
 
+    @pytest.mark.wording
     def test_any_other_module_has_to_be_there(self, made_up: Path) -> None:
         with pytest.raises(ReproError, match=r"no such module.*\n  actual: made_up.stepp"):
             names(made_up, "stepp")
 
+    @pytest.mark.wording
     def test_a_folder_whose_imports_cannot_be_seen_is_refused(self, made_up: Path) -> None:
         (made_up / "tools/__init__.py").unlink()
         with pytest.raises(ReproError, match=r"a folder of modules without __init__.py\n  where: .*/made_up/tools"):

@@ -25,6 +25,8 @@ from repro.config import load, resolve
 from repro.sparse.compound.schedules import paper_space
 from repro.studies import study_names
 
+pytestmark = pytest.mark.medium
+
 REPOSITORY = Path(__file__).parents[2]
 #: How far what is reckoned may be from what was measured.
 WITHIN = 0.3

@@ -20,6 +20,8 @@ from repro.campaign.steps import Freshness, _templates, building, steps
 from repro.codegen import opencl_runtime
 from repro.errors import ReproError
 
+pytestmark = pytest.mark.medium
+
 REPOSITORY = Path(__file__).parents[2]
 MATRIX = "%%MatrixMarket matrix coordinate complex general\n2 2 2\n1 1 1 0\n2 2 {} 0\n"
 CASE = "measure compound_spmv dirac_torus single"
@@ -216,6 +218,7 @@ def test_looking_writes_nothing(made: Plan) -> None:
     assert everything() == before
 
 
+@pytest.mark.wording
 def test_the_description_groups_steps_by_their_reason(made: Plan) -> None:
     lines = Freshness(plan_of(seed=2)).described()
     assert lines == [
@@ -239,6 +242,7 @@ def test_other_packages_make_again_what_they_make(made: Plan, monkeypatch: pytes
     assert {"problem dirac_torus", "compile common"} <= set(roots(plan_of()))
 
 
+@pytest.mark.wording
 def test_a_file_that_cannot_be_read_is_not_what_was_written(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     report = Path("results/default/report.html")
     report.touch()

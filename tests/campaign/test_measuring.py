@@ -35,6 +35,8 @@ from repro.sparse.compound.schedules import schedules
 from repro.studies import get_study
 from repro.studies.compound_spmv.study import choose, layouts, worthwhile_orderings
 
+pytestmark = pytest.mark.medium
+
 
 def test_everything_is_measured_in_one_go_and_not_again(measuring):
     found = run()

@@ -20,6 +20,8 @@ from repro.errors import ReproError
 from repro.studies import get_study
 from repro.studies.compound_spmv.study import CompoundSpmv
 
+pytestmark = pytest.mark.medium
+
 
 def test_a_damaged_store_is_measured_again(measuring, capsys):
     store = Path(f"results/c/store/{STUDY}/{NAME}/single/rows.jsonl")
@@ -35,6 +37,7 @@ def damage(binary: Path) -> None:
     binary.write_bytes(content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", [damage, Path.unlink])
 def test_a_damaged_module_is_named_and_compiled_again(modules, measuring, templates, spoil):
     Path("modules").unlink()

@@ -25,6 +25,8 @@ from repro.studies import get_study
 from repro.studies.compound_spmv.study import REORDERED_UNPAIRED, UNPAIRED
 from symmetric_problems import disturbed, symmetric_problem, without_entry
 
+pytestmark = pytest.mark.medium
+
 #: Whatever is fastest here, what takes the fewest bytes is chosen as well.
 SETTINGS = {"layouts": ("Pairs-64-AoSoA-AoS",), "memory_weight": 50.0}
 
@@ -66,6 +68,7 @@ def build_record(problem: Matrix, path: Path) -> None:
     path.write_text(json.dumps(record_of(described(problem))))
 
 
+@pytest.mark.slow
 def test_a_format_of_pairs_has_a_floor_of_its_own(measured: Callable[[Matrix], dict[str, pd.DataFrame]]) -> None:
     problem = symmetric_problem("complex", HERMITIAN)
     found = measured(problem)
@@ -105,6 +108,7 @@ def test_what_is_not_symmetric_has_none(measured: Callable[[Matrix], dict[str, p
     assert OWN_FLOOR not in set(found["report"].kind) | set(found["baseline"].kind)
 
 
+@pytest.mark.slow
 def test_a_search_with_a_budget_tries_pairs_where_the_matrix_is_symmetric(
     measured: Callable[..., dict[str, pd.DataFrame]],
 ) -> None:
@@ -117,6 +121,7 @@ def test_a_search_with_a_budget_tries_pairs_where_the_matrix_is_symmetric(
     assert set(without.space) >= {"paper"} and set(without.status) == {"ok"}
 
 
+@pytest.mark.slow
 def test_a_predicted_search_learns_from_what_was_recorded_of_pairs(
     monkeypatch: pytest.MonkeyPatch, measured: Callable[..., dict[str, pd.DataFrame]]
 ) -> None:

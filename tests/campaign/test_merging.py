@@ -30,6 +30,8 @@ from repro.cli.app import build
 from repro.config import load
 from repro.errors import ReproError
 
+pytestmark = pytest.mark.medium
+
 STUDY, DOUBLE = "dynamic_csr", {"double"}
 FIRST, SECOND = {"like_kron_g500-logn18", "like_hollywood-2009"}, {"like_eu-2005"}
 SMALL = RECORDED / "h200-x4"
@@ -243,6 +245,7 @@ def test_what_is_kept_apart_stays_linked_to_its_own_environment(
     assert f"{difference.what}. In 1-first {difference.expected}; in 2-second {difference.actual}." in notes
 
 
+@pytest.mark.wording
 def test_a_part_of_several_codes_is_not_merged_unasked_either(results: Path) -> None:
     whole = cut(SMALL, results / "mixed", {STUDY: (FIRST | SECOND, DOUBLE)})
     change_environment(results / "second", source="0" * 16)

@@ -24,6 +24,8 @@ from repro.config import resolve
 from repro.errors import ReproError
 from repro.studies import get_study
 
+pytestmark = pytest.mark.medium
+
 REPOSITORY = Path(__file__).parents[2]
 GRAPH = "%%MatrixMarket matrix coordinate pattern symmetric\n4 4 5\n1 1\n2 1\n3 2\n4 3\n4 4\n"
 

@@ -78,6 +78,7 @@ def test_a_plan_says_what_kind_a_problem_is(tmp_path: Path) -> None:
         assert (outline.kind, outline.entry, outline.size, outline.columns) == ("updates", None, (3, 1), 4)
 
 
+@pytest.mark.wording
 def test_a_problem_that_grows_is_refused_by_studies_of_matrices() -> None:
     for study in ("compound_spmv", "compressed_coo"):
         with pytest.raises(ReproError, match=r"tiny/web\n  expected: a problem of kind matrix\n  actual: updates"):
@@ -185,6 +186,7 @@ def test_layouts_of_coordinates_that_the_space_has_not_are_one_message() -> None
             make_plan(resolve({"device": "opencl", "studies": {"compressed_coo": {"layouts": layouts}}}))
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("study", "key", "value"),
     [
@@ -208,6 +210,7 @@ def test_layouts_of_ours_can_be_asked_for_in_their_space() -> None:
     }
 
 
+@pytest.mark.wording
 def test_an_opencl_device_that_is_not_there_is_one_message() -> None:
     with pytest.raises(ReproError, match=r"no such OpenCL device\n  where: device\n.*opencl:0 .*\n.*opencl:7"):
         plan(device="opencl:7")
@@ -235,6 +238,7 @@ class TestDevice:
         made = plan(device="auto")
         assert (made.device, made.on_gpu) == ("opencl:0", False)
 
+    @pytest.mark.wording
     def test_a_gpu_that_is_not_there_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ReproError, match=r"no such GPU(.|\n)*cuda:0 NVIDIA Test"):
             plan(device="cuda:1")
@@ -255,6 +259,7 @@ class TestReplay:
         assert made.raw("compound_spmv") == [str(raw / "report.parquet")]
         assert made.all_manifests == []
 
+    @pytest.mark.wording
     def test_an_unrecorded_campaign_is_an_error(self) -> None:
         with pytest.raises(ReproError, match=r"no such recorded campaign\n  where: results/none/raw"):
             plan(campaign="none", replay=True)
@@ -324,6 +329,7 @@ def test_the_plan_of_a_case_has_no_artifacts_and_imports_none() -> None:
     assert said.strip() == "() () False"
 
 
+@pytest.mark.wording
 def test_the_plan_of_a_case_that_is_none_is_one_message() -> None:
     with pytest.raises(ReproError, match="does not name the problem"):
         plan_of_cases(plan().config, ["surfaces/bunny"])

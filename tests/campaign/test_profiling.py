@@ -24,6 +24,8 @@ from repro.errors import ReproError
 from repro.problems.problem import Outline, save_unavailable
 from repro.studies import get_study
 
+pytestmark = pytest.mark.medium
+
 STUDY, NAME, ENTRY = "compound_spmv", "small/complex", "complex"
 VARIANT = "Sl-4-AoSoA-AoS@clustered/chunk-16-2"
 NAMES = [VARIANT, "CSR-AoS-AoS@rcm/static-16-1", "floor", "scipy/csr/complex"]
@@ -133,6 +135,7 @@ def test_a_name_that_stands_for_nothing_is_one_message(config_file, name, messag
         launch(load(config_file), STUDY, NAME, "single", [name], 1)
 
 
+@pytest.mark.wording
 def test_what_fails_after_it_was_verified_is_one_message(config_file, monkeypatch):
     def fail(runnable):
         raise LaunchError("the queue is gone")
@@ -142,6 +145,7 @@ def test_what_fails_after_it_was_verified_is_one_message(config_file, monkeypatc
         launch(load(config_file), STUDY, NAME, "single", ["floor"], 1)
 
 
+@pytest.mark.wording
 def test_what_writes_outside_of_its_own_after_it_was_verified_is_one_message(config_file, monkeypatch):
     out_of_bounds_writes = []
     monkeypatch.setattr(Runnable, "before", lambda runnable: out_of_bounds_writes.append("writes outside of y"))
@@ -215,11 +219,13 @@ def test_failures_of_the_profiler_are_one_message(config_file, monkeypatch, fake
     assert not list(Path("results").rglob("counters.parquet"))
 
 
+@pytest.mark.wording
 def test_what_the_profiled_command_says_is_quoted(config_file):
     with pytest.raises(ReproError, match=r"(?s)the profiled command failed.*unknown layout"):
         counted(config_file, "no-such/variant")
 
 
+@pytest.mark.wording
 def test_no_profiler_is_one_message(config_file, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
     with pytest.raises(ReproError, match="ncu was not found"):

@@ -192,6 +192,7 @@ def test_columns_that_files_do_not_agree_on_are_said(study):
     assert files(study) == before
 
 
+@pytest.mark.wording
 def test_what_is_kept_already_is_verified(study):
     pack(study.parent)
     path = study / "search.parquet"

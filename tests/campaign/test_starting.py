@@ -140,6 +140,7 @@ def test_a_configuration_that_is_no_text_is_written_over() -> None:
     assert yaml.safe_load(path.read_text())["campaign"] == "default"
 
 
+@pytest.mark.wording
 def test_a_folder_that_cannot_be_written_to_is_one_message() -> None:
     Path("results").touch()
     with pytest.raises(ReproError, match=r"cannot write to the results folder\n  where: results/default"):

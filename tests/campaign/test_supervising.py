@@ -11,6 +11,8 @@ from repro.bench.worker import signals_held
 from repro.campaign.measurement import supervise
 from repro.errors import ReproError
 
+pytestmark = pytest.mark.medium
+
 #: Tries three things, of which `failing` says what they do; what is stored is left out.
 MEASURING = """
 import os, sys
@@ -86,6 +88,7 @@ def test_what_a_torn_line_was_to_say_does_not_spoil_the_row_of_the_crash(tmp_pat
     assert [status for status, _ in stored(path, 3)] == ["ok", "launch_error", "ok"]
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("end", ["os.abort()", "os._exit(75)"])
 def test_where_nothing_new_is_stored_it_is_given_up(tmp_path, end):
     path = tmp_path / "rows.jsonl"

@@ -131,6 +131,7 @@ def test_an_interruption_exits_with_130(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err == "interrupted\n"
 
 
+@pytest.mark.wording
 def test_a_really_full_disk_ends_in_one_message(tmp_path: Path) -> None:
     """Linux's /dev/full fails every write as a full disk does."""
     target = tmp_path / "full"

@@ -13,6 +13,8 @@ from repro.errors import ReproError
 from repro.studies import get_study
 from small_campaign import SmallCampaign
 
+pytestmark = pytest.mark.medium
+
 SPMV, COO = "compound_spmv", "compressed_coo"
 MEASURED, OTHERS = "mhd1280b", "small/5pt_const"
 
@@ -162,6 +164,7 @@ def test_a_study_that_was_not_measured_yet_names_its_own_problems_alone(spmv: Sm
     assert OTHERS not in rows(spmv, SPMV, "table-problems")
 
 
+@pytest.mark.wording
 def test_a_study_without_a_problem_that_is_built_holds_nothing(spmv: SmallCampaign) -> None:
     spmv.configure(**{SPMV: {"problems": [MEASURED]}, COO: {"problems": [OTHERS]}})
     with pytest.raises(ReproError, match="holds nothing of this study"):
@@ -230,6 +233,7 @@ def test_a_campaign_of_other_studies_is_not_set_beside(spmv: SmallCampaign) -> N
         commands.report(campaign=[spmv.campaign], results=spmv.results, beside=["nothing"])
 
 
+@pytest.mark.wording
 def test_the_workflows_page_is_of_one_campaign(spmv: SmallCampaign) -> None:
     with pytest.raises(ReproError, match="--receipt is for the page that the configuration asks for"):
         commands.report(beside=[spmv.campaign], receipt=True)

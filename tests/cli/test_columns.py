@@ -10,6 +10,7 @@ HEADS = ["name", "size", "what is said of it"]
 ROWS = [("first", 10, "a few words"), ("the_longest_name", None, "so many words that they do not fit into a line")]
 
 
+@pytest.mark.wording
 def test_in_a_pipe_a_row_is_a_line() -> None:
     assert list(in_columns(HEADS, ROWS, None)) == [
         "name              size  what is said of it",
@@ -18,6 +19,7 @@ def test_in_a_pipe_a_row_is_a_line() -> None:
     ]
 
 
+@pytest.mark.wording
 def test_the_last_column_wraps_where_there_is_room() -> None:
     assert list(in_columns(HEADS, ROWS, 54))[2:] == [
         "the_longest_name  –     so many words that they do not",

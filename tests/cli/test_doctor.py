@@ -50,6 +50,7 @@ def test_on_80_columns_no_line_is_wider(capsys: pytest.CaptureFixture[str], monk
     assert "to do: on a machine with an NVIDIA GPU: " in said
 
 
+@pytest.mark.wording
 def test_no_device_is_a_failure_that_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
     assert len(lines) == 10
 
 
+@pytest.mark.wording
 def test_the_pace_counts_only_what_this_run_did(clock: Clock) -> None:
     stream = io.StringIO()
     with Progress("measure torus", every=10, stream=stream) as advance:
@@ -48,6 +49,7 @@ def test_the_pace_counts_only_what_this_run_did(clock: Clock) -> None:
     assert stream.getvalue() == "measure torus: screening 95 of 100, 10 s so far, about 10 s left\n"
 
 
+@pytest.mark.wording
 def test_a_stage_that_comes_again_begins_anew_and_an_empty_one_is_not_told_of(clock: Clock) -> None:
     stream = io.StringIO()
     with Progress("measure torus", every=60, stream=stream) as advance:

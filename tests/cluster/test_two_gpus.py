@@ -12,7 +12,7 @@ from checkouts import Checkout
 from one_node import GPUS, OneNode
 from submitted import submit
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 
 #: As many jobs as each GPU gets two of, and seconds that each holds it.
 JOBS, HELD = 2 * len(GPUS), 4

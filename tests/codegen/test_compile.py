@@ -232,6 +232,7 @@ def test_a_missing_or_damaged_manifest_is_one_message(tmp_path):
 SOUND = {"status": "ok", "hash": "h", "compiler": "c", "flags": ["-O3"], "binary": "objects/a.clbin"}
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -261,6 +262,7 @@ def test_a_manifest_of_anything_else_is_one_message(tmp_path, content, reason):
         Module.load(path)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("kind", IN_PLACE_OF_A_FILE)
 def test_what_is_in_the_place_of_a_manifest_is_not_waited_for(tmp_path, at_once, kind):
     put(kind, tmp_path / "m.json")
@@ -379,6 +381,7 @@ def test_a_compiler_that_does_otherwise_is_one_message(as_nvcc, at_once, tmp_pat
     assert not (tmp_path / "m.json").exists()
 
 
+@pytest.mark.wording
 def test_what_is_called_nvcc_and_cannot_be_started_is_one_message(as_nvcc, at_once):
     as_nvcc("").write_bytes(bytes(20))
     with pytest.raises(ReproError, match="nvcc cannot be started"):

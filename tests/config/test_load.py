@@ -15,6 +15,8 @@ from repro.errors import ReproError
 from repro.problems.registry import MAX_NAME_LENGTH, load_registry, problem_names
 from repro.studies import study_names
 
+pytestmark = pytest.mark.medium
+
 REPOSITORY = Path(__file__).parents[2]
 CONFIGURATIONS = {path.name for path in (REPOSITORY / "config").glob("*.yaml")} - {"problems.yaml"}
 
@@ -76,6 +78,7 @@ def test_a_key_that_no_file_names_has_its_default_and_a_study_that_none_names_is
     assert config.model_dump(exclude={"studies"}) == load(Path("config/config.yaml")).model_dump(exclude={"studies"})
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "campaign: mine\n", "studies: {compound_spmv: false}\n"])
 def test_a_configuration_that_names_no_study_is_one_message(text: str, tmp_path: Path) -> None:
     mine = tmp_path / "mine.yaml"
@@ -84,6 +87,7 @@ def test_a_configuration_that_names_no_study_is_one_message(text: str, tmp_path:
         load(mine)
 
 
+@pytest.mark.wording
 def test_settings_of_a_study_at_the_top_level_are_an_unknown_key() -> None:
     with pytest.raises(ReproError, match="actual: compound_spmv: unknown key"):
         resolve({"compound_spmv": True})
@@ -231,6 +235,7 @@ def test_a_mapping_can_merge_another_and_lay_its_own_keys_over(tmp_path: Path) -
     assert read_yaml(path)["c"] == [{"x": 1, "y": 1}, {"x": 1, "y": 1, "z": 3}]
 
 
+@pytest.mark.wording
 def test_text_in_another_encoding_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "latin.yaml"
     path.write_bytes("campaign: a\n# für mich\n".encode("latin-1"))
@@ -279,6 +284,7 @@ def test_what_is_no_file_to_read_is_one_message(kind: str, message: str, tmp_pat
         load(path)
 
 
+@pytest.mark.wording
 def test_the_defaults_of_a_study_that_are_no_mapping_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config/studies").mkdir(parents=True)
     (tmp_path / "config/studies/compound_spmv.yaml").write_text("true\n")
@@ -287,6 +293,7 @@ def test_the_defaults_of_a_study_that_are_no_mapping_are_named(tmp_path: Path, m
         resolve({"studies": {"compound_spmv": {}}})
 
 
+@pytest.mark.wording
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(ReproError, match=r"no such configuration file\n  where: none.yaml"):
         read_yaml(Path("none.yaml"))

@@ -83,6 +83,7 @@ def test_clocks_and_settings_are_put_into_words(monkeypatch):
     assert settings["persistence"] is None  # an old binding lacks the function
 
 
+@pytest.mark.wording
 def test_other_processes_are_named_but_not_this_one(monkeypatch):
     import os
 
@@ -149,6 +150,7 @@ def test_missing_packages_are_one_message_that_says_what_to_install(fake_cuda, m
         open_cuda(0)
 
 
+@pytest.mark.wording
 def test_no_gpu_is_one_message(fake_cuda):
     def init():
         raise fake_cuda.Error("cuInit failed: no CUDA-capable device is detected")

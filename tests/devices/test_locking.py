@@ -148,6 +148,7 @@ def test_what_a_file_still_says_locks_nothing(
         assert "held by another process, which does not say who it is; waiting" in line(second)
 
 
+@pytest.mark.wording
 def test_who_holds_it_is_said_with_host_and_day_and_without_steering_the_terminal(place: Path, tmp_path: Path) -> None:
     before = (datetime.now().astimezone() - timedelta(days=3)).replace(hour=12, minute=1)
     holder = {"pid": 123, "user": "eve\x1b[2J", "host": "elsewhere", "work": "a\nb", "since": before.isoformat()}
@@ -205,6 +206,7 @@ def test_a_file_of_another_user_that_can_only_be_read_locks_as_well(
     assert path.read_text() == "theirs"
 
 
+@pytest.mark.wording
 def test_a_file_that_cannot_be_opened_is_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock_path("GPU-1").touch()
 

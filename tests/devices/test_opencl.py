@@ -88,6 +88,7 @@ def test_a_device_that_is_not_there_names_those_that_are():
         OpenClDevice(99)
 
 
+@pytest.mark.wording
 def test_no_pyopencl_says_how_to_install_it(monkeypatch):
     def refuse(name):
         raise ImportError(f"No module named {name!r}")

@@ -77,12 +77,14 @@ def test_what_is_no_text_is_refused(gpus):
         resolve_device(0)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("words", ["cuda:3", "cuda:0,3"])
 def test_a_gpu_that_is_not_there_names_those_that_are(gpus, words):
     with pytest.raises(ReproError, match=rf"no such GPU\n[\s\S]*{words}\n[\s\S]*cuda:0 A, cuda:1 A, cuda:2 B"):
         resolve_device(words)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("words", ["opencl:2", "opencl:7/2"])
 def test_a_cpu_that_is_not_there_names_those_that_are(gpus, words):
     with pytest.raises(ReproError, match=rf"no such OpenCL device\n[\s\S]*opencl:0 C, opencl:1 D\n.*{words[:8]}"):
@@ -260,6 +262,7 @@ def test_one_device_is_described_and_copied_as_it_is(cpu_device):
     assert alone.clocks() == cpu_device.clocks()
 
 
+@pytest.mark.wording
 def test_no_devices_or_two_backends_are_no_devices(cpu_device):
     for none in ([], [cpu_device, SimpleNamespace(backend="cuda")]):
         with pytest.raises(ValueError, match="at least one device"):
@@ -271,6 +274,7 @@ def test_a_cpu_is_not_split_into_more_parts_than_cores():
         open_devices("opencl:0/100000")
 
 
+@pytest.mark.wording
 def test_a_cpu_that_is_not_there_is_not_split():
     with pytest.raises(ReproError, match=r"no such OpenCL device"):
         open_devices("opencl:99/2")

@@ -63,6 +63,7 @@ def test_nothing_is_stated_where_nothing_is_named(stated: Path, monkeypatch: pyt
         resolve_device("cuda")
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     "text",
     [

@@ -9,8 +9,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted(
     [
-        REPOSITORY / "README.md",
-        REPOSITORY / "config/README.md",
+        *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "config/README.md")),
         *(page for folder in ("docs", "docs/adr", "docs/reference") for page in (REPOSITORY / folder).glob("*.md")),
     ]
 )

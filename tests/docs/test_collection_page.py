@@ -15,6 +15,8 @@ from repro.cli.campaign import plan as plan_command
 from repro.codegen.targets import get_target
 from repro.problems.registry import read_csv
 
+pytestmark = pytest.mark.medium
+
 #: Seconds of the processor for a plan of all cases; about 4 where this was written.
 QUICK = 20
 

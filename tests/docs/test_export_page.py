@@ -13,6 +13,8 @@ from test_pages import words
 from repro.cli import app
 from repro.codegen import nvcc
 
+pytestmark = pytest.mark.medium
+
 PAGE = REPOSITORY / "docs/export.md"
 
 

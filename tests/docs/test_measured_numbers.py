@@ -11,6 +11,8 @@ from pages import REPOSITORY
 sys.path.insert(0, str(REPOSITORY / "docs"))
 from make_pages import SOURCES, Table, page, pages
 
+pytestmark = pytest.mark.medium
+
 #: Pages of results have their numbers filled in; in these no number looks measured, so that they have no source.
 WITHOUT = ("products", "dynamic")
 STATING = [*sorted(SOURCES.glob("*.md")), *(REPOSITORY / f"docs/{name}.md" for name in WITHOUT)]

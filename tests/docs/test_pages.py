@@ -24,7 +24,7 @@ from repro.studies import study_names
 
 SMALL_STUDY = REPOSITORY / "tests/small_study"  # laid over a checkout
 ROOTS = ("src", "config", "docs", "kernels", "tests", "workflow", "profiles")
-TARGETS = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 

@@ -38,6 +38,7 @@ def test_quaternions_multiply_as_hamilton_said():
     np.testing.assert_array_equal(expand(i[None])[0] @ i, -one)
 
 
+@pytest.mark.wording
 def test_an_unknown_entry_is_one_message():
     with pytest.raises(ReproError, match=r"unknown entry\n.*block3, complex, pattern, quaternion, real\n.*octonion"):
         get_entry("octonion")

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+pytestmark = pytest.mark.medium
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEVICE = ["--device", "opencl:0"]
 #: Tiles are smaller than the examples' matrices, so that there are pairs within tiles and entries across them.

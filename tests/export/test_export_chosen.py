@@ -81,12 +81,14 @@ def test_the_extended_choice_goes_before_it(tmp_path: Path) -> None:
     assert find(tmp_path, tuning="joint").seconds == 3e-6
 
 
+@pytest.mark.wording
 def test_an_unknown_tuning_names_those_that_there_are(tmp_path: Path) -> None:
     campaign(tmp_path, SPEED)
     with pytest.raises(ReproError, match=r"expected: one of joint, static\n  actual: best"):
         find(tmp_path, tuning="best")
 
 
+@pytest.mark.wording
 def test_an_unknown_problem_names_those_that_there_are(tmp_path: Path) -> None:
     campaign(tmp_path, SPEED)
     with pytest.raises(ReproError, match="expected: one of fem/nut/single"):
@@ -99,6 +101,7 @@ def test_a_problem_that_could_not_be_had_has_no_choice(tmp_path: Path) -> None:
         find(tmp_path)
 
 
+@pytest.mark.wording
 def test_a_campaign_that_chose_with_a_cold_cache_has_none_by_the_graph_clock(tmp_path: Path) -> None:
     campaign(tmp_path, SPEED)
     path = tmp_path / "toy/raw/compound_spmv/fem/nut/single/choices.parquet"

@@ -97,6 +97,7 @@ def rendered(templates: Path, name: str, variant: str = "Sl-8-AoSoA-Padded@clust
     return render_export(templates, Export(name, "block3", "double", id.layout, id.schedule, SM_90))
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     "name",
     ["Matrix", "Vector", "multiply", "Scalar", "CudaError", "cluster_rows", "HostMatrix", "number", "check", "Csr"],

@@ -57,6 +57,7 @@ def test_pairs_are_written_in_every_order(templates: Path, entry: str) -> None:
             assert not re.search(r"[ \t]\n|\n\n\n|\n\n\Z", text), (name, inner, vector)
 
 
+@pytest.mark.wording
 def test_entries_without_values_are_refused(templates: Path) -> None:
     with pytest.raises(ReproError, match="without values cannot be exported"):
         render_export(templates, export("pattern", "double", "CSR-AoS-AoS/static-64-4"))

@@ -66,7 +66,7 @@ PAIRS = {
     "block3_pairs": ("block3", SYMMETRIC, "double", "Pairs-256-AoSoA-Padded@clustered/direct-256-2-u4"),
 }
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+pytestmark = [pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed"), pytest.mark.medium]
 
 
 def host_sources(name: str, templates: Path) -> dict[str, str]:

@@ -196,6 +196,7 @@ def test_entries_of_one_place_are_added_up():
         assert abs(repro.amg(twice, device=DEVICE).levels[1].A - expected).max() == 0
 
 
+@pytest.mark.wording
 def test_an_indefinite_matrix_is_refused_by_conjugate_gradients_and_not_solved_silently_by_cycles():
     matrix = sp.csr_array(poisson((20, 20), 5) - 0.5 * sp.eye_array(400))
     ml = repro.amg(matrix, device=DEVICE)

@@ -201,6 +201,7 @@ def test_an_empty_word_is_none_and_a_tilde_is_the_home_folder(tmp_path: Path, mo
     assert open_runtime(DEVICE).compiled(SOURCE, NAME)[1].is_relative_to(tmp_path / "kernels")
 
 
+@pytest.mark.wording
 def test_a_relative_folder_of_a_folder_that_is_gone_is_one_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +213,7 @@ def test_a_relative_folder_of_a_folder_that_is_gone_is_one_message(
         cache_folder()
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("word", ["~no-such-user/kernels", None])
 def test_a_home_that_nobody_knows_is_one_message(word: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container whose user has no name: a folder called ~ would be made in the present one."""

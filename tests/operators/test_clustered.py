@@ -8,6 +8,8 @@ from repro.entries import entries
 from repro.problems.generators import KINDS, generate
 from repro.problems.matrix import Matrix
 
+pytestmark = pytest.mark.medium
+
 DEVICE = "opencl:0"
 VARIANTS = [
     "Sl-8-AoSoA-Padded@clustered/chunk-64-3-w4-u2",

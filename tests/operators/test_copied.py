@@ -12,6 +12,8 @@ from repro.errors import ReproError
 from shared_operators import REORDERED, draw, matrices, near
 from triangulations import hexagonal
 
+pytestmark = pytest.mark.medium
+
 DEVICE = "opencl:0"
 COPIES = {"pickle": lambda thing: pickle.loads(pickle.dumps(thing)), "copy": copy.copy, "deepcopy": copy.deepcopy}
 
@@ -62,6 +64,7 @@ def test_vectors_are_made_anew(again):
     assert other.order == "Padded"
 
 
+@pytest.mark.wording
 def test_what_is_nothing_without_its_device_is_refused(again):
     A = sp.csr_array(np.eye(3))
     mesh = hexagonal(3)

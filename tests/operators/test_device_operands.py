@@ -16,6 +16,8 @@ from repro.operators.runtime import Runtime, open_runtime
 from repro.operators.sparse_products import load_products, matrix_on_device
 from sparse_factors import random
 
+pytestmark = pytest.mark.medium
+
 DEVICE = "opencl:0"
 
 

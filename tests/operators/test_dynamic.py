@@ -14,12 +14,15 @@ import repro
 from repro.errors import ReproError
 from repro.operators import interchange
 
+pytestmark = pytest.mark.medium
+
 TYPES = [np.float32, np.float64]
 
 
 # what can be done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("format", ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"])
 def test_any_matrix_of_scipy_is_taken(format, dtype):
@@ -143,6 +146,7 @@ def test_scipy_takes_it(put):
 # arrays on the device
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indices", [np.int32, np.int64])
 @pytest.mark.parametrize("values", [np.float32, np.float64, np.int32, np.int64])
 @pytest.mark.parametrize("dtype", TYPES)

@@ -322,6 +322,7 @@ def test_a_batch_that_there_is_no_memory_to_sort_leaves_the_matrix_as_it_was(mon
     assert A.nnz < drawn().nnz
 
 
+@pytest.mark.wording
 def test_a_full_device_is_one_message(monkeypatch):
     runtime = open_runtime(DEVICE)
 

@@ -257,6 +257,7 @@ def test_multigrid_does_not_believe_it_either():
 # sizes ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.coo_array, sp.dok_array])
 def test_columns_past_32_bits_are_refused(kind):
     wide = sp.csr_array((np.array([1.0, 2]), ([0, 1], [5, 2**32 + 5])), shape=(3, 2**33))

@@ -21,6 +21,7 @@ def eye(value, dtype=None):
     return sp.csr_array((np.array([value], dtype), ints(0), ints(0, 1)), shape=(1, 1))
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("matrix", "precision"),
     [
@@ -48,6 +49,7 @@ def test_values_that_a_precision_does_not_hold_are_refused(matrix, precision):
             as_rows(matrix, np.float32 if precision == "single" else np.float64, "a")
 
 
+@pytest.mark.wording
 def test_values_of_a_problem_are_looked_at_as_well():
     problem, _ = as_problem(eye(1e300), None, None)
     with pytest.raises(ReproError, match="does not fit into float32"):

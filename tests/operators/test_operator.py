@@ -19,6 +19,8 @@ from repro.sparse.compound import packing
 from repro.sparse.compound.ids import VariantId, fitting
 from repro.sparse.compound.runnables import Variant
 
+pytestmark = pytest.mark.medium
+
 DEVICE = "opencl:0"
 ENTRIES = sorted(entries())
 TOLERANCE = {"single": 1e-4, "double": 1e-12}
@@ -46,6 +48,7 @@ def spd():
     return sp.bsr_array(half @ half.T + sp.eye_array(60), blocksize=(3, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tuned", VARIANTS)
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_a_matrix_is_multiplied_as_scipy_does(small_problem, as_scipy, entry, tuned):
@@ -167,6 +170,7 @@ def test_launches_of_vectors_with_an_address_are_bound_once_and_the_oldest_forgo
     assert bound[KEPT:] == [(KEPT, 0), (0, 0)]
 
 
+@pytest.mark.wording
 def test_a_variant_that_cannot_hold_the_matrix_is_one_message(spd, monkeypatch):
     def bind(self, workspace):
         raise Unsupported("too large for 32-bit indices")
@@ -236,6 +240,7 @@ def test_a_candidate_that_there_is_no_room_for_is_left_out(spd, monkeypatch, ref
     assert not repro.operator(spd, "now", device=DEVICE).name.startswith("ELL")
 
 
+@pytest.mark.wording
 def test_where_no_candidate_fits_the_default_says_why(spd, monkeypatch):
     def check(*_):
         raise ReproError("too large for 32-bit indices")

@@ -20,6 +20,8 @@ from repro.sparse.compound.schedules import extended_space
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC
 from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
+pytestmark = pytest.mark.medium
+
 DEVICE = "opencl:0"
 PAIRS = "Pairs-64-AoSoA-AoS/direct-64-1-u2"
 CLUSTERED = "Pairs-64-AoSoA-AoS@clustered/direct-64-1-u2"
@@ -94,6 +96,7 @@ def test_on_a_gpu_symmetric_matrices_have_candidates_of_pairs():
     assert spmv._quick(replace(pattern, values=np.empty((pattern.nnz, 0))), "double", target) == spmv.QUICK
 
 
+@pytest.mark.wording
 def test_what_is_not_symmetric_is_refused_in_words():
     with pytest.raises(ReproError, match="cannot hold the matrix") as refused:
         repro.operator(disturbed(symmetric_problem("real", SYMMETRIC)), PAIRS, device=DEVICE)

@@ -37,6 +37,7 @@ def test_an_out_of_another_kind_is_refused_and_stays_as_it_was(make, dtype):
     np.testing.assert_array_equal(out, np.ones(3, dtype))
 
 
+@pytest.mark.wording
 def test_a_real_out_is_refused_for_a_complex_product(make):
     with pytest.raises(ReproError, match="out cannot hold the product"):
         make(MATRIX).matvec(np.ones(3) * 1j, out=np.empty(3))
@@ -73,12 +74,14 @@ def test_out_may_be_x_itself(make):
     np.testing.assert_array_equal(A.matvec(x, out=x), expected)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("x", [[1e300, 0, 0], [0, 1e-300, 1e-290], [0, 0, 2**25 + 1], [1e300j, 0, 0]])
 def test_a_number_of_x_that_single_precision_cannot_hold_is_refused(make, x):
     with pytest.raises(ReproError, match="does not fit into float32"):
         make(MATRIX.astype(np.float32)) @ np.array(x)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("x", [[2**53 + 1, 0, 0], [0, -(2**60) - 1, 0]])
 def test_a_whole_number_of_x_that_double_precision_cannot_hold_is_refused(make, x):
     with pytest.raises(ReproError, match="does not fit into float64"):
@@ -122,6 +125,7 @@ def test_a_matrix_without_rows_or_columns_is_multiplied():
         assert (A @ np.ones((shape[1], 2))).shape == (shape[0], 2)
 
 
+@pytest.mark.wording
 def test_a_matrix_that_grows_says_that_it_has_no_transpose():
     A = MADE["DynamicCSR"](MATRIX)
     for ask in (
@@ -137,6 +141,7 @@ def test_a_matrix_that_grows_says_that_it_has_no_transpose():
             ask()
 
 
+@pytest.mark.wording
 def test_factors_of_vectors_that_do_not_fit_are_refused():
     space = repro.vectors(3, precision="single", device=DEVICE)
     x = space.zeros()

@@ -12,6 +12,8 @@ from repro.galerkin.basis import mode_count
 from repro.problems.field import FUNCTIONS, generate_field
 from triangulations import graded, project
 
+pytestmark = pytest.mark.medium
+
 DEVICE = "opencl:0"
 
 

@@ -14,12 +14,15 @@ import repro
 from repro.errors import ReproError
 from shared_operators import GROUPS, LONG, THREADS, draw, matrices, near, wrong_answers
 
+pytestmark = pytest.mark.medium
+
 DEVICE = "opencl:0"
 #: Of a thread; of what takes long as many of all threads, unless a number is asked for.
 CALLS = int(os.environ.get("REPRO_THREAD_CALLS", "2000"))
 LONG_CALLS = CALLS if "REPRO_THREAD_CALLS" in os.environ else CALLS // THREADS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
 def test_threads_get_their_own_answers(group):
     for name, call in group(DEVICE):

@@ -17,6 +17,8 @@ from repro.operators.spmv import Product
 from repro.sparse import symmetry
 from repro.sparse.operands import expand
 
+pytestmark = pytest.mark.medium
+
 DEVICE = "opencl:0"
 ENTRIES = sorted(entries())
 TOLERANCE = {"single": 1e-4, "double": 1e-12}

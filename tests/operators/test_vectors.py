@@ -6,6 +6,8 @@ from repro.entries import entries, get_entry
 from repro.errors import ReproError
 from repro.operators.arrays import Kind
 
+pytestmark = pytest.mark.medium
+
 DEVICE = "opencl:0"
 ORDERS = [(entry, order) for entry in sorted(entries()) for order in ("AoS", "SoA")] + [("block3", "Padded")]
 WITH_MEMBERS = [(entry, order) for entry, order in ORDERS if get_entry(entry).members]
@@ -39,6 +41,7 @@ def test_a_vector_comes_back_as_it_went(entry, order, precision):
     assert not vectors.get(vectors.zeros()).any()
 
 
+@pytest.mark.slow
 @both
 @every
 @pytest.mark.parametrize("n", LENGTHS)
@@ -87,6 +90,7 @@ def test_what_is_scaled_by_zero_is_not_read(entry, order):
     assert np.isfinite(vectors.get(y)).all()
 
 
+@pytest.mark.slow
 @both
 @every
 @pytest.mark.parametrize("n", LENGTHS)

@@ -109,6 +109,7 @@ def test_a_recipe_of_no_published_mesh_rebuilds_nothing(registered: Make, monkey
     assert "rebuilt" not in build("fem/toy", registered("{name: fem/toy, source: recipe, recipe: toy_1}")).origin
 
 
+@pytest.mark.wording
 def test_a_kind_with_another_entry(registered: Make) -> None:
     with pytest.raises(ReproError, match=r"another entry[\s\S]*expected: entry: real"):
         build("toy", registered("{name: toy, source: generated, entry: block3, kind: poisson}"))

@@ -133,12 +133,14 @@ def test_an_endless_stream_is_cut(server: Any, settings: Settings) -> None:
     assert server.hits == ["toy.txt"]
 
 
+@pytest.mark.wording
 def test_what_says_that_it_is_too_large_is_not_downloaded(server: Any, settings: Settings) -> None:
     server.moods["toy.txt"] = [answer({"Content-Length": "100001"}, b"")]
     message = refusal(settings(), f"{server.url}/toy.txt")
     assert "larger than 100,000 bytes (fetch.max_bytes), it would be 100,001" in message
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("body", "name"),
     [(BOMB, "toy.txt.gz"), (lzma.compress(bytes(50 * LARGEST)), "toy.txt.xz"), (BOMB, "toy.txt")],
@@ -151,6 +153,7 @@ def test_a_file_that_is_too_large_once_unpacked(server: Any, settings: Settings,
     assert "at most 100,000 bytes (fetch.max_bytes)" in message
 
 
+@pytest.mark.wording
 def test_what_the_server_packed_for_the_way_counts_unpacked(server: Any, settings: Settings) -> None:
     server.files["toy.txt"] = BOMB
     server.moods["toy.txt"] = ["encoded"]

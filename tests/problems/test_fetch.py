@@ -254,6 +254,7 @@ def test_both_files_of_a_pair_are_fetched_or_none(server: Any, settings: Fetch) 
     assert files_in(settings) == ["records/toy.json", "tetmesh/toy.ele", "tetmesh/toy.node"]
 
 
+@pytest.mark.wording
 def test_a_download_folder_that_cannot_be_written(server: Any, tmp_path: Path) -> None:
     server.files["toy.mtx"] = MTX
     (tmp_path / "file").write_text("in the way")

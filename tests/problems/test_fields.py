@@ -230,6 +230,7 @@ def registered(make_config: Any, tmp_path: Path, item: str) -> Config:
     return make_config(registry=str(path), seed=5)
 
 
+@pytest.mark.wording
 def test_another_mesh_than_the_pinned_one_is_refused(make_config: Any, tmp_path: Path) -> None:
     item = f"{{name: toy, source: field, kind: delaunay, parameters: {{triangles: 9}}, checksum: {'f' * 64}}}"
     with pytest.raises(ReproError, match=r"another one than the registry's[\s\S]*toy\n  expected: ffff"):
@@ -279,6 +280,7 @@ def test_what_was_built_is_recorded_and_read_again(make_config: Any, tmp_path: P
     assert find_size(SimpleNamespace(results=tmp_path / "none"), outline) == ((162, 4 * 162), "stated")
 
 
+@pytest.mark.wording
 def test_studies_of_matrices_refuse_fields() -> None:
     for study in ("compound_spmv", "dynamic_csr"):
         with pytest.raises(ReproError, match=r"siac/low_40_p1\n  expected: a problem of kind \w+\n  actual: field"):

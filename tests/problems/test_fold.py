@@ -101,11 +101,13 @@ def test_a_size_that_is_no_multiple(entry: str, size: int) -> None:
         fold(sp.csr_array(np.eye(size)), entry, "toy")
 
 
+@pytest.mark.wording
 def test_columns_that_are_no_multiple() -> None:
     with pytest.raises(ReproError, match=r"a multiple of 3 columns[\s\S]*7 columns"):
         fold(sp.csr_array(np.ones((6, 7))), "block3", "toy")
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(("dtype", "entry"), [(float, "complex"), (complex, "real"), (complex, "block3")])
 def test_values_of_another_kind(dtype: type, entry: str) -> None:
     with pytest.raises(ReproError, match="does not fit the entry"):

@@ -15,6 +15,8 @@ from repro.problems.generators import HUBS_3D, KINDS, generate
 from repro.problems.meshes import tetrahedron_volumes
 from repro.problems.problem import describe_pattern
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_defaults_have_the_promised_size_and_repeat(kind: str) -> None:

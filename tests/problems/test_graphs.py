@@ -70,6 +70,7 @@ def test_full_rows(family: Family) -> None:
     np.testing.assert_array_equal(matrix.indices.reshape(3, 50), np.tile(np.arange(50), (3, 1)))
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -88,6 +89,7 @@ def test_lengths_that_no_rows_have(wanted: LengthTargets) -> None:
         row_lengths(wanted)
 
 
+@pytest.mark.wording
 def test_a_row_cannot_be_longer_than_the_matrix_is_wide() -> None:
     with pytest.raises(ReproError, match="there is no such graph"):
         assemble_graph(LengthTargets(10, 80, 0, 20, 8, 15), 19, "web", 1)

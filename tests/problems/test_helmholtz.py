@@ -70,6 +70,7 @@ def test_refuses_values_out_of_range(values: dict[str, float]) -> None:
         assemble_helmholtz(*space(), **values)
 
 
+@pytest.mark.wording
 def test_refuses_a_surface_in_space() -> None:
     vertices, tets = space()
     with pytest.raises(ReproError, match=r"(?s)do not fit.*3 coordinates, 3 vertices"):

@@ -130,6 +130,7 @@ def member(path: Path, name: str, content: bytes, **options: Any) -> None:
         archive.writestr(name, content)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -160,6 +161,7 @@ def test_a_file_that_is_no_problem_is_one_message(spoil: Callable[[Path], object
         load_problem(path)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("kind", IN_PLACE_OF_A_FILE)
 def test_what_is_in_the_place_of_a_problem_is_not_waited_for(tmp_path: Path, at_once: None, kind: str) -> None:
     put(kind, tmp_path / "toy.npz")
@@ -167,6 +169,7 @@ def test_what_is_in_the_place_of_a_problem_is_not_waited_for(tmp_path: Path, at_
         load_problem(tmp_path / "toy.npz")
 
 
+@pytest.mark.wording
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ReproError, match="no such problem file"):
         load_problem(tmp_path / "none.npz")

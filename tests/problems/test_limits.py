@@ -26,6 +26,8 @@ from repro.problems.matrix_market import read_matrix
 from repro.problems.meshes import read_surface
 from repro.problems.own_problems import describe_file
 
+pytestmark = pytest.mark.medium
+
 HEAD = b"%%MatrixMarket matrix coordinate real general\n"
 MIB = 1 << 20
 PROGRAM = """
@@ -137,6 +139,7 @@ def test_the_ratio_holds_for_every_packing(tmp_path: Path, pack, tarred: bool) -
     assert len(unpack(path, "a.mtx", Limits(ratio=1e5))) == len(HEAD) + ALWAYS + MIB
 
 
+@pytest.mark.wording
 def test_a_file_is_no_larger_than_allowed(tmp_path: Path) -> None:
     path = tmp_path / "a.mtx"
     path.write_bytes(HEAD + b"1 1 1\n1 1 1\n" + b"\n" * 1000)

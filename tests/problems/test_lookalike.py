@@ -18,6 +18,8 @@ from repro.problems.registry import Generated, load_registry
 from repro.problems.surrogates import LATTICE_REACH, assemble_lookalike
 from repro.sparse.compound.packing import count_bytes
 
+pytestmark = pytest.mark.medium
+
 CONFIG = Path(__file__).parents[2] / "config"
 STAND_INS = ["like_fem_filter", "like_mono_500Hz"]
 SMALL: dict[str, Any] = {"rows": 1000, "nonzeros": 20_000, "longest": 200, "hubs": 4, "spread": 0.3, "seed": 1}
@@ -40,6 +42,7 @@ def published(table: str, name: str) -> dict[str, str]:
         return next(row for row in csv.DictReader(file) if row["problem"] == item(name).stand_in)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STAND_INS)
 def test_the_size_is_that_of_table_1(name: str) -> None:
     size = published("sizes", name)

@@ -103,6 +103,7 @@ def test_both_ways_hold_the_same_numbers(kind: str) -> None:
     assert bits(parts[2].tolist()) == bits(values.tolist()) and parts[0].tolist() == rows.tolist()
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("space", [" ", "\t ", "  "])
 @pytest.mark.parametrize("zeros", ["", "0"])
 @pytest.mark.parametrize("number", ["1e-400", "1D-0324", f"0.{'0' * 330}1", "1e400", "0.00001d-320"])

@@ -65,6 +65,7 @@ def test_the_lower_triangle_alone(tmp_path: Path) -> None:
     assert read_matrix(write(tmp_path, text)).checksum() != file.checksum()
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("text", "actual"),
     [
@@ -290,6 +291,7 @@ def test_zeros_on_the_diagonal_of_a_skew_symmetric_matrix(tmp_path: Path, field:
     assert file.notes == ("1 explicit zeros dropped",)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("line", ["1 1 1\r2 2 1", "\ufeff1 1 1", "1 1 1\r\r1"])
 def test_what_ends_no_line_is_not_taken_for_an_end(tmp_path: Path, line: str) -> None:
     with pytest.raises(ReproError, match=r"not what the header says.*\n.*line 4"):

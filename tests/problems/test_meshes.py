@@ -90,6 +90,7 @@ def test_tetgen_finds_the_other_file_in_another_packing(tmp_path: Path, given: s
     np.testing.assert_array_equal(read_tetrahedra(tmp_path / given)[1], TETS)
 
 
+@pytest.mark.wording
 def test_tetgen_names_the_missing_file(tmp_path: Path) -> None:
     write(tmp_path / "m.node", CUBE, "tetra", TETS)
     (tmp_path / "m.ele").unlink()
@@ -139,6 +140,7 @@ def test_left_handed_tetrahedra_are_turned_when_all_are(tmp_path: Path) -> None:
     assert "left-handed" in notes[0]
 
 
+@pytest.mark.wording
 def test_some_inverted_tetrahedra_are_refused(tmp_path: Path) -> None:
     mixed = TETS.copy()
     mixed[[2, 4]] = mixed[[2, 4]][:, [0, 1, 3, 2]]
@@ -146,6 +148,7 @@ def test_some_inverted_tetrahedra_are_refused(tmp_path: Path) -> None:
         read_tetrahedra(write(tmp_path / "a.msh", CUBE, "tetra", mixed))
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_flat_elements_are_refused_at_any_scale(tmp_path: Path, scale: float) -> None:
     flat = np.vstack([TETS, [[0, 1, 2, 3]]])
@@ -178,6 +181,7 @@ def test_wrong_elements_are_named(tmp_path: Path) -> None:
         read_surface(tmp_path / "a.obj")
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("index", [9, -2])
 def test_vertices_that_do_not_exist(tmp_path: Path, index: int) -> None:
     faces = FACES.copy()
@@ -280,6 +284,7 @@ def test_meshes_of_higher_order_are_told_what_is_read(tmp_path: Path, kind: str,
     assert f"linear {what} (order 1" in str(told.value.todo)
 
 
+@pytest.mark.wording
 def test_duplicate_tetrahedra_are_noted(tmp_path: Path) -> None:
     twice = np.vstack([TETS, TETS[[2]][:, [1, 2, 0, 3]], TETS[[4]]])
     notes = read_tetrahedra(write(tmp_path / "a.msh", CUBE, "tetra", twice))[2]

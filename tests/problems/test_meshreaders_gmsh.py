@@ -147,6 +147,7 @@ def test_text_may_look_otherwise(tmp_path: Path, name: str, change) -> None:
     assert volume(tmp_path / "a.msh") == CUBE
 
 
+@pytest.mark.wording
 def test_real_duplicates_are_kept_and_noted(tmp_path: Path) -> None:
     text = listed("2.2", groups=False).decode()
     row = f"9 4 2 0 1 {' '.join(map(str, NUMBERS[CELLS[0]]))}\n"

@@ -18,6 +18,7 @@ def test_names_that_do(name: str) -> None:
     assert PeriodicityDetector().is_periodic(name) is None
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -102,6 +102,7 @@ def test_a_bundle_that_has_no_certificates_is_named(
     assert message == flaw_of_environment(secure)
 
 
+@pytest.mark.wording
 @needs_openssl
 def test_a_folder_without_certificates_and_a_bundle_without_the_servers_are_named(
     secure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -101,12 +101,14 @@ def test_tetrahedra_become_elasticity(solid: Path) -> None:
     assert (entry, assembled.n, assembled.values.shape) == ("block3", 4, (16, 9))
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("entry", [None, "real", "complex"])
 def test_a_mesh_needs_an_entry_that_fits(surface: Path, entry: str | None) -> None:
     with pytest.raises(ReproError, match=r"a mesh needs an entry[\s\S]*quaternion"):
         assemble_own(surface, entry)
 
 
+@pytest.mark.wording
 def test_a_surface_has_no_tetrahedra(surface: Path) -> None:
     with pytest.raises(ReproError, match="the mesh has no tetrahedra"):
         assemble_own(surface, "block3")

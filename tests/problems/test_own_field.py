@@ -260,12 +260,14 @@ def test_meshes_without_the_right_cells(blocks: list[Any], message: str, tmp_pat
         read_field(FieldFile(path=str(tmp_path / "a.vtu")))
 
 
+@pytest.mark.wording
 def test_a_surface_in_space_is_no_plane(tmp_path: Path) -> None:
     vertices = np.column_stack([LINEAR.vertices, LINEAR.vertices[:, 0] ** 2])
     with pytest.raises(ReproError, match=r"do not lie in the plane[\s\S]*z from 0 to 1"):
         read_field(write(tmp_path / "a.vtu", LINEAR, vertices=vertices))
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("name", ["a.ply", "a.mtx", "a.msh", "a.xdmf"])
 def test_formats_without_cell_data(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("")

@@ -18,6 +18,8 @@ from repro.problems.files import locate_own
 from repro.problems.matrix_market import member_of
 from repro.problems.own_problems import assemble_own, describe_file, outline
 
+pytestmark = pytest.mark.medium
+
 
 def write(path: Path, banner: str, sizes: str = "4 4 6") -> str:
     text = f"%%MatrixMarket matrix coordinate {banner}\n% a remark\n\n{sizes}\n1 1 1.0\n"

@@ -24,6 +24,8 @@ from repro.errors import ReproError
 from repro.problems import subprocess_reader
 from repro.problems.subprocess_reader import read_isolated
 
+pytestmark = pytest.mark.medium
+
 READ = """
 import os, signal, sys, threading, time
 from functools import partial

@@ -85,6 +85,7 @@ def test_another_format_is_refused(tmp_path: Path, name: str) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.wording
 def test_a_place_for_a_mesh_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ReproError, match="cannot write the mesh"):
@@ -123,6 +124,7 @@ def test_another_mesh_in_the_mirror_is_not_taken(
     assert "recipe/toy.meshb: wrong checksum" in caplog.text
 
 
+@pytest.mark.wording
 def test_the_recorded_mesh_is_recognised(settings: Fetch, toy: Callable[..., Recipe]) -> None:
     sha256 = obtain_mesh(toy(), settings).content.checksum["sha256"]
     assert obtain_mesh(toy(checksum=sha256), settings).content.notes[1] == "the recorded mesh, bit for bit"

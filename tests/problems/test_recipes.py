@@ -38,6 +38,8 @@ from repro.problems.recipes import (
 from repro.problems.registry import Recipe, load_registry
 from repro.problems.repositories import MeshFile
 
+pytestmark = pytest.mark.medium
+
 REGISTRY = Path(__file__).parents[2] / "config/problems.yaml"
 PUBLISHED = {
     item.recipe: (item.published.rows, item.published.nonzeros)
@@ -142,6 +144,7 @@ def test_the_same_every_time(made: Callable[[str], Any], make: Callable[[str], A
     assert first[2] == again[2]
 
 
+@pytest.mark.wording
 @pytest.mark.mirror
 @needs_packages
 def test_the_note_names_what_stands_in(made: Callable[[str], Any]) -> None:
@@ -166,6 +169,7 @@ def test_unused_vertices_and_inverted_tetrahedra_are_tidied(
     assert np.array_equal(np.sort(turned, axis=1), np.unique(np.sort(tets, axis=1), axis=0)), "in order"
 
 
+@pytest.mark.wording
 def test_flat_tetrahedra_are_refused(make: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     vertices, tets = generators.lattice_box((1, 1, 1))
     flat = Made(vertices * [1, 1, 0], tets, ())
@@ -174,11 +178,13 @@ def test_flat_tetrahedra_are_refused(make: Callable[[str], Any], monkeypatch: py
         make("toy")
 
 
+@pytest.mark.wording
 def test_unknown_recipe(make: Callable[[str], Any]) -> None:
     with pytest.raises(ReproError, match=r"unknown recipe\n  expected: one of NX_MotorH67k, .*nut_37k\n  actual: bolt"):
         make("bolt")
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("module", ["gmsh", "tetgen", "pymeshfix", "fast_simplification"])
 def test_a_missing_package(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
@@ -186,6 +192,7 @@ def test_a_missing_package(module: str, monkeypatch: pytest.MonkeyPatch) -> None
         packages.load_package(module)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("recipe", ["nut_37k", "NX_MotorH67k"])
 def test_a_recipe_without_its_packages(
     recipe: str, make: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
@@ -199,6 +206,7 @@ def test_a_recipe_without_its_packages(
         make(recipe)
 
 
+@pytest.mark.wording
 def test_a_missing_system_library(make: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def unloadable(_: str) -> None:
         raise OSError("libGLU.so.1: cannot open shared object file: No such file or directory")
@@ -278,6 +286,7 @@ def test_simplifying_does_not_depend_on_the_unit_of_length(scale: float) -> None
     assert _enclosed(coarse) == pytest.approx(216 * scale**3, rel=0.02)
 
 
+@pytest.mark.wording
 @needs_packages
 def test_a_solid_that_cannot_be_drawn() -> None:
     with pytest.raises(ReproError, match=r"meshing by Gmsh failed[\s\S]*Degenerate box"):

@@ -121,6 +121,7 @@ def test_an_unknown_name_suggests_close_ones(shipped: Registry, name: str, sugge
     assert caught.value.actual == name
 
 
+@pytest.mark.wording
 def test_an_unknown_name_without_close_ones_lists_all(shipped: Registry) -> None:
     with pytest.raises(ReproError, match=r"one of mhd1280b, .*generated"):
         shipped.expand(["xxxxxxxxxxxx"])
@@ -134,6 +135,7 @@ def test_sets_names_and_own_problems_expand_once_and_in_order(shipped: Registry)
     assert len(found) == len(shipped.expand("mirror")) + 1
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("name", ["mhd1280b", None])
 def test_an_own_problem_cannot_take_a_name(shipped: Registry, name: str | None) -> None:
     mine = [OwnProblem(path="a/qc324.mtx", name=name), OwnProblem(path="b/qc324.mtx", name=name)]
@@ -141,6 +143,7 @@ def test_an_own_problem_cannot_take_a_name(shipped: Registry, name: str | None) 
         shipped.expand(mine)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     "own",
     [
@@ -203,6 +206,7 @@ def test_a_registry_that_is_no_file_names_the_key(tmp_path: Path, kind: str) -> 
     assert caught.value.where == path
 
 
+@pytest.mark.wording
 def test_an_unknown_problem_is_told_with_the_key_that_names_it(shipped: Registry) -> None:
     with pytest.raises(ReproError, match=r"unknown problem\n  where: studies.mine.problems"):
         shipped.expand(["surfaces/bunni"], "studies.mine.problems")

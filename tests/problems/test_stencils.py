@@ -97,6 +97,7 @@ def test_sizes_are_those_of_the_matrices_whose_pattern_they_have(
     assert (matrix.n, len(matrix.indices)) == (np.prod(points), nonzeros)
 
 
+@pytest.mark.wording
 def test_a_stencil_of_other_dimensions() -> None:
     with pytest.raises(ReproError, match=r"other dimensions\n  where: 9 points\n  expected: 2 .*\n  actual: 3"):
         generate("diffusion", points=[4, 4, 4], stencil=9)
@@ -118,6 +119,7 @@ def test_an_arrow_has_full_rows_and_columns(coefficients: str) -> None:
     assert len(np.unique(upper)) == (len(upper) if coefficients == "variable" else 4)
 
 
+@pytest.mark.wording
 def test_an_arrow_with_too_many_full_rows() -> None:
     with pytest.raises(ReproError, match="too many full rows"):
         generate("arrow", rows=6, dense=3)

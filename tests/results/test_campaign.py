@@ -78,6 +78,7 @@ def test_a_full_row_replaces_the_screened_one(maker: SmallCampaign) -> None:
     assert [row["event_median"] for row in maker.load().search_rows("grid", "single")] == [1.0]
 
 
+@pytest.mark.wording
 def test_two_devices_are_refused(maker: SmallCampaign) -> None:
     maker.case("grid", "single")
     rows = [replace(row, backend="opencl", device="cpu") for row in maker.report("grid", "double")]
@@ -138,6 +139,7 @@ def test_a_studys_own_columns_have_their_types(tmp_path: Path) -> None:
     assert list(campaign.report.columns) == list(campaign.search.columns)  # of which nothing was measured
 
 
+@pytest.mark.wording
 def test_rows_without_a_studys_own_column_are_refused(maker: SmallCampaign) -> None:
     maker.case("grid", "single")
     with pytest.raises(ReproError, match=r"rows of another schema(.|\n)*columns steps"):

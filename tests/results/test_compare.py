@@ -233,6 +233,7 @@ def test_campaigns_are_comparison_by_name_and_by_folder(tmp_path: Path) -> None:
         compare(here, tmp_path / "empty" / "raw")
 
 
+@pytest.mark.wording
 def test_campaigns_without_a_timed_row_in_common_are_refused(tmp_path: Path) -> None:
     other = raw(tmp_path / "b", lambda row: replace(row, name=f"{row.name}/other"))
     with pytest.raises(ReproError, match=r"(?s)share no timed row.*only in the first"):

@@ -107,6 +107,7 @@ def recorded() -> dict[tuple[str, str], Campaign]:
     return {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("campaign", "study", "name"),
     [

@@ -13,6 +13,8 @@ import pytest
 from recorded_campaigns import RESULTS, recorded_campaigns
 from repro.bench.store import read_rows
 
+pytestmark = pytest.mark.medium
+
 #: A profiler's rows have no key: their table has what they are known by.
 TABLES = [
     path

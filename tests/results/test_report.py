@@ -130,6 +130,7 @@ def test_the_words_of_a_study_are_its_own(small: Campaign, tmp_path: Path) -> No
     assert "In made_up" in section and "<p>round numbers</p>" in section
 
 
+@pytest.mark.wording
 def test_the_report_says_which_tie_it_was(tmp_path: Path, small: Campaign) -> None:
     maker = SmallCampaign(tmp_path)
     maker.all("grid")
@@ -150,6 +151,7 @@ def test_nothing_half_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.wording
 def test_unwritable_folder_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ReproError, match="cannot write an artifact"), replacing(tmp_path / "file" / "t.csv"):
@@ -248,6 +250,7 @@ def test_the_page_begins_with_what_was_measured_and_what_came_out(maker: SmallCa
     assert '<strong class="number">' not in write_report([nothing], tmp_path / "r.html").read_text()
 
 
+@pytest.mark.wording
 def test_a_number_that_is_not_there_is_said(maker: SmallCampaign, tmp_path: Path) -> None:
     part = PageStudy(maker.all("ring"), NOTHING, [SPEEDUPS], result=FASTER)
     text = write_report([part], tmp_path / "r.html").read_text()
@@ -263,6 +266,7 @@ def test_sections_are_found_by_title_and_every_heading_has_an_address(small: Cam
     assert all(own == target and target in page.ids for own, target in headings)
 
 
+@pytest.mark.wording
 def test_names_of_statuses_are_code_and_no_mark_is_left(small: Campaign, tmp_path: Path) -> None:
     text = write_report([PageStudy(small, NOTHING, [TABLE])], tmp_path / "r.html").read_text()
     assert "Only <code>ok</code> and <code>noisy</code> rows have a time" in text and "`ok`" not in text
@@ -291,6 +295,7 @@ def test_captions_are_parted_at_a_sentence_and_lose_nothing_but_what_stands_else
     assert paused.shown.endswith("word grow.") and paused.more.startswith("132 word")
 
 
+@pytest.mark.wording
 def test_words_in_backticks_are_code_and_all_else_is_text() -> None:
     assert _code("space `a<b` & more") == "space <code>a&lt;b</code> &amp; more"
 

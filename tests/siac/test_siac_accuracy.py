@@ -38,6 +38,7 @@ def around_centre(count, reach):
     return 0.5 + np.random.default_rng(3).uniform(-reach, reach, (count, 2))
 
 
+@pytest.mark.slow
 @degrees
 @ways
 @meshes
@@ -55,6 +56,7 @@ def test_polynomials_that_a_field_holds_are_kept_on_any_mesh(values, way, degree
     np.testing.assert_allclose(filtered, np.prod(points[:, None] ** powers, axis=2), rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow
 @degrees
 @ways
 def test_projections_of_polynomials_are_restored_by_every_way(values, way, degree):
@@ -80,6 +82,7 @@ def wave(x, y):
     return np.sin(2 * np.pi * x) * np.sin(2 * np.pi * y)
 
 
+@pytest.mark.slow
 @degrees
 @ways
 def test_errors_fall_with_order_2p_plus_2_in_l2(values, way, degree):

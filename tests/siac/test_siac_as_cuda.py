@@ -16,6 +16,8 @@ from repro.sparse.device_work import Launches
 from siac_on_devices import check_shares, siac_loader
 from triangulations import hexagonal
 
+pytestmark = pytest.mark.medium
+
 DEGREE, FIELDS = 2, 29
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.0, 0.5], [0.5, 0.0]])
 
@@ -38,6 +40,7 @@ def case():
     return mesh, points, clockwise, modes, turned.reshape(-1, FIELDS)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("way", ["edges", "point", "element", "atomic", "matrix"])
 @pytest.mark.parametrize("derivative", [(0, 0), (1, 0), (0, 1)])

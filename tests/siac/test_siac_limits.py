@@ -37,6 +37,7 @@ def test_what_is_refused(rows, changes, message):
         rows(**{"mesh": structured(2), "points": POINTS, "degree": 1, **changes})
 
 
+@pytest.mark.wording
 def test_another_start_of_a_contour_is_refused():
     with pytest.raises(ReproError, match=r"expected: line or edge\n  actual: corner"):
         contour_rows(structured(2), POINTS, 1, start="corner")

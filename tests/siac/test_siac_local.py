@@ -12,6 +12,8 @@ from repro.galerkin.basis import BASES
 from siac_on_devices import bound_of, filtered, filtered_locally, random_modes, siac_loader
 from triangulations import graded, hexagonal, one_huge, structured
 
+pytestmark = pytest.mark.medium
+
 MESHES = {"delaunay": hexagonal(8), "graded": graded(6), "one huge": one_huge(), "two": structured(1)}
 degrees = pytest.mark.parametrize("degree", [0, 1, 2, 3])
 

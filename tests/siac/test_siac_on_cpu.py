@@ -27,6 +27,8 @@ from siac_on_devices import (
 )
 from triangulations import graded, hexagonal, one_huge, structured
 
+pytestmark = pytest.mark.medium
+
 MESHES = {
     "structured": structured(6),
     "sheared": structured(5, 0.1),
@@ -58,6 +60,7 @@ def rows_of(name, degree, count):
     return contour_rows(MESHES[name], anywhere(count), degree)
 
 
+@pytest.mark.slow
 @degrees
 @ways
 @pytest.mark.parametrize("name", MESHES)
@@ -68,6 +71,7 @@ def test_a_field_is_filtered_as_by_numpy(any_device, load, way, degree, name):
     assert (np.abs(result - rows @ modes.ravel()) <= bound_of(rows, modes, mesh, degree)).all()
 
 
+@pytest.mark.slow
 @degrees
 @pytest.mark.parametrize("name", MESHES)
 def test_the_matrix_is_that_of_numpy(any_device, load, degree, name):
@@ -80,6 +84,7 @@ def test_the_matrix_is_that_of_numpy(any_device, load, degree, name):
         assert (difference[:, field] <= bound_of(rows, modes[:, :, field], mesh, degree)).all()
 
 
+@pytest.mark.slow
 @degrees
 @pytest.mark.parametrize("basis", BASES)
 def test_rows_add_up_to_one_in_any_basis(any_device, load, degree, basis):
@@ -97,6 +102,7 @@ def constant_modes(degree, basis):
     return np.linalg.solve(to_monomials(basis, degree, 2).T, wanted)
 
 
+@pytest.mark.slow
 @ways
 @pytest.mark.parametrize("cell", [0.3, 2.0])
 def test_cells_of_any_size_find_the_same(any_device, load, way, cell):
@@ -116,6 +122,7 @@ def test_a_stencil_finer_than_the_triangles_is_clipped(any_device, load, way):
     assert (np.abs(result - rows @ modes.ravel()) <= bound_of(rows, modes, mesh, 2)).all()
 
 
+@pytest.mark.wording
 def test_contours_refuse_a_stencil_finer_than_the_triangles(any_device, load):
     mesh, points = MESHES["delaunay"], anywhere(3)
     with pytest.raises(ReproError, match="wider than a square of the stencil"):
@@ -150,6 +157,7 @@ def test_points_on_vertices_edges_and_knot_lines(any_device, load, way):
     np.testing.assert_allclose(result[-1], result[-1 - len(middles)], rtol=1e-13)
 
 
+@pytest.mark.slow
 @ways
 def test_a_mode_that_is_no_number_reaches_the_points_whose_stencil_meets_it(any_device, load, way):
     mesh, points = MESHES["delaunay"], evaluation_points(MESHES["delaunay"], 1)[::7]

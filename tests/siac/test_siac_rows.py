@@ -11,6 +11,8 @@ from repro.filtering.triangulation import evaluation_points, triangulation
 from repro.galerkin.basis import BASES, exponents, mode_count
 from triangulations import exact_modes, graded, hexagonal, one_huge, project, sliver, structured
 
+pytestmark = pytest.mark.medium
+
 edge_rows = partial(contour_rows, start="edge")
 WAYS = {"clipped": clipped_rows, "contour": contour_rows, "edge": edge_rows}
 ways = pytest.mark.parametrize("rows", WAYS.values(), ids=WAYS)

@@ -55,6 +55,7 @@ def arrays_of(matrix, modes):
             (modes, modes.nbytes)]  # fmt: skip
 
 
+@pytest.mark.slow
 @degrees
 @pytest.mark.parametrize("mesh", [hexagonal(5), structured(1)], ids=["delaunay", "two"])
 def test_scalars_are_those_of_the_blocks(any_device, made, degree, mesh):

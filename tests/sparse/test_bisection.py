@@ -14,6 +14,8 @@ from repro.problems.generators import generate
 from repro.sparse import ordering
 from repro.sparse.ordering import adjacency, bisect
 
+pytestmark = pytest.mark.medium
+
 LEAF = 64
 
 

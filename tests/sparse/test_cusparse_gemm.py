@@ -179,12 +179,14 @@ def test_a_version_without_the_function_says_so(device, library):
     release(library, gemm, *operands)
 
 
+@pytest.mark.wording
 def test_what_is_not_loaded_is_not_called(device, library):
     library.get_property = lambda part: 9999
     with pytest.raises(Unsupported, match=r"libcusparse\.so\.9999 cannot be called directly"):
         shared_library(library)
 
 
+@pytest.mark.wording
 def test_another_device_is_refused(cpu_device):
     with pytest.raises(Unsupported, match="cuSPARSE runs on NVIDIA GPUs"):
         Calls(cpu_device)

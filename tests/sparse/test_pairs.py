@@ -141,6 +141,7 @@ def test_a_row_that_is_longer_than_a_tile() -> None:
     check(problem, 128, clustered=True)
 
 
+@pytest.mark.wording
 def test_a_tile_with_more_foreign_columns_than_a_code_says_is_refused() -> None:
     n, ends = 40000, np.arange(64, 40000)
     rows = np.concatenate([ends % 64, ends])

@@ -113,12 +113,14 @@ def test_a_process_reads_a_campaign_once_and_again_where_it_has_changed(tmp_path
     assert (before.family, after.family, len(read)) == ("complex", "quaternion", 2)
 
 
+@pytest.mark.wording
 def test_rows_of_another_schema_are_one_message(tmp_path):
     campaign(tmp_path, "first", schema=SCHEMA - 1)
     with pytest.raises(ReproError, match="rows of another schema"):
         load(tmp_path, "cuda", None)
 
 
+@pytest.mark.wording
 def test_a_campaign_of_unavailable_problems_holds_nothing(tmp_path):
     folder = tmp_path / "a" / "raw" / "study" / "p" / "single"
     folder.mkdir(parents=True)

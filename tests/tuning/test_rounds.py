@@ -14,6 +14,8 @@ from repro.sparse.operands import Multiplies, y_on
 from repro.tuning import search
 from repro.tuning.rounds import cold_rounds, shuffled_rounds, warm_rounds
 
+pytestmark = pytest.mark.medium
+
 TIMING = {
     "launches": 20,
     "graph_launches": 4,
@@ -172,6 +174,7 @@ def test_each_step_of_a_runnable_is_noted_before_it_is_taken(bench, store, tmp_p
     assert crashed_row(tmp_path / "rows.jsonl", store._run) is None
 
 
+@pytest.mark.wording
 def test_what_never_ends_is_given_up(make_bench, small_problem, store, monkeypatch):
     reasons = []
     monkeypatch.setattr(search, "restart", reasons.append)

@@ -131,6 +131,7 @@ def test_a_problem_on_which_all_of_a_space_failed_tells_nothing_of_it():
         predicted([failed], recording(9))
 
 
+@pytest.mark.wording
 def test_a_space_that_nobody_searched_is_an_error():
     few = recording(0, NAMES[:100])
     with pytest.raises(ReproError, match="no recorded campaign has searched this space"):

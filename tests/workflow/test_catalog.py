@@ -13,7 +13,7 @@ import yaml
 from checkouts import REPOSITORY, Checkout, Said, run_to_its_end
 from snakemake_report import SnakemakeReport
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 
 USAGE = yaml.safe_load((REPOSITORY / ".snakemake-workflow-catalog.yml").read_text())["usage"]
 RECORD = "h200-x4"

@@ -16,7 +16,7 @@ from repro.campaign import workflow
 from repro.campaign.workflow import environment_file
 from repro.errors import ReproError
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 
 ABOUT = {"platform": "linux-64", "conda_version": "25.1.1", "envs": []}
 #: Makes an environment whose `repro` is the checkout's that the environment file has pip install, and keeps the file.
@@ -90,6 +90,7 @@ def test_the_file_fits_the_device_and_leads_to_the_checkout_from_anywhere(on_gpu
     assert Path(path, "src/repro/campaign/workflow.py").samefile(workflow.__file__)
 
 
+@pytest.mark.wording
 def test_without_a_checkout_it_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(workflow, "PACKED", tmp_path)
     with pytest.raises(ReproError, match=r"--sdm conda needs a checkout[\s\S]*a wheel"):

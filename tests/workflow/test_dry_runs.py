@@ -16,7 +16,7 @@ from checkouts import REPOSITORY, Checkout, Said, count_compile
 
 from repro.config import load
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 
 
 @pytest.fixture(scope="module")

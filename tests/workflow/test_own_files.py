@@ -12,7 +12,7 @@ import pytest
 import yaml
 from checkouts import QUICK, REPOSITORY, Checkout
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 N = 40
 HERMITIAN = "\n".join(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from random_edits import attack
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 EDITS = int(os.environ.get("RANDOM_EDITS", "0"))
 
 

@@ -15,7 +15,7 @@ import pytest
 from checkouts import REPOSITORY, Checkout
 from snakemake_report import write_report
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 RECORD = "h200-x4"
 STUDY = "dynamic_csr"

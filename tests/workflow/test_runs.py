@@ -19,7 +19,7 @@ from snakemake_report import write_report
 from repro.results.registry import get_artifact
 from repro.studies import load_artifacts
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 PROBLEMS = ["tiny/dirac", "tiny/elasticity"]
 ARTIFACTS = ["table-1", "table-7", "figure-3"]

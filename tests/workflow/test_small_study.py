@@ -17,7 +17,7 @@ import pytest
 import yaml
 from checkouts import QUICK, REPOSITORY, Checkout, wait_for_rows
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 FOLDER = REPOSITORY / "tests/small_study"
 #: How often a kill may come too late.

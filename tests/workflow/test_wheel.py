@@ -19,7 +19,7 @@ from snakemake_report import SnakemakeReport
 from repro.campaign.dependencies import code_hash
 from repro.codegen import opencl_runtime
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.medium]
 
 #: Folders of the repository that go into a wheel, and where.
 PACKED = {
@@ -139,6 +139,7 @@ def test_what_is_missing_is_installed_by_the_command_that_messages_name(installe
     assert "Would install" not in installed.run("python", "-m", *words, "--dry-run", "--no-index")
 
 
+@pytest.mark.wording
 def test_what_is_installed_is_not_written_over(installed: Installed, tmp_path: Path) -> None:
     said = installed.run("repro", "resolve", "coo_papers", "--index", str(tmp_path / "ssstats.csv"), code=1)
     assert "belongs to the installed package" in said

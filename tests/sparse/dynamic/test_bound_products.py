@@ -9,6 +9,8 @@ from repro.sparse.dynamic.layout import lay_out
 from repro.sparse.dynamic.matrix import bind_product
 from repro.sparse.dynamic.schedules import Schedule, usual_schedule
 
+pytestmark = pytest.mark.medium
+
 
 def test_a_product_sees_what_is_inserted_after_it_was_bound(load_module, device, on_cpu, make_batch):
     generator = np.random.default_rng(3)

@@ -71,6 +71,7 @@ def test_what_is_behind_the_entries_of_a_row_is_room_in_whichever_segment_it_is(
     assert fewer.nnz < arrays.nnz / 2
 
 
+@pytest.mark.wording
 def test_a_size_that_no_segment_has_room_for_is_an_error():
     arrays = grown()
     sizes = arrays.sizes.copy()

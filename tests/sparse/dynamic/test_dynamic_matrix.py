@@ -20,6 +20,8 @@ from repro.sparse.dynamic.kernels import MEDIUM, SMALL
 from repro.sparse.dynamic.matrix import NoRoom
 from repro.sparse.dynamic.storage import Storage
 
+pytestmark = pytest.mark.medium
+
 # any operations in any order
 
 
@@ -311,6 +313,7 @@ def test_no_slack_and_much(on_cpu, make_batch, slack):
         assert_equal(dynamic.to_csr(), matrix)
 
 
+@pytest.mark.wording
 def test_more_entries_than_offsets_can_count_are_refused(on_cpu, make_batch, monkeypatch):
     with pytest.raises(ReproError, match="more entries than a dynamic matrix can hold"):
         layout.lay_out(sp.csr_array((2, 2)), 4, 2**31)

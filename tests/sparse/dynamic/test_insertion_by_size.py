@@ -34,6 +34,8 @@ from repro.sparse.dynamic import kernels
 from repro.sparse.dynamic.kernels import MEDIUM, SMALL
 from repro.sparse.dynamic.matrix import Unfinished
 
+pytestmark = pytest.mark.medium
+
 FEW, SEVERAL = SMALL + 1, 9000
 
 
@@ -103,6 +105,7 @@ def test_entries_of_one_place_come_beside_each_other(on_cpu, m):
         assert_inserted(dynamic, (rows.astype(np.int32), np.full(m, 3, np.int32), np.arange(m) / 4), 0)
 
 
+@pytest.mark.wording
 def test_a_matrix_is_open_until_the_last_block_is_done(on_cpu):
     dynamic = on_cpu(grown(ROWS, 2, 100_000))
     words = state_of(dynamic)

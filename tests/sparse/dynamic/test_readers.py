@@ -13,6 +13,8 @@ from repro.sparse.dynamic.matrix import DynamicMatrix, Reading
 from repro.sparse.dynamic.schedules import widths_of
 from torn_rows import Readers, Rows, appending, replacing, sums_of_swapping, swapping, without_check
 
+pytestmark = pytest.mark.medium
+
 #: Rows that a thread changes by itself, and rows that a block changes together.
 SHORT, LONG = Rows(200, 24), Rows(6, 700)
 #: How long sound readers are watched; and how long the others have to be caught, which takes them a tenth of a second.

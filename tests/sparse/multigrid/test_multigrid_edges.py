@@ -68,6 +68,7 @@ def test_a_strongly_anisotropic_matrix_is_made_coarser_along_what_is_strong(devi
 DIAGONALS = {"zero": 0.0, "NaN": np.nan, "infinity": np.inf}
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("name", [*DIAGONALS, "missing"])
 def test_a_diagonal_that_cannot_be_divided_by(levels_of, name):
     matrix = GRID.tocoo(copy=True)

@@ -100,6 +100,7 @@ def test_no_coarser_level_than_is_asked_for(n):
     assert len(set_up(sp.csr_array(sp.eye_array(200)))) == 1  # nothing is connected
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("bad", [0.0, np.nan])
 def test_a_diagonal_with_zeros_is_refused(bad):
     a = poisson((11, 11), 5)

@@ -14,6 +14,8 @@ from repro.sparse.multigrid.reference import MultigridSettings
 from repro.sparse.multigrid.solver import Repeated, Solver
 from sparse_factors import to_csr
 
+pytestmark = pytest.mark.medium
+
 
 def revalued(matrix, seed=1):
     """Return a symmetric positive definite matrix with other values in the places of one."""
@@ -39,6 +41,7 @@ def refreshed(device, load, levels_of):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_it_is_a_set_up_of_the_new_values(device, refreshed, name, precision):
@@ -138,6 +141,7 @@ def test_refreshing_and_solving_again_and_again_takes_no_more_memory(device, loa
     assert not held and not alive
 
 
+@pytest.mark.wording
 def test_a_zero_on_the_diagonal_is_refused(device, load, levels_of):
     matrix = poisson((20, 20), 5)
     levels = levels_of(matrix, refreshable=True)

@@ -129,6 +129,7 @@ def test_a_solution_that_has_too_few_digits_is_not_claimed(solve, precision, pow
     assert not solved.converged and solved.reached == pytest.approx(left / 11, rel=1e-3) and solved.reached > 1e-3
 
 
+@pytest.mark.wording
 @methods
 @pytest.mark.parametrize(("precision", "power"), [("single", 126), ("double", 1022)])
 @on_the_cpu
@@ -170,6 +171,7 @@ def test_numbers_that_are_not_finite_are_named(solve, method, bad, what):
         solve(GRID, b, method, x=x)
 
 
+@pytest.mark.wording
 @methods
 @pytest.mark.parametrize(("size", "start"), [(1, 1e200), (1e-200, 1e150)])
 @on_the_cpu

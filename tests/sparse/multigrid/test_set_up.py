@@ -11,7 +11,10 @@ from repro.sparse.multigrid import reference
 from repro.sparse.multigrid.reference import MultigridSettings
 from sparse_factors import to_csr
 
+pytestmark = pytest.mark.medium
 
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_the_levels_are_those_of_the_model(device, levels_of, name, precision):
@@ -24,6 +27,7 @@ def test_the_levels_are_those_of_the_model(device, levels_of, name, precision):
     assert levels[0].radius == pytest.approx(radius, rel=1e-10 if precision == "double" else 1e-4)
 
 
+@pytest.mark.slow
 def test_the_coarse_matrix_is_the_product_of_the_three(levels_of):
     fine, *_ = levels = levels_of(poisson((40, 40), 9))
     a, p, r = (to_csr(matrix) for matrix in (fine.a, fine.p, fine.r))

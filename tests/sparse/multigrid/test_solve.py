@@ -11,6 +11,8 @@ from repro.sparse.multigrid import reference
 from repro.sparse.multigrid import solver as solve
 from repro.sparse.multigrid.reference import Cycle, MultigridSettings
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_cycle_is_that_of_the_host(device, solver_of, name):

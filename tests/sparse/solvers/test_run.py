@@ -24,6 +24,8 @@ from repro.studies.compressed_coo.ids import Blocking, CoordinateId
 from repro.studies.compressed_coo.kernels import render_coo
 from repro.studies.compressed_coo.study import variant_of
 
+pytestmark = pytest.mark.medium
+
 EFFORT = SamplingPlan(4, 2, 5)
 SCIPY = SciPy("csr", real_expansion("real"))
 
@@ -96,6 +98,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_wrong_solver_is_incorrect_and_has_no_time(make_bench, convection, templates, tmp_path, precision, mistake):

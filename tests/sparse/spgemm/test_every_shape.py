@@ -8,6 +8,7 @@ from repro.codegen.targets import get_target
 from repro.sparse.spgemm.kernels import hash_shapes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("kernels", ["one", "symbolic", "numeric", "esc"])
 def test_rows_that_fit(device, load, kernels, precision):

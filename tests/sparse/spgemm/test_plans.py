@@ -25,6 +25,7 @@ from sparse_factors import around_edges, assert_product, of_sizes, random
 SM_90 = get_target("sm_90")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["edges", "27", "no slots"])
 @pytest.mark.parametrize("phases", ["one", "two"])
 def test_products_by_a_sample_of_their_rows(multiplication, on_device, monkeypatch, name, phases):

@@ -13,6 +13,8 @@ from repro.sparse.spgemm.multiplication import CoordinateMultiplication, Factors
 from repro.sparse.spgemm.rows import ProductBins
 from sparse_factors import assert_product, doubled, fragmented, of_sizes, random
 
+pytestmark = pytest.mark.medium
+
 
 def unsorted(matrix):
     """Return a matrix whose rows have their columns in descending order."""
@@ -47,6 +49,7 @@ EXACT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phases", ["one", "two"])
 @pytest.mark.parametrize("name", EXACT)
 def test_edges(multiplication, on_device, phases, name):
@@ -57,6 +60,7 @@ def test_edges(multiplication, on_device, phases, name):
     assert_product(c, a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("products", [limit + more for limit in LIMITS for more in (0, 1)])
 def test_a_row_of_so_many_products(multiplication, on_device, products):
     # each column is met four times, but for the first ones, which are met once more

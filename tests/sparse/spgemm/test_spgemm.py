@@ -99,6 +99,7 @@ def test_other_values_into_the_same_pattern(multiplication, on_device):
     assert_product(c, other, b)
 
 
+@pytest.mark.wording
 def test_more_entries_than_offsets_tell_apart_are_refused(multiplication, on_device, monkeypatch):
     monkeypatch.setattr(product, "MAX_ENTRIES", 100)
     stored = on_device(sp.csr_array(np.ones((20, 20))))

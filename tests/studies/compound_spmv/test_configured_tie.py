@@ -11,6 +11,8 @@ from synthetic_campaign import PROBLEMS, STUDY, Maker
 from repro.cli import results
 from repro.cli import results as commands
 
+pytestmark = pytest.mark.medium
+
 ROOT = Path(__file__).parents[3]
 #: Dynamic's time is 3 % less than static's.
 CLOSE = replace(PROBLEMS[0], dynamic={"single": 0.97, "double": 0.97})
@@ -46,6 +48,7 @@ def test_captions_and_notes_speak_of_the_configured_tie(configured: Maker) -> No
         assert "5 %" in text and " 1 %" not in text
 
 
+@pytest.mark.wording
 def test_the_report_speaks_of_the_configured_tie(configured: Maker) -> None:
     configured.configure(**{STUDY: {"problems": [CLOSE.name], "artifacts": ["table-8"], "timing": {"tie": 0.05}}})
     commands.report(campaign=[configured.campaign], results=configured.results)

@@ -57,6 +57,7 @@ def test_a_campaign_without_counters_says_so(gpu: Campaign, published: Published
     assert "No counters were recorded" in table.caption
 
 
+@pytest.mark.wording
 def test_counters_of_another_schema_are_one_message(maker: Maker) -> None:
     with pytest.raises(ReproError, match="rows of another schema"):
         recorded(maker, "waves")

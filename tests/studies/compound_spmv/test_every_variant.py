@@ -60,6 +60,7 @@ def test_each_shape_has_its_turn():
             assert {s.ahead for s in of_entry} == {s.ahead for s in space}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("entry", sorted(entries()))
 def test_every_layout_and_schedule_kind_is_right(tmp_path, templates, make_bench, small_problem, entry, precision):
@@ -80,6 +81,7 @@ def test_every_layout_and_schedule_kind_is_right(tmp_path, templates, make_bench
     assert all(row.event_median > 0 for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("entry", sorted(entries()))
 def test_every_layout_of_ours_is_right(tmp_path, templates, make_bench, small_problem, entry, precision):

@@ -20,6 +20,8 @@ from repro.results.tables import Figure
 from repro.studies.compound_spmv.figures.performance import speedups
 from repro.studies.compound_spmv.figures.search import _ticks, choose_problem, surface
 
+pytestmark = pytest.mark.medium
+
 FIGURES = [artifact.name for artifact in artifacts(STUDY, "figure")]
 
 
@@ -41,6 +43,7 @@ def test_files_are_equal_for_equal_data(gpu: Campaign, published: Published, tmp
     assert sorted(p.name for p in (tmp_path / "a").iterdir()) == sorted(p.name for p in mine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("device", ["gpu", "cpu", "extended"])
 def test_a_picture_has_no_flaw(request: pytest.FixtureRequest, published: Published, name: str, device: str) -> None:

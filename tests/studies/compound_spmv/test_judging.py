@@ -13,6 +13,8 @@ from repro.studies.compound_spmv.tables.search import BUDGET
 from repro.tuning.evaluation import evaluate, replay, sample_note
 from repro.tuning.strategies.exhaustive import Exhaustive
 
+pytestmark = pytest.mark.medium
+
 RECORDED = [
     raw
     for raw in (RESULTS / name / "raw" for name in recorded_campaigns())
@@ -26,6 +28,7 @@ def cases_of(raw):
     return set(zip(rows["problem"].to_pylist(), rows["precision"].to_pylist(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raw", RECORDED, ids=lambda path: path.parent.name)
 @pytest.mark.parametrize("space", SPACE_TITLES)
 def test_predicted_keeps_its_promises_on_recorded_campaigns(raw, space):

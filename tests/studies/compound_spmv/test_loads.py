@@ -27,6 +27,8 @@ from repro.sparse.compound.layouts import Layout, extended_layouts
 from repro.sparse.compound.runnables import Variant
 from repro.sparse.compound.schedules import AHEAD, LOADS, Schedule, extended_space
 
+pytestmark = pytest.mark.medium
+
 OURS = ("CSR", "ELLPACK", "Sl-4", "Sl-8", "CSR@clustered", "Sl-4@clustered")
 #: All there is of loads; long rows and short ones, one thread to a row and a warp.
 SHAPES = ("p", "u2-cs-p", "w4-u2-cg-p", "w32-p", "a", "w2-u2-a", "w8-a", "el", "w2-u2-el", "w4-u2-el-p")

@@ -20,6 +20,8 @@ from repro.studies.compound_spmv.figures.performance import MEAN, cache_bytes, s
 from repro.studies.compound_spmv.results import comparisons, paper_rows
 from repro.studies.compound_spmv.tables.performance import QUANTITIES
 
+pytestmark = pytest.mark.medium
+
 HUBS = "generated/hubs"
 MARKED = {"surfaces/dragon_dithered", "fem/nut_37k"}
 

@@ -21,6 +21,8 @@ from repro.studies.compound_spmv.results import comparisons
 from repro.studies.compound_spmv.tables.performance import OWN
 from symmetric_problems import symmetric_problem
 
+pytestmark = pytest.mark.medium
+
 PAIRED = tuple(given for given in PROBLEMS if given.name in (PAIRED_PROBLEM, "generated/hubs"))
 
 
@@ -99,6 +101,7 @@ def test_with_a_cold_cache_the_floors_are_cold(pairs: Campaign, published: Publi
     assert case.own_floor(case.papers) is None
 
 
+@pytest.mark.wording
 def test_the_figure_has_both_fractions(pairs: Campaign, extended: Campaign, published: Published) -> None:
     drawn = figure(pairs, published, "figure-fraction")
     assert "our space, of its own floor" in texts(drawn) and "a diamond is" in drawn.caption

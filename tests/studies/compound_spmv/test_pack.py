@@ -83,6 +83,7 @@ def test_rows_of_ell_are_padded_to_the_warp():
     assert pack(random_problem([3] * 33), random_problem([3] * 33).values, Layout("ELL", "AoS", "AoS"), 32).stride == 64
 
 
+@pytest.mark.wording
 def test_more_slots_than_an_index_counts_are_refused():
     n = 1 << 17
     row = np.zeros(n + 1, np.int32)
@@ -92,6 +93,7 @@ def test_more_slots_than_an_index_counts_are_refused():
         pack(problem, problem.values, Layout("ELL", "AoS", "AoS"), 32)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("layout", "past"),
     [

@@ -28,6 +28,8 @@ from repro.sparse.ordering import UNKNOWNS
 from repro.sparse.symmetry import HERMITIAN, SYMMETRIC
 from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
+pytestmark = pytest.mark.medium
+
 PRECISIONS = ("single", "double")
 EFFORT = SamplingPlan(3)
 SM_90 = get_target("sm_90")
@@ -157,6 +159,7 @@ def test_as_cuda_on_the_cpu(
     assert errors.max() <= 1  # and no NaN
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(
     "schedule",
@@ -212,6 +215,7 @@ def test_compiled_for_an_h200_nothing_spills(tmp_path: Path, templates: Path) ->
         assert module.resources[kernel_name(schedule, SM_90)]["spills"] == 0
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     "schedule", ["static-64-1", "direct-128-1", "direct-64-1-w2", "chunk-64-1", "dynamic-64-1", "direct-32-1"]
 )

@@ -18,6 +18,8 @@ from repro.sparse.compound.schedules import Schedule
 from repro.sparse.symmetry import HERMITIAN
 from symmetric_problems import KINDS, disturbed, symmetric_problem, without_entry
 
+pytestmark = pytest.mark.medium
+
 CASES = [
     (outer, entry, precision)
     for outer in TILE_ROWS

@@ -19,6 +19,8 @@ from repro.results.registry import artifacts, get_artifact
 from repro.results.tables import Cell, Table
 from repro.studies.compound_spmv.searches import journeys, judged_searches
 
+pytestmark = pytest.mark.medium
+
 #: Of the winner here, on the other device, over what it takes here; everything else is as fast there.
 FASTER = {"Sl-32-SoA-AoS": 0.8}
 OTHER = "NVIDIA H100"
@@ -245,6 +247,7 @@ def test_each_campaigns_cases_are_counted(both: Campaign, published: Published) 
     ]
 
 
+@pytest.mark.wording
 def test_captions_say_where_code_differs(both: Campaign, published: Published) -> None:
     (other,) = both.beside
     for source, said in ((None, False), ("a", False), ("b", True)):

@@ -16,6 +16,8 @@ from repro.studies.compound_spmv.searches import searched
 from repro.studies.compound_spmv.tables.search import BUDGET, PRODUCTS, SEQUENCES, lost, weigh
 from repro.tuning.evaluation import evaluate
 
+pytestmark = pytest.mark.medium
+
 
 def values(table: Table) -> dict[tuple[str, ...], dict[str, object]]:
     """Rows by their leading text cells."""

@@ -13,6 +13,8 @@ from repro.results.registry import Kind, artifacts
 from repro.results.report import PageStudy, failures, missing, statuses, write_report
 from repro.studies import get_study
 
+pytestmark = pytest.mark.medium
+
 
 def written(campaign: Campaign, published: Published, folder: Path, kind: Kind | None = None) -> str:
     part = PageStudy(campaign, published, artifacts(STUDY, kind), highlights=get_study(STUDY).highlights)
@@ -24,6 +26,7 @@ def text(gpu: Campaign, published: Published, tmp_path_factory: pytest.TempPathF
     return written(gpu, published, tmp_path_factory.mktemp("report"))
 
 
+@pytest.mark.slow
 def test_page_is_sound_and_self_contained(text: str) -> None:
     page = Page(text)
     assert page.stack == []

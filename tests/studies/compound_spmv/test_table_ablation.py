@@ -105,6 +105,7 @@ def test_the_papers_space_stands_against_the_best_of_both(maker: Maker, publishe
     assert of_ours["cached"] == pytest.approx(10)  # the papers' row is none of ours
 
 
+@pytest.mark.wording
 def test_what_was_only_screened_is_marked(maker: Maker, published: Published) -> None:
     table = make(recorded(maker, protocol="screen", event_launches=20), published, "table-ablation")
     assert table.rows[0][0].notes == ("in 2 of 2 cases the best without was timed by the screening only",)

@@ -20,6 +20,8 @@ from repro.results.report import missing
 from repro.results.tables import Table
 from repro.studies.compound_spmv.tables.reproduction import size_text
 
+pytestmark = pytest.mark.medium
+
 
 def make(campaign: Campaign, published: Published, name: str) -> Table:
     made = get_artifact(STUDY, name).make(campaign, published)
@@ -166,6 +168,7 @@ def test_dash_of_table_8_means_that_static_wins(gpu: Campaign, published: Publis
     assert [cell.shown for cell in rows["surfaces/bunny"][2:5]] == ["–"] * 3
 
 
+@pytest.mark.wording
 def test_one_precision_alone_is_named(maker: Maker, published: Published) -> None:
     given = PROBLEMS[1]
     maker.problem(given)

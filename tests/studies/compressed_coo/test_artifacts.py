@@ -36,6 +36,8 @@ from repro.studies.compressed_coo.results import DISTINCT as ARE_DISTINCT
 from repro.studies.compressed_coo.results import REPEAT as REPEATS
 from repro.studies.compressed_coo.results import all_times, counted
 
+pytestmark = pytest.mark.medium
+
 load_artifacts(STUDY)
 TARGET_NAMES = [item["quantity"] for item in published_coo().targets]
 
@@ -316,6 +318,7 @@ def test_built_but_not_measured(tmp_path: Path) -> None:
     assert lines(table(campaign, "table-2"))["large/5pt_const"]["rows"] == LARGE
 
 
+@pytest.mark.wording
 def test_rows_without_a_column_of_the_study_are_one_message(tmp_path: Path) -> None:
     maker = CooMaker(tmp_path, "cuda")
     maker.all(PROBLEMS[1:2])

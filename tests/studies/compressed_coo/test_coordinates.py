@@ -17,6 +17,8 @@ from repro.studies.compressed_coo.kernels import render_coo
 from repro.studies.compressed_coo.runnables import CoordinateVariant
 from repro.studies.compressed_coo.study import variant_of
 
+pytestmark = pytest.mark.medium
+
 EFFORT = SamplingPlan(3)
 COORDINATES = [layout for layout in SPLITS if layout not in (*HEIGHTS, *PAIRS)]
 #: Threads and slots of each, a kernel each: all there are, each number in both precisions.
@@ -54,6 +56,7 @@ def test_all_kernels_are_run():
         assert {entries for _, entries in kernels} == set(ENTRIES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", BLOCKINGS)
 @pytest.mark.parametrize("layout", COORDINATES)
 def test_every_blocking_is_right(modules, make_bench, small_problem, layout, precision):

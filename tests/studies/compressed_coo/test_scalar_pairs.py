@@ -34,6 +34,8 @@ from repro.studies.compressed_coo.pair_format import PLAIN, TABLED, SymmetricPai
 from repro.studies.compressed_coo.study import variant_of
 from symmetric_problems import disturbed, symmetric_problem, without_entry
 
+pytestmark = pytest.mark.medium
+
 PRECISIONS = ("single", "double")
 EFFORT = SamplingPlan(3)
 SM_90 = get_target("sm_90")
@@ -133,6 +135,7 @@ def tried(bench: Bench, templates: Path, folder: Path, precision: str, layout: s
     return [bench.try_once(variant, "search", EFFORT) for variant in variants]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("values", ["distinct", "repeat", "both"])
 @pytest.mark.parametrize("layout", PAIRS)

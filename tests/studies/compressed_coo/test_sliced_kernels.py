@@ -24,6 +24,8 @@ from repro.studies.compressed_coo.runnables import SlicedVariant
 from repro.studies.compressed_coo.study import variant_of
 from sliced_problems import PROBLEMS, REACH, coded, matrix, uneven
 
+pytestmark = pytest.mark.medium
+
 EFFORT = SamplingPlan(3)
 SM_90 = get_target("sm_90")
 PRECISIONS = ("single", "double")
@@ -139,6 +141,7 @@ def emulated(problem: Matrix, precision: str, id: CoordinateId, templates: Path,
     return np.where(operands.bound > 0, off / np.maximum(operands.bound, 1e-300), off)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_as_cuda_on_the_cpu(built_folder: Path, templates: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -154,6 +157,7 @@ def test_as_cuda_on_the_cpu(built_folder: Path, templates: Path, monkeypatch: py
         assert errors.max() <= 1  # and no NaN
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("layout", HEIGHTS)
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -174,6 +174,7 @@ def test_a_matrix_without_entries_in_most_rows_is_written_all_the_same():
     assert sum(held.steps.values()) == 1
 
 
+@pytest.mark.wording
 def test_what_indices_cannot_count_is_refused(monkeypatch):
     monkeypatch.setattr(sliced_format, "FAR", 10)
     with pytest.raises(Unsupported, match="too large for 32-bit indices"):

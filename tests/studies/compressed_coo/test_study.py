@@ -64,6 +64,7 @@ def campaign(modules, monkeypatch, tmp_path, templates):
     problem.save(Path(f"results/c/problems/{NAME}.npz"))
 
 
+@pytest.mark.slow
 def test_products_are_searched_and_solvers_timed_with_the_best(campaign):
     paths = measure(config(), STUDY.name, NAME, "double", lambda *_: None)
     assert [path.stem for path in paths] == list(STUDY.outputs)

@@ -22,6 +22,8 @@ from repro.studies.dg_postprocessing.operands import ClippedRegions, RegionOpera
 from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions
 from repro.studies.dg_postprocessing.runnables_regions import ClipRegions, DeviceClip
 
+pytestmark = pytest.mark.medium
+
 degrees = pytest.mark.parametrize("degree", [1, 2])
 
 
@@ -72,6 +74,7 @@ def test_the_device_makes_the_hosts_list(degree, clip_modules, cpu_device, modul
     workspace.release()
 
 
+@pytest.mark.wording
 def test_a_list_that_lacks_a_region_is_noticed():
     operands = whole_stencils(1)
     rows, cells = operands.regions.rows, operands.regions.cells

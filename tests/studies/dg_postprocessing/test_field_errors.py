@@ -246,6 +246,7 @@ def test_what_is_drawn_is_the_field_and_what_the_filter_makes_of_it():
     np.testing.assert_allclose(areas.reshape(-1), np.repeat(whole / 25, 25)[: len(areas)], rtol=1e-9)
 
 
+@pytest.mark.wording
 def test_another_mesh_than_the_recorded_one_is_not_drawn(tmp_path):
     campaign, _ = field_of_picture(tmp_path, checksum={"sha256": "f" * 64})
     figure, _ = drawn(campaign, "figure-picture")

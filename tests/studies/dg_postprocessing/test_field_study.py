@@ -29,6 +29,8 @@ from repro.studies.dg_postprocessing.ids import WIDTHS, FilterMethod, full_width
 from repro.studies.dg_postprocessing.regions import SHORT_LIST, region_count
 from repro.studies.dg_postprocessing.study import STUDY
 
+pytestmark = pytest.mark.medium
+
 FLAT, SOLID = "siac/flat", "siac/solid"
 WAY = "edges-t16-c1-b16"
 TIMING = Timing(**{**QUICK, "cpu_budget": 0.01})
@@ -78,6 +80,7 @@ def test_a_list_is_long_on_the_papers_mesh_alone():
     assert (region_count(6000), region_count(162)) == (2**20, SHORT_LIST)
 
 
+@pytest.mark.wording
 def test_a_file_of_tetrahedra_is_refused():
     field = generate_field("cubes", cubes=1, degree=1)
     object.__setattr__(field, "origin", {"checksum": {"state": "own"}})
@@ -138,6 +141,7 @@ def test_ways_in_the_plane_are_searched_and_the_matrix_is_timed(field_campaign):
     assert (tables["report"].dg_l2_error < tables["report"].dg_max_error).all()
 
 
+@pytest.mark.wording
 def test_a_routine_that_there_is_not_is_refused():
     with pytest.raises(
         ReproError, match=r"unknown baseline.*\n.*\n  expected: on this device among csr\n  actual: dense"

@@ -18,6 +18,7 @@ def test_a_text_says_everything_of_a_way(target):
         assert filter_point(str(way)) == way.point
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     "text",
     [

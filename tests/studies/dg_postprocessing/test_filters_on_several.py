@@ -35,6 +35,8 @@ from repro.studies.dg_postprocessing.runnables_filters import (
 from repro.tuning.search import Choice
 from triangulations import graded, hexagonal, one_huge, structured
 
+pytestmark = pytest.mark.medium
+
 EFFORT = SamplingPlan(3)
 EDGES, ELEMENT = FilterId("edges", 16, 0.5, 4), FilterId("element", 16, 0.5, 1)
 MADE = ((FilterParts, EDGES), (GatherParts, EDGES), (FilterPatches, ELEMENT))
@@ -78,6 +80,7 @@ def test_what_was_chosen_is_run_over_2_4_and_all():
     assert [runnable.devices for runnable in device_filters({}, CHOICES[:1], 4)] == [2, 2, 4, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("degree", "variance"), [(1, "low"), (2, "high")])
 def test_everything_is_right_and_timed_on_two(halves, modules, make_bench, degree, variance):
     bench = make_bench(halves, 60, degree, variance)

@@ -25,6 +25,7 @@ def test_seconds_are_operations_over_a_share_of_the_peak():
     assert predicted_seconds("edges", 2, 10**12, {"target": "cpu"}) is None
 
 
+@pytest.mark.wording
 def test_what_outlasts_the_time_out_is_refused():
     refuse_long(None, 1.0)
     refuse_long(0.9 / MIN_LAUNCHES, 1.0)

@@ -19,6 +19,8 @@ from repro.studies.dg_postprocessing.runnables_matrix import (
 )
 from siac_on_devices import siac_loader
 
+pytestmark = pytest.mark.medium
+
 DEGREE = 2
 
 
@@ -140,6 +142,7 @@ def test_without_the_library_nothing_is_made(operands, load, makings, monkeypatc
     assert not makings
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_products_and_streams_of_ours_share_a_matrix(operands, load, makings):
     device = Gpu()

@@ -18,6 +18,8 @@ from repro.studies.dg_postprocessing.results import IN_SPACE, width_times
 from repro.studies.dg_postprocessing.tables import complete_recordings
 from repro.tuning.recordings import Machine
 
+pytestmark = pytest.mark.medium
+
 NAMES = ["figure-4-4", "figure-4-5", "figure-4-6", "figure-4-7", "table-4-1", "table-predicted"]
 FIRST, SECOND = "siac/cubes_10_p1", "siac/cubes_10_p2"
 

@@ -29,6 +29,8 @@ from repro.studies.dg_postprocessing.operands import RegionOperands, expected_in
 from repro.studies.dg_postprocessing.regions import evaluation_points, make_regions, paper_rule
 from repro.studies.dg_postprocessing.runnables_regions import RegionFilter, RegionKernel, region_kernels
 
+pytestmark = pytest.mark.medium
+
 degrees = pytest.mark.parametrize("degree", [1, 2])
 SM_90 = get_target("sm_90")
 
@@ -136,6 +138,7 @@ def test_the_text_of_cuda_is_right(id, templates, tmp_path, region_operands):
     np.testing.assert_array_less(np.abs(values - operands.expected.values), operands.expected.bounds)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(nvcc.find() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("key", ["p1/vector-w36", "p2/vector-w150", "p1/ours", "p2/ours"])
 def test_modules_compile_for_an_h200_without_spills(key, templates, tmp_path):

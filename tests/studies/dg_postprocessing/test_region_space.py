@@ -61,6 +61,7 @@ def test_memory_that_a_text_may_declare_is_not_given_by_the_launch():
     assert RegionId(2, "vector", 150, 6, 1).launched_bytes == 6 * 20_568
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     "text",
     ["", "p1/vector-w0-r2-b1", "p3/vector-w16-r2-b1", "p1/lane-w2-r64-b4", "p1/vector-w016-r2-b1", "p1/other-w1-r2-b1"],

@@ -21,6 +21,8 @@ from repro.studies.dg_postprocessing.regions import (
     paper_rule,
 )
 
+pytestmark = pytest.mark.medium
+
 degrees = pytest.mark.parametrize("degree", [1, 2])
 
 

@@ -92,6 +92,7 @@ def test_targets_are_of_the_largest_meshes_of_a_family(shared):
     assert reached["several_low_2"]["cases"].shown == "1 of 3"
 
 
+@pytest.mark.wording
 def test_one_device_has_no_speedup(dg_campaign_of_some):
     made = table(dg_campaign_of_some, "table-devices")
     assert [column.key for column in made.columns][-1] == "triangles" and "ran on one device" in made.caption

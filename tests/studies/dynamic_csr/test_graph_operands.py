@@ -158,6 +158,7 @@ def test_sums_are_compared_entry_for_entry_only_where_no_place_comes_twice():
         operands.check(Left(changed, sums=True), None)
 
 
+@pytest.mark.wording
 def test_places_that_were_not_summed_up_are_found(operands):
     with pytest.raises(IncorrectError, match="too few or too many"):
         operands.check(Left(operands.grown, sums=True), None)

@@ -32,6 +32,8 @@ from repro.studies.dynamic_csr.facts import (
 )
 from repro.studies.dynamic_csr.results import short_count
 
+pytestmark = pytest.mark.medium
+
 CONFIG = Path(__file__).parents[3] / "config"
 PRINTED = Published.load(STUDY, PUBLISHED, TARGETS, CONFIG)
 TABLE_5_2 = {item["problem"]: item for item in PRINTED["memory"]}

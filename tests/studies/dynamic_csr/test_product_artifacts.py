@@ -161,6 +161,7 @@ def test_the_figure_has_a_panel_a_precision_and_a_bar_a_format(campaign):
     assert lengths[0] == pytest.approx(1e-9 * OPERATIONS / 720e-6)
 
 
+@pytest.mark.wording
 def test_a_campaign_without_products_says_so(tmp_path):
     maker = Maker(tmp_path)
     maker.environment()

@@ -32,6 +32,8 @@ from repro.studies.dynamic_csr.runnables_devices import (
 )
 from repro.tuning.rounds import shuffled_rounds
 
+pytestmark = pytest.mark.medium
+
 EFFORT = SamplingPlan(2, 2, 5)
 #: What runs on a CPU: without peers and NCCL.
 HERE = ("none", "copies", "overlapped")
@@ -97,6 +99,7 @@ def test_everything_is_right_and_timed_or_says_why_not(modules, make_bench, prec
     assert "context of its own" in said["stores"] == said["fused"] and "NVIDIA" in said["nccl"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lengths", "added"),
     [
@@ -159,6 +162,7 @@ def test_kernels_store_to_others_that_they_reach(modules, make_bench, cpu_device
                 assert (row.status, row.message) == ("ok", None)
 
 
+@pytest.mark.wording
 def test_more_devices_than_a_kernel_stores_to_are_unsupported():
     with pytest.raises(Unsupported, match="7 other devices at the most, not to 8"):
         runnables_devices._require_peers(range(9))
@@ -208,6 +212,7 @@ def test_steps_are_powers_of_the_matrix(modules, make_bench, exchange):
     runnable.release()
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("exchange", ["copies", "overlapped"])
 def test_a_part_that_does_not_arrive_is_found(modules, make_bench, monkeypatch, exchange):
     bench = make_bench(square([3, 0, 7, 1] * 30))
@@ -222,6 +227,7 @@ def test_a_part_that_does_not_arrive_is_found(modules, make_bench, monkeypatch, 
         bench.check(alone)
 
 
+@pytest.mark.wording
 def test_a_wrong_product_is_found(modules, make_bench):
     bench = make_bench(square([3, 0, 7, 1] * 30))
     runnable = DistributedProduct(modules("double"), "product", "none", 2, 1)

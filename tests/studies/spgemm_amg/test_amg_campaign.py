@@ -20,6 +20,8 @@ from repro.studies.spgemm_amg.product_runnables import HEADLINE
 from repro.studies.spgemm_amg.setup_runnables import PHASES
 from repro.studies.spgemm_amg.study import STEPS
 
+pytestmark = pytest.mark.medium
+
 FILES = ["search", "baseline", "report", "choices"]
 NAME = "poisson/5pt_24"
 

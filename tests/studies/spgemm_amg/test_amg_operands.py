@@ -156,6 +156,7 @@ def test_problems_of_another_kind_are_refused_before_anything_is_built(outline, 
     assert refused.value.expected == expected
 
 
+@pytest.mark.wording
 def test_parts_that_there_are_not_are_refused():
     with pytest.raises(ReproError, match="unknown part of a study"):
         get_study("spgemm_amg").check(StudySettings(parts=("products", "updates")), [])
@@ -179,6 +180,7 @@ def test_a_right_product_in_any_order_of_columns(product):
     assert compare_product(turned, expected, rows) <= 1
 
 
+@pytest.mark.wording
 def test_an_entry_that_is_missing_or_too_many(product):
     c, expected, rows = product
     for change, offset in ((-1, slice(1, None)), (1, None)):
@@ -202,6 +204,7 @@ def test_an_entry_in_another_column(product):
         compare_product(c, replace(expected, x=x, y=y), rows)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("column", [-1, 40])
 def test_a_column_out_of_range(product, column):
     c, expected, rows = product
@@ -220,6 +223,7 @@ def test_a_wrong_value(product, value, worst):
     assert np.isnan(value) or wrong.value.error > 1
 
 
+@pytest.mark.wording
 def test_wrong_values_that_the_product_with_a_vector_does_not_tell(product):
     c, expected, rows = product
     first, second = c.indptr[5], c.indptr[5] + 1

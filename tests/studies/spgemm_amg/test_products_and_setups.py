@@ -31,6 +31,8 @@ from repro.studies.spgemm_amg.product_runnables import (
 )
 from repro.studies.spgemm_amg.setup_runnables import PHASES, LevelSetUp, LevelSteps, SetUp, Solution
 
+pytestmark = pytest.mark.medium
+
 cases = pytest.mark.parametrize(
     ("problem", "precision"),
     [(name, "double") for name in PROBLEMS] + [("five points", "single"), ("blocks", "single")],
@@ -301,6 +303,7 @@ def test_a_wrong_hierarchy_and_a_wrong_solution_are_found(built, workspace_of, c
     solution.release()
 
 
+@pytest.mark.wording
 def test_a_matrix_that_is_not_made_coarser_has_no_such_products_and_levels(built, workspace_of):
     workspace = workspace_of(make_operands(PROBLEMS["not made coarser"], "double", 1))
     for product in ("AP", "RAP"):
