@@ -326,11 +326,11 @@ def census() -> list[Line]:
     import grimp
 
     from repro.bench.rows import ALL_CLOCKS, COMMON_COLUMNS
-    from repro.studies import get_study, names
+    from repro.studies import get_study, study_names
 
     sources = read(REPOSITORY / "src")
     times = [name for name in COMMON_COLUMNS if name.partition("_")[0] in ALL_CLOCKS and not name.endswith("_launches")]
-    columns = {*COMMON_COLUMNS, *(column for name in names() for column in get_study(name).columns)}
+    columns = {*COMMON_COLUMNS, *(column for name in study_names() for column in get_study(name).columns)}
     contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     imports = module_imports(grimp.build_graph(ROOT, cache_dir=None))
