@@ -65,7 +65,7 @@ def test_all_messages_ask_for_the_command() -> None:
     """For extras that there are; no other file has one, which would be right in a checkout alone."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     files = {path: path.read_text() for path in (REPOSITORY / "src").rglob("*.py")}
-    assert [path.name for path, text in files.items() if "install -e" in text] == ["shipped.py"]
+    assert [path.name for path, text in files.items() if "install -e" in text] == ["package_data.py"]
     asked = {extra for text in files.values() for extra in re.findall(r"""\binstall\(["'](\w+)["']\)""", text)}
     assert asked == {"cpu", "cuda", "mesh"}
     assert asked <= set(project["optional-dependencies"])

@@ -234,7 +234,7 @@ def test_artifacts_depend_on_what_writes_them(made: Plan, kind: str) -> None:
         patch.setattr(planned, "code_hash", lambda *names: modules.extend(names))
         planned.presenting(made, "compound_spmv", kind)
     written = {path.name for path in files_of(*modules)}
-    assert {"write.py", "render_tables.py"} <= written
+    assert {"output.py", "tables.py"} <= written
 
 
 def test_other_packages_make_again_what_they_make(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
