@@ -19,6 +19,7 @@ from repro.campaign.receipts import Step, files_digest
 from repro.codegen.common import COMMON
 from repro.codegen.compile import MODULES, compiler_identity, manifest_path
 from repro.codegen.targets import Target
+from repro.codegen.templates import SUFFIXES
 from repro.shipped import shipped
 from repro.studies import get_study, names
 
@@ -243,7 +244,8 @@ def _compiling_code(study: str) -> str:
 
 @cache
 def _templates(kernels: Path, folders: tuple[str, ...]) -> str:
-    return files_digest(path for folder in folders for path in shipped(kernels / folder).rglob("*.j2"))
+    found = (path for folder in folders for path in shipped(kernels / folder).rglob("*"))
+    return files_digest(path for path in found if path.suffix in SUFFIXES)
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 from repro import __version__
 from repro.codegen.precisions import SCALARS
 from repro.codegen.targets import STATIC_SHARED, Target
-from repro.codegen.templates import render_template
+from repro.codegen.templates import render_template, without_macros
 from repro.entries import get_entry
 from repro.errors import ReproError
 from repro.export.matrix_file import kind_of_file
@@ -79,6 +79,7 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
         )
     context = _context(export)
     module = render_module(templates, export.entry, export.precision, export.layout, [export.schedule], export.target)
+    module = without_macros(templates, export.target.dialect, module)
     includes = [line for line in module.splitlines() if line.startswith("#include")]
     kernel = "\n".join(line for line in module.splitlines() if line not in includes) + "\n"
     files = {
