@@ -23,7 +23,7 @@ from repro.studies.dg_postprocessing.region_space import module_keys
 TARGETS = [get_target("sm_90"), get_target("cpu")]
 PAPERS = [Schedule("static", 64, 1), Schedule("dynamic", 64, 2)]
 OURS = [Schedule("direct", 64, 2, width=4), Schedule("chunk", 32, 2, width=2, unroll=2, load="cs")]
-#: CUDA's prelude: every module has them, so that recorded modules keep their hashes.
+#: CUDA's loads past caches, which come together, whether or not a kernel uses each.
 LOADS = {"load_once", "load_past_l1"}
 
 
