@@ -34,8 +34,8 @@ LINKER = ("-shared", "-Wl,-Bsymbolic")
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 #: Shared memory that a launch gives: here all that there is.
 _INCLUDED = re.compile(r"^#include <cuda_\w+\.h>$", re.MULTILINE)
-_LAUNCHED = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
-_KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\([^)]*\) (\w+)\s*\(([^)]*)\)')
+_LAUNCHED = re.compile(r"extern (?:__shared__|SHARED) (\w+) (\w+)\[\];")
+_KERNEL = re.compile(r'(?:extern "C" __global__ void __launch_bounds__|(?:WARP_)?KERNEL)\([^)]*\) (\w+)\s*\(([^)]*)\)')
 
 
 class Memory:

@@ -59,13 +59,17 @@ def test_a_study_s_own_packages_are_recorded(
     workspace.release()
 
 
-def test_the_source_is_another_one_where_a_template_was_edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree("kernels/common", tmp_path / "kernels/common")
+@pytest.mark.parametrize("edited", ["common/module.j2", "dialects/cuda.h"])
+def test_the_source_is_another_one_where_a_template_was_edited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str
+) -> None:
+    for folder in ("common", "dialects"):
+        shutil.copytree(f"kernels/{folder}", tmp_path / "kernels" / folder)
     monkeypatch.chdir(tmp_path)
     # not as the process has it, which looks once
     before = package_hash.__wrapped__()
     assert package_hash.__wrapped__() == before
-    template = next((tmp_path / "kernels").rglob("*.j2"))
+    template = tmp_path / "kernels" / edited
     template.write_text(template.read_text() + "\n")
     assert package_hash.__wrapped__() != before
 

@@ -106,13 +106,29 @@ def test_other_flags_of_the_compiler_compile_again(made: Plan, monkeypatch: pyte
     assert CASE in Freshness(plan_of()).stale
 
 
+def forget_files() -> None:
+    for of_this_process in (_files_digest, _templates):
+        of_this_process.cache_clear()
+
+
+def test_the_header_of_a_dialect_compiles_all_again(made: Plan) -> None:
+    header = Path("kernels/dialects/opencl.h")
+    before = header.read_text()
+    header.write_text(before + "\n// edited\n")
+    forget_files()
+    compiled = {name: reason for name, reason in roots(plan_of()).items() if name.startswith("compile")}
+    assert len(compiled) > 1
+    assert all(reason.startswith("templates differs") for reason in compiled.values())
+    header.write_text(before)
+    forget_files()
+
+
 def test_a_template_compiles_again_and_a_published_number_makes_artifacts_again(made: Plan) -> None:
     template = next(Path("kernels/common").rglob("*.j2"))
     template.write_text(template.read_text() + "\n// edited\n")
     published = Path("config/published/compound_spmv/text.csv")
     published.write_text(published.read_text() + "\n")
-    for of_this_process in (_files_digest, _templates):
-        of_this_process.cache_clear()
+    forget_files()
     changed = roots(plan_of())
     assert changed.pop("compile common").startswith("templates differs")
     assert not changed  # the artifacts follow from what is measured again

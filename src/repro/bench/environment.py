@@ -16,6 +16,7 @@ from repro import __version__
 from repro.atomic_write import write_whole
 from repro.bench.records import digest_of
 from repro.bench.workspace import Workspace
+from repro.codegen.templates import SUFFIXES
 from repro.errors import ReproError
 from repro.package_data import PACKED, shipped
 from repro.programs import run_program
@@ -84,8 +85,8 @@ def package_hash() -> str:
     A process looks once, for all the cases of a batch.
     """
     digest = hashlib.sha256()
-    for folder, pattern in ((Path(__file__).parents[1], "*.py"), (shipped(Path("kernels")), "*.j2")):
-        for path in sorted(folder.rglob(pattern)):
+    for folder, suffixes in ((Path(__file__).parents[1], (".py",)), (shipped(Path("kernels")), SUFFIXES)):
+        for path in sorted(path for path in folder.rglob("*") if path.suffix in suffixes):
             digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -19,7 +19,7 @@ from repro.campaign.plan import Plan
 from repro.campaign.receipts import Receipt, Step, files_digest, why_stale
 from repro.codegen.build_cache import MODULES, compiler_identity, manifest_path
 from repro.codegen.targets import Target
-from repro.codegen.templates import COMMON
+from repro.codegen.templates import COMMON, SUFFIXES
 from repro.package_data import shipped
 from repro.studies import get_study, study_names
 
@@ -244,7 +244,8 @@ def _compiling_code(study: str) -> str:
 
 @cache
 def _templates(kernels: Path, folders: tuple[str, ...]) -> str:
-    return files_digest(path for folder in folders for path in shipped(kernels / folder).rglob("*.j2"))
+    found = (path for folder in folders for path in shipped(kernels / folder).rglob("*"))
+    return files_digest(path for path in found if path.suffix in SUFFIXES)
 
 
 @cache

@@ -5,6 +5,7 @@ The common module has an empty kernel, the comparison with a reference, the stre
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,8 +17,11 @@ from repro.codegen.targets import Target
 from repro.errors import ReproError
 from repro.package_data import shipped
 
+#: What the files in `kernels/` end in that a source is rendered from: templates, and the headers of dialects.
+SUFFIXES = (".j2", ".h")
 #: Bytes that a thread loads at once, at most.
 LOAD_BYTES = 16
+_DEFINITION = re.compile(r"^#define (\w+)(\([\w, ]*\))?[ \t]*(.*)$", re.MULTILINE)
 
 
 def alignment(members: int, scalar_bytes: int) -> int:
@@ -40,6 +44,49 @@ def render_template(templates: Path, name: str, **context: Any) -> str:
         where = f"{getattr(error, 'filename', None) or templates / name}:{getattr(error, 'lineno', '?')}"
         detail = f"{type(error).__name__}: {error.message}"
         raise ReproError("a template cannot be rendered", where=where, actual=detail, todo="correct it") from error
+
+
+def without_macros(templates: Path, dialect: str, source: str) -> str:
+    """Return a rendered source without its dialect's header, the macros expanded: for people to read and to keep."""
+    header = shipped(templates / "dialects" / f"{dialect}.h").read_text("utf-8")
+    macros = {
+        name: (re.findall(r"\w+", parameters) if parameters else None, text)
+        for name, parameters, text in _DEFINITION.findall(header)
+    }
+    found, position = re.compile(rf"\b(?:{'|'.join(macros)})\b"), 0
+    source = source.replace(header, "", 1)
+    while match := found.search(source, position):
+        (parameters, text), start, end = macros[match[0]], *match.span()
+        if parameters is not None:
+            arguments, end = _arguments(source, end)
+            text = _substituted(text, dict(zip(parameters, arguments, strict=False)))
+        if not text:  # with the line that it has for itself, or the space behind it
+            line = source.rfind("\n", 0, start) + 1
+            alone = re.compile(r";?\n").match(source, end)
+            if alone and not source[line:start].strip():
+                start, end = line, alone.end()
+            elif source.startswith(" ", end):
+                end += 1
+        text = re.sub(r'^_Pragma\("(.*)"\)$', r"#pragma \1", text)
+        source, position = source[:start] + text + source[end:], start
+    return source
+
+
+def _substituted(text: str, values: dict[str, str]) -> str:
+    return re.sub(r"\w+", lambda word: values.get(word[0], word[0]), text)
+
+
+def _arguments(source: str, start: int) -> tuple[list[str], int]:
+    """Return the arguments of a macro whose bracket opens at `start`, and where the text goes on behind them."""
+    depth, begin, arguments = 0, start + 1, []
+    for place in range(start, len(source)):
+        depth += (source[place] in "([{") - (source[place] in ")]}")
+        if depth == 0 or (depth == 1 and source[place] == ","):
+            arguments.append(source[begin:place].strip())
+            begin = place + 1
+        if depth == 0:
+            return arguments, place + 1
+    raise ValueError(f"a macro's bracket is not closed: {source[start : start + 40]}")
 
 
 @lru_cache(maxsize=8)

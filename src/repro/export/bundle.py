@@ -22,7 +22,7 @@ import numpy as np
 from repro import __version__
 from repro.casts import cast
 from repro.codegen.targets import DTYPES, SCALARS, STATIC_SHARED, Target
-from repro.codegen.templates import render_template
+from repro.codegen.templates import render_template, without_macros
 from repro.config.models import MAX_PART_LENGTH
 from repro.entries import get_entry
 from repro.errors import ReproError
@@ -373,6 +373,7 @@ def render_export(templates: Path, export: Export) -> dict[str, str]:
         )
     context = _context(export)
     module = render_module(templates, export.entry, export.precision, export.layout, [export.schedule], export.target)
+    module = without_macros(templates, export.target.dialect, module)
     includes = [line for line in module.splitlines() if line.startswith("#include")]
     kernel = "\n".join(line for line in module.splitlines() if line not in includes) + "\n"
     files = {

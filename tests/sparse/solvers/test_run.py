@@ -94,7 +94,7 @@ WRONG = {
         f"{MEMBERS}\n            proj",
         f"{MEMBERS.replace('members', 'members[1:]')}\n            proj",
     ),
-    "a part of a sum left out": ("part = {{ d.thread }}; part <", "part = {{ d.thread }} + 1; part <"),
+    "a part of a sum left out": ("part = THREAD; part <", "part = THREAD + 1; part <"),
 }
 
 

@@ -169,7 +169,7 @@ def test_bits_of_numbers(count, bits):
 def test_both_dialects_have_the_tile_that_python_has(templates, name):
     source = render_key(templates, "single/sort", get_target(name))
     assert f"sorted[{SORT_BLOCK_SIZE['cuda'] * SORT_ITEMS['cuda']}]" in source
-    assert f"__launch_bounds__({SORT_BLOCK_SIZE['cuda']}, 4) sort_scatter" in source
+    assert f"KERNEL({SORT_BLOCK_SIZE['cuda']}, 4) sort_scatter" in source
     assert f"sorted[{TILE}]" in render_key(templates, "single/sort", CPU)
 
 

@@ -1,0 +1,54 @@
+"""The C headers of the two dialects, and sources without their macros."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from repro.codegen.common import render_common
+
+from repro.codegen.targets import CPU, Target, get_target
+from repro.codegen.templates import without_macros
+
+#: Words that only warps have, whose threads work out ranks among each other.
+OF_WARPS = {"BALLOT", "HIGHEST_BIT", "LOWEST_BIT", "SHUFFLE_FROM"}
+
+
+def header(templates: Path, dialect: str) -> str:
+    return (templates / "dialects" / f"{dialect}.h").read_text()
+
+
+def test_both_dialects_have_the_same_words(templates: Path) -> None:
+    cuda, opencl = (
+        dict(re.findall(r"^#define (\w+)(\([\w, ]*\))?", header(templates, dialect), re.MULTILINE))
+        for dialect in ("cuda", "opencl")
+    )
+    assert cuda.keys() - opencl.keys() == OF_WARPS
+    assert opencl == {name: parameters for name, parameters in cuda.items() if name not in OF_WARPS}
+
+
+@pytest.mark.parametrize("target", [get_target("sm_90"), CPU], ids=lambda target: target.name)
+def test_what_is_compiled_begins_with_the_header(templates: Path, target: Target) -> None:
+    source = render_common(templates, target)
+    assert source.startswith(header(templates, target.dialect))
+    assert "{{" not in header(templates, target.dialect)
+
+
+@pytest.mark.parametrize(
+    ("source", "plain"),
+    [
+        ("KERNEL(64, 4) f(GLOBAL int* x)", 'extern "C" __global__ void __launch_bounds__(64, 4) f(int* x)'),
+        ("GLOBAL int* x;", "int* x;"),
+        ("ATOMIC_MAX(&a[f(i, 1)], BITS_OF_FLOAT(b));", "atomicMax(&a[f(i, 1)], __float_as_int(b));"),
+        ("    UNROLL\n    for (;;)", "    #pragma unroll\n    for (;;)"),
+        ("int LANES_OF_ROW = LANES;", "int LANES_OF_ROW = 32;"),
+    ],
+)
+def test_macros_are_expanded(templates: Path, source: str, plain: str) -> None:
+    assert without_macros(templates, "cuda", header(templates, "cuda") + source) == plain
+
+
+def test_a_macro_of_nothing_leaves_no_line(templates: Path) -> None:
+    source = "    UNROLL\n    COPIES_ASKED();\n    for (;;)\n"
+    assert without_macros(templates, "opencl", source) == "    for (;;)\n"
