@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from repro.codegen.common import render_common
 
 from repro.codegen.targets import CPU, Target, get_target
-from repro.codegen.templates import without_macros
+from repro.codegen.templates import render_common, without_macros
 
 #: Words that only warps have, whose threads work out ranks among each other.
 OF_WARPS = {"BALLOT", "HIGHEST_BIT", "LOWEST_BIT", "SHUFFLE_FROM"}

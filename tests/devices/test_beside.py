@@ -10,7 +10,7 @@ from repro.devices.cuda_driver import NON_BLOCKING
 
 
 def test_both_queues_of_the_cpu_see_the_same_memory(cpu_device):
-    queue = cpu_device.beside()
+    queue = cpu_device.new_queue()
     assert queue is not cpu_device
     assert queue.target is cpu_device.target
     numbers, result = np.arange(100.0), np.empty(100)

@@ -49,7 +49,7 @@ class Blocker:
         self.expired = False
 
     @contextmanager
-    def hold(self, short=False):
+    def block(self, short=False):
         self.clock.queued.clear()
         yield
         self.batches.append(self.clock.queued.count("launch"))

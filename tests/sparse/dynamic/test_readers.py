@@ -55,7 +55,7 @@ def test_a_matrix_at_rest_is_multiplied(load_module, on_cpu, make_batch, cpu_dev
     matrix.insert(make_batch(rows, columns, values, dtype=dtype))
     x = random.uniform(-1, 1, 50).astype(dtype)
     y = cpu_device.upload(np.full(71, np.nan, dtype))
-    queue = cpu_device.beside()
+    queue = cpu_device.new_queue()
     Reading(queue, load_module(f"{precision}/reader"), width, matrix).multiply(cpu_device.upload(x), y)
     result = np.empty(71, dtype)
     queue.download(y, result)
