@@ -111,14 +111,14 @@ def test_samples_come_back_from_what_was_recorded_merged_with_rows_that_have_non
     study = recorder.raw / recorder.study
 
     def read() -> list[ReportedTime | None]:
-        return [Case(recorder.load(), problem, "double").timed("ours", "graph") for problem in ("old", "new")]
+        return [Case(recorder.load(), problem, "double").reported_time("ours", "graph") for problem in ("old", "new")]
 
     before = read()
     pack(recorder.raw)
     assert "graph_samples" in read_rows(study, "report").column_names
     for times in (
         before,
-        [Case(recorder.load(), problem, "double").timed("ours", "graph") for problem in ("old", "new")],
+        [Case(recorder.load(), problem, "double").reported_time("ours", "graph") for problem in ("old", "new")],
     ):
         assert times[0] is not None and times[1] is not None
         assert microseconds(times[0]).interval is None
