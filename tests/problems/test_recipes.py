@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
         item.pop("urls", None)
     offline = folder / "problems.yaml"
     offline.write_text(yaml.safe_dump(content))
+    copytree(REGISTRY.parent / "collections", folder / "collections")  # which sets of the registry name
     return lambda name: recipes.build(name, Fetch(cache=str(folder / "cache")), offline)
 
 
