@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from repro.cli import app
-from repro.cli.campaign import CONFIG, LISTS, Listed, list_, list_lists
+from repro.cli.campaign import LISTS, Listed, list_, list_lists
+from repro.cli.options import DEFAULT_CONFIG
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -35,7 +36,7 @@ def test_lists(what: Listed, capsys: pytest.CaptureFixture[str]) -> None:
     list_(what)
     said = capsys.readouterr().out
     assert EXPECTED[what] in said
-    heads, rows = LISTS[what](CONFIG)
+    heads, rows = LISTS[what](DEFAULT_CONFIG)
     # in a pipe a line is a thing
     assert len(said.splitlines()) == 1 + len(list(rows))
     assert said.startswith(heads[0])
@@ -46,7 +47,7 @@ def test_alone_it_lists_what_there_is_to_list(capsys: pytest.CaptureFixture[str]
     rows = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()[1:]]
     assert [what for what, _, _ in rows] == list(Listed)
     for what, count, command in rows:
-        assert int(count) == len(list(LISTS[Listed(what)](CONFIG)[1])) > 0
+        assert int(count) == len(list(LISTS[Listed(what)](DEFAULT_CONFIG)[1])) > 0
         assert command == f"repro list {what}"
 
 
@@ -70,7 +71,7 @@ def test_on_80_columns_no_line_is_wider_and_no_name_is_cut(
     list_(what)
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= 80
-    _, rows = LISTS[what](CONFIG) if what else list_lists(CONFIG)
+    _, rows = LISTS[what](DEFAULT_CONFIG) if what else list_lists(DEFAULT_CONFIG)
     for row in rows:
         # whatever stands in a cell stands there, if over several lines
         for word in " ".join(str(cell) for cell in row if cell).split():
@@ -86,7 +87,7 @@ def test_problems_of_your_own_are_listed(tmp_path: Path) -> None:
 
 
 def test_the_papers_13_are_listed_as_such() -> None:
-    _, rows = LISTS[Listed.problems](CONFIG)
+    _, rows = LISTS[Listed.problems](DEFAULT_CONFIG)
     papers = [row for row in rows if "papers" in str(row[4]).split(", ")]
     assert len(papers) == 13
     assert sum(row[5] == "rebuilt" for row in papers) == 5

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from repro.cli.options import DEFAULT_CONFIG
+
 if TYPE_CHECKING:
     from repro.campaign.measurement import Opened
     from repro.config import Config
@@ -23,7 +25,6 @@ Output = Annotated[
 ]
 #: Where it is given, this is the process that measures, and another one watches over it.
 Run = Annotated[str | None, typer.Option("--run", hidden=True)]
-DEFAULT_CONFIG = Path("config/config.yaml")
 
 
 def batch(

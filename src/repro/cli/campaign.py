@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from repro.cli.options import DEFAULT_CONFIG
 from repro.errors import ReproError
 from repro.package_data import install, shipped
 from repro.programs import run_program
@@ -260,7 +261,6 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
 
 
 Rows = Iterable[tuple[object, ...]]
-CONFIG = Path("config/config.yaml")
 
 
 class Listed(StrEnum):
@@ -283,7 +283,7 @@ def list_(
     ] = None,
     config: Annotated[
         Path, typer.Option(help="Names the registry and problems of your own; see `repro config --help`.")
-    ] = (CONFIG),
+    ] = DEFAULT_CONFIG,
 ) -> None:
     """List problems, sets, entries, layouts, baselines, artifacts, devices or studies.
 

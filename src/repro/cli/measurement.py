@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from repro.cli.options import Receipt
+from repro.cli.options import DEFAULT_CONFIG, Receipt
 
 if TYPE_CHECKING:
     from repro.config import Config
@@ -46,7 +46,6 @@ Turns = Annotated[
         "to its part of the memory.",
     ),
 ]
-DEFAULT_CONFIG = Path("config/config.yaml")
 
 
 def measure(

@@ -1,10 +1,14 @@
-"""Options that several commands have."""
+"""Options that several commands have, and their defaults."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+DEFAULT_CONFIG = Path("config/config.yaml")
+DEFAULT_RESULTS = Path("results")
 
 Receipt = Annotated[
     bool,

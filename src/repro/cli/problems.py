@@ -23,7 +23,7 @@ from repro.campaign.problem_files import record_unavailable as write_unavailable
 from repro.campaign.receipts import Making, making
 from repro.campaign.steps import building
 from repro.cli.measurement import reason_of
-from repro.cli.options import Receipt
+from repro.cli.options import DEFAULT_CONFIG, Receipt
 from repro.config import Config, load
 from repro.config.models import OwnProblem
 from repro.errors import ReproError
@@ -35,7 +35,6 @@ from repro.problems.registry import Recipe, Registry, Spec, Stanford, Suitespars
 from repro.problems.repositories import MeshFile, read_stanford, read_suitesparse, read_tetmesh, write_mesh
 
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The campaign's configuration.")]
-DEFAULT_CONFIG = Path("config/config.yaml")
 
 _out, _err = Console(soft_wrap=True, highlight=False), Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -256,9 +255,6 @@ def _text(value: object) -> str:
             return str(value)
 
 
-CONFIG = Path("config/config.yaml")
-
-
 def resolve(
     name: Annotated[str, typer.Argument(metavar="SET", help="A set that one of the registry's collections makes.")],
     index: Annotated[
@@ -267,7 +263,7 @@ def resolve(
     ] = None,
     config: Annotated[
         Path, typer.Option("--config", "-c", metavar="FILE", help="Configuration that names the registry.")
-    ] = CONFIG,
+    ] = DEFAULT_CONFIG,
 ) -> None:
     """Ask the index of the SuiteSparse collection for the matrices of a set, and write them into its file.
 

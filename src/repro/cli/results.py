@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from repro.cli.options import Receipt
+from repro.cli.options import DEFAULT_CONFIG, DEFAULT_RESULTS, Receipt
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,8 +72,7 @@ ConfigFile = Annotated[
         show_default=False,
     ),
 ]
-DEFAULT_CONFIG = Path("config/config.yaml")
-DEFAULT_RESULTS, DEFAULT_FIGURES = Path("results"), Path("figures")
+DEFAULT_FIGURES = Path("figures")
 
 
 def table(
@@ -223,7 +222,6 @@ def _write_artifacts(
                 progress(name, done, len(artifacts))
 
 
-RESULTS = Path("results")
 TOLERANCE = 0.02
 REGRESSION = 1
 WORST_SHOWN = 10
@@ -247,7 +245,7 @@ def compare(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write every compared row.", show_default=False)
     ] = None,
-    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = RESULTS,
+    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = DEFAULT_RESULTS,
 ) -> None:
     """Compare two campaigns row by row: same, faster, slower or undecided.
 
@@ -438,7 +436,7 @@ def _write_comparison(comparison: Comparison, path: Path) -> None:
 
 def record(
     campaign: Annotated[str, typer.Argument(help="Folder below --results.", show_default=False)],
-    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = RESULTS,
+    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = DEFAULT_RESULTS,
 ) -> None:
     """Keep a campaign as a record: one file a study and step.
 
@@ -483,7 +481,7 @@ def merge(
     keep_apart: Annotated[
         bool, typer.Option("--keep-apart", help="Merge rows of other code, another protocol or environment as well.")
     ] = False,
-    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = RESULTS,
+    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = DEFAULT_RESULTS,
 ) -> None:
     """Make one campaign of parts that were measured on several hosts or at several times.
 
@@ -528,7 +526,7 @@ def environment(
     record: Annotated[
         str | None, typer.Option("--record", metavar="HASH", help="One environment record.", show_default=False)
     ] = None,
-    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = RESULTS,
+    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of the results.")] = DEFAULT_RESULTS,
 ) -> None:
     """Print the packages that a campaign was measured with as constraints for pip.
 

@@ -233,8 +233,6 @@ def _describe(library: Any, buffer: Buffer, length: int, fields: int, kind: int,
     return int(described)
 
 
-__all__ = ["SPGEMM_ALGORITHMS", "Gemm", "GemmReuse", "GpuCsr"]
-
 #: ALG1 holds all products of two entries at once; ALG2 needs less memory; ALG3 forms them in chunks.
 SPGEMM_ALGORITHMS = ("ALG1", "ALG2", "ALG3")
 #: The part of all products of two entries that is a chunk, as in NVIDIA's sample; only ALG3 has chunks.

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from repro.codegen.targets import SCALARS, Target
 from repro.codegen.templates import render_template
-from repro.sparse.dynamic import kernels as state
+from repro.sparse.dynamic.kernels import STATE_NAMES
 from repro.sparse.elementwise import BLOCK_SIZE, split_key
 
 #: The most products, or entries, of a row of each bin but the last, whose rows have more.
@@ -206,7 +206,7 @@ def render_spgemm(templates: Path, key: str, target: Target, owner: str) -> str:
         "scalar": scalar,
         "format": format,
         "n_t": BLOCK_SIZE[target.dialect],
-        "state": state.STATE_NAMES,
+        "state": STATE_NAMES,
     }
     if kernels == "count":
         own = {

@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from repro.devices.base import Argument, Buffer, Device
 from repro.sparse.device_work import Launches, Load, RadixSort, Scan, bits_of, keep
-from repro.sparse.dynamic import kernels as state
+from repro.sparse.dynamic.kernels import STATE_POINTER, STATE_UNPLACED, STATE_WORDS
 from repro.sparse.dynamic.layout import MAX_ENTRIES
 from repro.sparse.dynamic.storage import Storage
 from repro.sparse.elementwise import Kernels
@@ -215,19 +215,19 @@ class Steps:
     def settle(self) -> None:
         """Compute what was left: rows with more columns than their table has slots, or that found no room."""
         c, plans = self.c, [self._usual, self._of.roomy, self._of.careful]
-        while (words := self._state())[state.STATE_UNPLACED]:
-            pointer = int(words[state.STATE_POINTER])
+        while (words := self._state())[STATE_UNPLACED]:
+            pointer = int(words[STATE_POINTER])
             crowded = pointer <= c.capacity
             if crowded and len(plans) > 1:  # else the same tables may do, in more memory
                 plans.pop(0)
-            self._bins.by_products(self._factors.a, self._factors.b, c, (self._left, int(words[state.STATE_UNPLACED])))
+            self._bins.by_products(self._factors.a, self._factors.b, c, (self._left, int(words[STATE_UNPLACED])))
             again, used = self._bins.read(), min(pointer, c.capacity)
             needed = used + sum(again.totals)
             if needed > c.capacity:
                 if c.capacity == MAX_ENTRIES:
                     raise too_many(needed)
                 c.grow(min(needed, MAX_ENTRIES), partial(self._copy, used))
-            words[state.STATE_POINTER], words[state.STATE_UNPLACED] = used, 0
+            words[STATE_POINTER], words[STATE_UNPLACED] = used, 0
             self._of.device.write(c.state, words)
             self._rows.bind("one", again, plans[0], self._held)()
 
@@ -243,11 +243,9 @@ class Steps:
         self._rows.bind("symbolic", self._counts, self._usual, self._held)()
         for plan in (self._of.roomy, self._of.careful):
             words = self._state()
-            if not words[state.STATE_UNPLACED]:
+            if not words[STATE_UNPLACED]:
                 return
-            self._bins.by_products(
-                self._factors.a, self._factors.b, self.c, (self._left, int(words[state.STATE_UNPLACED]))
-            )
+            self._bins.by_products(self._factors.a, self._factors.b, self.c, (self._left, int(words[STATE_UNPLACED])))
             again = self._bins.read()
             self._of.device.fill(self.c.state, 0)
             self._rows.bind("symbolic", again, plan, self._held)()
@@ -273,7 +271,7 @@ class Steps:
         self._rows.bind("numeric", self._counts, plan, self._held)()
 
     def _state(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        words = np.empty(state.STATE_WORDS, np.int32)
+        words = np.empty(STATE_WORDS, np.int32)
         self._of.device.download(self.c.state, words)
         return words
 

@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from repro.bench import workspace as guards
 from repro.bench.runnable import Candidate, ClockName, Runnable, Unsupported
-from repro.bench.workspace import Workspace
+from repro.bench.workspace import Guarded, Workspace
 from repro.devices.base import PART_ALIGNMENT, Buffer, Copy
 from repro.devices.device_group import Devices, numbers_of
 from repro.filtering.grids import Grid, SortedCells, consecutive, work_of_cells
@@ -71,7 +70,7 @@ class DeviceLaunches(Launches):
         """Return launches on another of the devices, whose memory is given back with this one's."""
         return DeviceLaunches(self._workspace, self._built, self.held, at)
 
-    def guarded(self, nbytes: int) -> guards.Guarded:
+    def guarded(self, nbytes: int) -> Guarded:
         """Return so many bytes with their guard zones, until the end."""
         return self.keep(self._workspace.guards.allocate(nbytes, "what is filtered", self.device))
 

@@ -580,9 +580,6 @@ def _published(published: Published) -> str:
     return f"Published, {GPU}: {PAPER} states a share of {_percents(share)}, of all its problems; single times are not."
 
 
-NS_PER_SECOND = 1e9
-
-
 @table(STUDY_NAME, "table-solve", title="Set-up and solution", numbering="ours")
 def solve(campaign: Campaign, published: Published) -> Table:
     """A line a problem: iterations, and what they take beside the set-up."""
@@ -624,7 +621,7 @@ def _solve_row(case: ProblemTimes) -> tuple[Cell, ...]:
         milli(solution, case.why_not("solve") * measured),
         three_digits(MILLI * both if both else None),
         three_digits(MILLI * solution.seconds / iterations if solution and iterations else None),
-        three_digits(NS_PER_SECOND * both / unknowns if both and unknowns else None),
+        three_digits(NANO * both / unknowns if both and unknowns else None),
     )
 
 
